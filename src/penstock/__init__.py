@@ -1,8 +1,7 @@
 """Penstock: Kafka Streams for Python, on Spark or in an ordinary process.
 
-This module contains only the public names. Each is loaded when it is first asked for, so that a worker or the broker
-loads no more than it needs; errors are in penstock.errors, handlers of errors in penstock.exception_handlers, the test
-driver in penstock.testing.
+This module exports the public names and imports each lazily, so workers and the broker load only what they use. Errors
+are in penstock.errors, exception handlers in penstock.exception_handlers, the test driver in penstock.testing.
 """
 
 from __future__ import annotations
@@ -365,7 +364,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Load the public name `name`; raises AttributeError for any other."""
+    """Import the public name `name` on first access; raises AttributeError for any other."""
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'penstock' has no attribute {name!r}")
     value = vars(import_module(_MODULE_OF[name]))[name]

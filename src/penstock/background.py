@@ -1,4 +1,4 @@
-"""Calls that may not return, for a caller that waits for them no longer than he wants."""
+"""Calls that may block forever, for callers with a limited wait."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ T = TypeVar("T")
 
 
 def in_background(name: str, call: Callable[[], T]) -> Future[T]:
-    """Run `call` in its own daemon thread, which the caller may abandon; the end of the program does not wait for it
-    either.
+    """Run `call` in its own daemon thread.
+
+    The caller may abandon the thread, and the interpreter does not wait for it on exit.
 
     Args:
         name: of the thread.
-        call: what is run, once.
+        call: the function to run, once.
 
     Returns:
-        The future of what `call` returns or raises, which cannot be cancelled.
+        The future of the result or error of `call`; it cannot be cancelled.
     """
     returned: Future[T] = Future()
-    returned.set_running_or_notify_cancel()  # whoever waits may give up; the call goes on
+    returned.set_running_or_notify_cancel()  # the caller may give up; the call goes on
     Thread(target=_run, args=(returned, call), name=name, daemon=True).start()
     return returned
 
@@ -33,4 +34,4 @@ def _run(returned: Future[T], call: Callable[[], T]) -> None:
     except BaseException as error:
         returned.set_exception(error)
     finally:
-        del returned, call  # else the error keeps them, by the frame: a reference cycle
+        del returned, call  # otherwise the error keeps them through its frame: a reference cycle

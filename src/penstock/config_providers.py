@@ -1,13 +1,13 @@
-"""Values that are kept elsewhere: in the environment, or in a file (KIP-297).
+"""Configuration values stored in the environment or in files (KIP-297).
 
     ${env:NAME}            the environment variable NAME (Kafka class: EnvVarConfigProvider)
-    ${file:/path:key}      the value of a key in a file of properties (Kafka class: FileConfigProvider)
-    ${directory:/path:name}  the content of a file in a directory, as secrets are mounted (Kafka class:
+    ${file:/path:key}      the value of a key in a properties file (Kafka class: FileConfigProvider)
+    ${directory:/path:name}  the content of a file in a directory, such as a mounted secret (Kafka class:
                            DirectoryConfigProvider)
 
-They are looked up when a client is created, in each process that creates one, and no sooner: a stored or sent
-configuration has the reference. So no checkpoint contains a password, and the next client reads a replaced file again.
-Messages name the reference and never its value.
+A reference is resolved when a client is created, in each process that creates one. A stored or sent configuration
+contains only the reference, so no checkpoint contains a password, and the next client picks up a replaced file.
+Messages show the reference, never its value.
 """
 
 from __future__ import annotations
@@ -26,15 +26,17 @@ _PROPERTY = re.compile(r"(?P<key>(?:\\.|[^\\=:\s])+)\s*[=:\s]\s*(?P<value>.*)")
 
 
 PROVIDERS: Mapping[str, str] = {"env": "env", "file": "file", "directory": "directory", "dir": "directory"}
-"""The names of providers in references, unless the configuration gives others."""
+"""The default provider names in references."""
 
 _CLASSES = {"EnvVarConfigProvider": "env", "FileConfigProvider": "file", "DirectoryConfigProvider": "directory"}
 _KEY = "config.providers"
 
 
 def providers(given: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return the providers that references may name, those of `config.providers` too; raises ConfigError for a class
-    that is not one of Kafka's three."""
+    """Return the providers available to references, including those of `config.providers`.
+
+    Raises ConfigError for a class that is not one of Kafka's three.
+    """
     found = dict(PROVIDERS)
     for name in filter(None, (each.strip() for each in str(given.get(_KEY, "")).split(","))):
         key = f"{_KEY}.{name}.class"
@@ -46,20 +48,20 @@ def providers(given: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def is_of_providers(key: str) -> bool:
-    """Return whether a key sets up providers."""
+    """Return whether a key configures providers."""
     return key == _KEY or key.startswith(f"{_KEY}.")
 
 
 def resolved(key: str, value: Any, known: Mapping[str, str] = PROVIDERS) -> Any:
-    """Return the value of a configuration with its references resolved; references to other providers are kept.
+    """Return a configuration value with its references resolved; references to unknown providers are kept.
 
     Args:
         key: of the configuration, for messages.
-        value: any value; only texts have references.
-        known: the providers by name, as `providers` returns them.
+        value: any value; only strings contain references.
+        known: the providers by name, as returned by `providers`.
 
     Raises:
-        ConfigError: the variable, the file or the key in it is not there.
+        ConfigError: the variable, the file or its key is missing.
     """
     if not isinstance(value, str) or "${" not in value:
         return value

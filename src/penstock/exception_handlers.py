@@ -1,9 +1,10 @@
-"""What happens to a record that fails: the handlers of errors in reading, processing and writing, and their answers
-(Kafka package: org.apache.kafka.streams.errors).
+"""Handlers of errors in reading, processing and writing records, and their responses.
 
-A handler is set in the configuration, as a class or an object, and decides for each record: continue without it, or
-fail. Either answer may carry records for a dead letter queue. The built-in handlers add one where
-`errors.dead.letter.queue.topic.name` is set: the source record as it was read, and the error in its headers (KIP-1034).
+Kafka package: org.apache.kafka.streams.errors.
+
+A handler is configured as a class or an object, and decides for each record whether to continue without it or to fail.
+Either response may carry records for a dead letter queue. If `errors.dead.letter.queue.topic.name` is set, the built-in
+handlers add one: the unmodified source record, with the error in its headers (KIP-1034).
 """
 
 from __future__ import annotations
@@ -32,8 +33,14 @@ _log = limit_rate(logging.getLogger(__name__))
 
 
 class ProducerRecord(NamedTuple):
-    """A record to be sent: bytes, or objects where they could not be serialised. timestamp: ms; partition: None for
-    Kafka's choice by the key (Kafka class: ProducerRecord)."""
+    """A record to be sent (Kafka class: ProducerRecord).
+
+    Args:
+        key: bytes, or an object if it could not be serialised.
+        value: bytes, or an object if it could not be serialised.
+        timestamp: in ms.
+        partition: None for Kafka's choice by the key.
+    """
 
     topic: str
     key: Any
@@ -44,15 +51,17 @@ class ProducerRecord(NamedTuple):
 
 
 class SerializationExceptionOrigin(Enum):
-    """Which half of a record could not be serialised (Kafka class:
-    ProductionExceptionHandler.SerializationExceptionOrigin)."""
+    """The half of a record that could not be serialised.
+
+    Kafka class: ProductionExceptionHandler.SerializationExceptionOrigin.
+    """
 
     KEY = "key"
     VALUE = "value"
 
 
 class Result(Enum):
-    """What to do after an error (Kafka classes: the handlers' enums Result)."""
+    """The decision of a handler (Kafka classes: the handlers' enums Result)."""
 
     RESUME = "resume"
     FAIL = "fail"
@@ -61,9 +70,12 @@ class Result(Enum):
 
 @dataclass(frozen=True)
 class Response:
-    """The answer of a handler; make one by `resume`, `fail` or `retry` (Kafka classes: the handlers' classes Response).
+    """The response of a handler (Kafka classes: the handlers' classes Response).
 
-    dead_letter_queue_records: to be sent with the output of the task.
+    Create one with `resume`, `fail` or `retry`.
+
+    Args:
+        dead_letter_queue_records: records to be sent with the output of the task.
     """
 
     result: Result
@@ -71,27 +83,33 @@ class Response:
 
     @staticmethod
     def resume(dead_letter_queue_records: Iterable[ProducerRecord] = ()) -> Response:
-        """Return the answer to continue without the record."""
+        """Return the response that continues without the record."""
         return Response(Result.RESUME, tuple(dead_letter_queue_records))
 
     @staticmethod
     def fail(dead_letter_queue_records: Iterable[ProducerRecord] = ()) -> Response:
-        """Return the answer to stop the application with the error."""
+        """Return the response that stops the application with the error."""
         return Response(Result.FAIL, tuple(dead_letter_queue_records))
 
     @staticmethod
     def retry() -> Response:
-        """Return the answer to send again, where that can help; elsewhere it is that to fail."""
+        """Return the response that sends again if a retry can help, and fails otherwise."""
         return Response(Result.RETRY)
 
 
 @dataclass(frozen=True)
 class ErrorHandlerContext:
-    """Where an error happened (Kafka class: ErrorHandlerContext).
+    """The place of an error (Kafka class: ErrorHandlerContext).
 
-    topic, partition, offset: of the source record; None, -1 and -1 in punctuators. headers, timestamp (ms): of the
-    record being processed. source_raw_key, source_raw_value: bytes of the source record, None if it is not at hand:
-    in punctuators, and for what a buffer held back over a commit.
+    Args:
+        topic: of the source record; None in punctuators.
+        partition: of the source record; -1 in punctuators.
+        offset: of the source record; -1 in punctuators.
+        headers: of the current record.
+        timestamp: of the current record, in ms.
+        source_raw_key: the serialised key of the source record; None if unavailable: in punctuators, and for buffered
+            records from before a commit.
+        source_raw_value: the serialised value; None in the same cases.
     """
 
     topic: str | None
@@ -106,17 +124,19 @@ class ErrorHandlerContext:
 
 
 class ExceptionHandler:
-    """What all handlers share: how they are configured and how they make the record for the dead letter queue."""
+    """The base of all handlers: configuration, and records for the dead letter queue."""
 
     _dead_letter_queue_topic: str | None = None
 
     def configure(self, config: Mapping[str, Any]) -> None:
-        """Take the configuration of the application; called before the first record of a task."""
+        """Configure the handler from the application's configuration, before the first record of a task."""
         self._dead_letter_queue_topic = config.get(DEAD_LETTER_QUEUE_TOPIC)
 
     def dead_letter_queue_records(self, context: ErrorHandlerContext, error: Exception) -> tuple[ProducerRecord, ...]:
-        """Return the source record of `context` for the dead letter queue, with `error` in its headers; nothing if
-        the configuration names no topic for it."""
+        """Return the source record of `context` for the dead letter queue.
+
+        `error` is in its headers. Empty if the configuration names no dead letter queue.
+        """
         topic = self._dead_letter_queue_topic
         if topic is None:
             return ()
@@ -139,12 +159,11 @@ def _class_name(error: Exception) -> str:
 
 
 class DeserializationExceptionHandler(ExceptionHandler):
-    """Decides what happens to a record whose bytes a source cannot read (Kafka class:
-    DeserializationExceptionHandler)."""
+    """Decides about records that a source cannot deserialise (Kafka class: DeserializationExceptionHandler)."""
 
     @abstractmethod
     def handle_error(self, context: ErrorHandlerContext, record: ConsumerRecord, error: Exception) -> Response:
-        """Return what to do about `record`, which failed with `error`."""
+        """Return the response for `record`, which failed with `error`."""
         raise NotImplementedError(f"{type(self).__name__} must define handle_error(self, context, record, error).")
 
 
@@ -167,12 +186,11 @@ class LogAndContinueExceptionHandler(DeserializationExceptionHandler):
 
 
 class ProcessingExceptionHandler(ExceptionHandler):
-    """Decides what happens to a record that a processor fails on, and to an error in a punctuator (Kafka class:
-    ProcessingExceptionHandler, KIP-1033)."""
+    """Decides about errors in processors and punctuators (Kafka class: ProcessingExceptionHandler, KIP-1033)."""
 
     @abstractmethod
     def handle_error(self, context: ErrorHandlerContext, record: Record[Any, Any] | None, error: Exception) -> Response:
-        """Return what to do about `record`, as the failing node took it; None in a punctuator."""
+        """Return the response for `record`, the input of the failed node; None in a punctuator."""
         raise NotImplementedError(f"{type(self).__name__} must define handle_error(self, context, record, error).")
 
 
@@ -195,11 +213,11 @@ class LogAndContinueProcessingExceptionHandler(ProcessingExceptionHandler):
 
 
 class ProductionExceptionHandler(ExceptionHandler):
-    """Decides what happens to a record that cannot be serialised or sent (Kafka class: ProductionExceptionHandler)."""
+    """Decides about records that cannot be serialised or sent (Kafka class: ProductionExceptionHandler)."""
 
     @abstractmethod
     def handle_error(self, context: ErrorHandlerContext, record: ProducerRecord, error: Exception) -> Response:
-        """Return what to do about `record`, which the broker refused with `error`."""
+        """Return the response for `record`, which the broker rejected with `error`."""
         raise NotImplementedError(f"{type(self).__name__} must define handle_error(self, context, record, error).")
 
     def handle_serialization_error(
@@ -209,8 +227,10 @@ class ProductionExceptionHandler(ExceptionHandler):
         error: Exception,
         origin: SerializationExceptionOrigin,
     ) -> Response:
-        """Return what to do about `record`, key and value as objects, whose key or value (`origin`) cannot be
-        serialised: to fail without a dead letter, if this is not overridden."""
+        """Return the response for `record`, whose key or value (`origin`) cannot be serialised.
+
+        The record has its key and value as objects. By default, fail without a dead letter.
+        """
         return Response.fail()
 
 
@@ -218,7 +238,7 @@ class DefaultProductionExceptionHandler(ProductionExceptionHandler):
     """Stops the application: the default (Kafka class: DefaultProductionExceptionHandler)."""
 
     def handle_error(self, context: ErrorHandlerContext, record: ProducerRecord, error: Exception) -> Response:
-        """Return that to fail."""
+        """Fail, with the record for the dead letter queue."""
         return Response.fail(self.dead_letter_queue_records(context, error))
 
     def handle_serialization_error(
@@ -228,7 +248,7 @@ class DefaultProductionExceptionHandler(ProductionExceptionHandler):
         error: Exception,
         origin: SerializationExceptionOrigin,
     ) -> Response:
-        """Return that to fail."""
+        """Fail, with the record for the dead letter queue."""
         return Response.fail(self.dead_letter_queue_records(context, error))
 
 
@@ -249,4 +269,4 @@ BUILT_IN: Mapping[str, type[ExceptionHandler]] = {
         DefaultProductionExceptionHandler,
     )
 }
-"""The handlers that a text in the configuration may name, alone or with Kafka's package before it."""
+"""The handlers by their names in the configuration, alone or with Kafka's package as prefix."""

@@ -1,5 +1,4 @@
-"""The messages for a missing package that only an extra of Penstock installs. It imports nothing of Penstock but
-errors."""
+"""Messages for missing packages of Penstock's extras. Imports only penstock.errors."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from typing import Final
 from penstock.errors import ConfigError
 
 DISTRIBUTION: Final = "penstock-streams"
-"""What pip installs; on PyPI, `penstock` is another project."""
+"""The name for pip; on PyPI, `penstock` is another project."""
 
 _EXTRA_OF: Final[Mapping[str, str]] = {
     "pyspark": "spark",
@@ -24,18 +23,18 @@ _EXTRA_OF: Final[Mapping[str, str]] = {
     "starlette": "ui",
     "uvicorn": "ui",
 }
-"""Package -> the extra that brings it; py4j comes with pyspark."""
+"""Package -> its extra; py4j comes with pyspark."""
 
 
 def load(module: str, needed_for: str) -> ModuleType:
-    """Return the module `module`, which may need packages that are not installed.
+    """Return the module `module`, which may need optional packages.
 
     Args:
         module: its full name.
-        needed_for: what it is needed for, as the subject of the message.
+        needed_for: the feature that needs it, as the subject of the message.
 
     Raises:
-        ConfigError: a package is missing; the message names the extra that installs it.
+        ConfigError: a package is missing; the message names its extra.
     """
     try:
         return import_module(module)
@@ -47,8 +46,8 @@ def load_package(name: str, needed_for: str) -> ModuleType:
     """Return the package `name`, which users install themselves.
 
     Args:
-        name: its name, also of the project to install.
-        needed_for: what it is needed for, as the subject of the message.
+        name: of the package and of its project on PyPI.
+        needed_for: the feature that needs it, as the subject of the message.
 
     Raises:
         ModuleNotFoundError: it is not installed; the message names it.
@@ -64,20 +63,29 @@ def load_package(name: str, needed_for: str) -> ModuleType:
 
 
 def missing_from(extra: str, error: ModuleNotFoundError, needed_for: str) -> ModuleNotFoundError:
-    """Return the error for a module of Penstock's that cannot be imported without `extra`, for `error` says that a
-    package of it is missing; needed_for: what it is needed for, as the subject of the message."""
+    """Return the error for a failed import of a module that needs `extra`.
+
+    Args:
+        extra: the extra with the missing package.
+        error: the failure of the import.
+        needed_for: the feature that needs the module, as the subject of the message.
+    """
     return ModuleNotFoundError(f"{needed_for} needs {what_is_missing(error, extra)}", name=error.name)
 
 
 def what_is_missing(error: ModuleNotFoundError, extra: str | None = None) -> str:
-    """Return the package that is missing and how it is installed, as the end of a sentence; extra: the one that brings
-    it, None for that of the package."""
+    """Return the missing package and its installation command, as the end of a sentence.
+
+    Args:
+        error: the failure of the import.
+        extra: the extra to install; None for the extra of the package.
+    """
     missing = error.name or str(error)
     package = missing.partition(".")[0]
     extra = _EXTRA_OF.get(package) if extra is None else extra
     wanted = package if extra is None else f"{DISTRIBUTION}[{extra}]"
     installed = sys.modules.get(package)
-    if installed is not None and installed.__file__ is None:  # a namespace, such as google, which others share
+    if installed is not None and installed.__file__ is None:  # a namespace package, such as google, shared by others
         return f"the package {missing}, which is not installed: pip install '{wanted}'."
     if installed is not None:
         return f"{missing}, which the installed {package} is too old to have: pip install --upgrade '{wanted}'."

@@ -1,8 +1,7 @@
-"""What a line of the log says of the work that it comes from: application, task and epoch, as attributes.
+"""Log record attributes for the current work: application, task and epoch.
 
-The attributes of a log record are `penstock_application`, `penstock_task` and `penstock_epoch`; they are empty where a
-line comes from something else. Lines that functions of the user log have them too. Nothing here formats or writes a
-line.
+The attributes are `penstock_application`, `penstock_task` and `penstock_epoch`; they are empty for lines from
+elsewhere. Lines logged by users' functions have them too. Nothing here formats or writes a line.
 """
 
 from __future__ import annotations
@@ -18,8 +17,14 @@ T = TypeVar("T")
 
 
 class Work(NamedTuple):
-    """What a thread works on. application: the application.id. task: the task id, empty for what is of no task. epoch:
-    on Spark its number, on the threads host that of the commit since the start, empty where there is none."""
+    """The current work of a thread.
+
+    Args:
+        application: the application.id.
+        task: the task id; empty outside of tasks.
+        epoch: on Spark its number, on the threads host the number of the commit since the start; empty outside of
+            epochs.
+    """
 
     application: str = ""
     task: str = ""
@@ -31,7 +36,7 @@ _work: Final[ContextVar[Work]] = ContextVar("penstock_work", default=_NO_WORK)
 
 
 class _Marking:
-    """A factory of log records that gives those of another one the attributes."""
+    """A log record factory that adds the attributes to the records of another factory."""
 
     def __init__(self, make: Callable[..., logging.LogRecord]) -> None:
         self._make = make
@@ -43,26 +48,28 @@ class _Marking:
 
 
 def mark_log_records() -> None:
-    """Give log records of this process the attributes, from now on."""
+    """Add the attributes to all later log records of this process."""
     make = logging.getLogRecordFactory()
     if not isinstance(make, _Marking):
         logging.setLogRecordFactory(_Marking(make))
 
 
 def current_work() -> Work:
-    """Return what this thread works on."""
+    """Return the current work of this thread."""
     return _work.get()
 
 
-class logged_as:  # noqa: N801 - a context manager, which reads as a function does
-    """Gives what this thread logs in its block, or in the function that it decorates, the attributes; the arguments are
-    those of `Work`."""
+class logged_as:  # noqa: N801 - a context manager, named like a function
+    """Adds the attributes to log records of its block, or of the decorated function.
+
+    The arguments are those of `Work`.
+    """
 
     def __init__(self, application: str, task: str = "", epoch: int | str = "") -> None:
         self._work = Work(application, task, epoch)
 
     def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
-        """Return `function` in such a block; each call has its own, so that calls may overlap."""
+        """Return `function` in such a block; each call has its own, so calls may overlap."""
 
         @wraps(function)
         def logged(*args: P.args, **kwargs: P.kwargs) -> T:

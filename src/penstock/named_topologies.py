@@ -1,9 +1,9 @@
-"""Named topologies: any number of topologies in one application, added, removed and paused while others run.
+"""Named topologies: several topologies in one application, added, removed and paused independently.
 
-Each named topology runs like a separate application: with the application.id `<application.id>-<name>` for its
-internal topics, transactions and positions, and with its own checkpoint; all share one session of Spark. So adding one
-does not stop or slow the commits of another. The names are Kafka's, where all of this is internal (package
-org.apache.kafka.streams.processor.internals.namedtopology).
+Each named topology runs like a separate application: with the application.id `<application.id>-<name>` for its internal
+topics, transactions and positions, and with its own checkpoint. All share one Spark session. Adding a topology
+therefore neither stops nor slows the commits of another. The names are those of Kafka, whose implementation is internal
+(package org.apache.kafka.streams.processor.internals.namedtopology).
 """
 
 from __future__ import annotations
@@ -51,10 +51,16 @@ def _check_name(name: str) -> None:
 
 
 class NamedTopology(Topology):
-    """A topology with a name (Kafka class: NamedTopology); `NamedTopologyBuilder` makes it."""
+    """A topology with a name (Kafka class: NamedTopology), built by `NamedTopologyBuilder`.
+
+    Shares the graph of the unnamed topology.
+
+    Args:
+        name: not empty and without `__`; raises ValueError otherwise.
+        topology: the topology to name.
+    """
 
     def __init__(self, name: str, topology: Topology) -> None:
-        """Give `topology` a name; it is the same graph under both. Raises ValueError if the name cannot be."""
         super().__init__()
         _check_name(name)
         vars(self).update(vars(topology))
@@ -65,26 +71,28 @@ class NamedTopology(Topology):
         return self._name
 
     def source_topics(self) -> list[str]:
-        """Return the topics that it reads by name, in order."""
+        """Return the names of its source topics, in order."""
         return sorted(self._source_topics)
 
 
 class NamedTopologyBuilder(StreamsBuilder):
-    """Builds a named topology (Kafka class: NamedTopologyBuilder); made by `new_named_topology_builder`."""
+    """Builds a named topology (Kafka class: NamedTopologyBuilder).
+
+    Created by `new_named_topology_builder`.
+    """
 
     def __init__(self, name: str, topology_config: TopologyConfig) -> None:
-        """Begin an empty topology `name`."""
         super().__init__(topology_config)
         self._name = name
         self._config = topology_config.config
 
     def build(self, config: Mapping[str, Any] | None = None) -> NamedTopology:
-        """Return the topology of all that was made so far; raises as `StreamsBuilder.build`."""
+        """Return the topology built so far; raises the errors of `StreamsBuilder.build`."""
         return NamedTopology(self._name, super().build(self._config.given() if config is None else config))
 
 
 class _Change:
-    """How a change of the topologies went."""
+    """The result of a change of the topologies."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self._future: Future[None] = Future()
@@ -94,40 +102,38 @@ class _Change:
             self._future.set_exception(error)
 
     def all(self) -> Future[None]:
-        """Return the future of the change: it is done, and its `result()` raises the error of a change that failed."""
+        """Return the future of the change; its `result()` raises the error of a failed change."""
         return self._future
 
 
 class AddNamedTopologyResult(_Change):
-    """How an addition went (Kafka class: AddNamedTopologyResult)."""
+    """The result of an addition (Kafka class: AddNamedTopologyResult)."""
 
     def exception_now(self) -> BaseException | None:
-        """Return the error that the addition failed with, None if it did not."""
+        """Return the error of the addition, None if it succeeded."""
         return self._future.exception()
 
 
 class RemoveNamedTopologyResult(_Change):
-    """How a removal went (Kafka class: RemoveNamedTopologyResult)."""
+    """The result of a removal (Kafka class: RemoveNamedTopologyResult)."""
 
 
 class KafkaStreamsNamedTopologyWrapper(ApplicationLife[NamedHosts]):
     """Runs named topologies (Kafka class: KafkaStreamsNamedTopologyWrapper).
 
-    Before the start topologies are only noted; from then on one that is added runs, and one that is removed stops after
-    its running commit. An error that the handler of uncaught exceptions answers with REPLACE_THREAD restarts only the
-    topology in which it occurred; any other answer ends all.
+    Topologies added before the start only run from the start on; later ones run at once. A removed topology stops after
+    its current commit. If the handler of uncaught exceptions returns REPLACE_THREAD, only the failed topology restarts;
+    any other response ends the application.
+
+    Args:
+        config: the configuration, with application.id and bootstrap.servers.
+        spark: an existing pyspark.sql.SparkSession, which stays open; None creates one for the application.
+
+    Raises:
+        ConfigError: a key is missing or its value is invalid.
     """
 
     def __init__(self, config: StreamsConfig | Mapping[str, Any], spark: Any = None) -> None:
-        """Have no topology yet.
-
-        Args:
-            config: the configuration, with application.id and bootstrap.servers.
-            spark: a pyspark.sql.SparkSession to run in, which stays open; None for one of the application's own.
-
-        Raises:
-            ConfigError: a key is missing or has a value that cannot be.
-        """
         super().__init__(config)
         self._spark = spark
         self._runs: dict[str, RunningTopology] = {}
@@ -144,9 +150,9 @@ class KafkaStreamsNamedTopologyWrapper(ApplicationLife[NamedHosts]):
         """Add topologies and start all in the background.
 
         Raises:
-            RuntimeError: it was started or closed before.
+            RuntimeError: it was already started or closed.
             ValueError: a name is taken.
-            StreamsError: a topology must not start; the state is ERROR then.
+            StreamsError: a topology must not start; the state is then ERROR.
         """
         self._add_all(initial_topologies)
         return super().start()
@@ -167,7 +173,7 @@ class KafkaStreamsNamedTopologyWrapper(ApplicationLife[NamedHosts]):
         return hosts
 
     def _host_of(self, topology: NamedTopology) -> Host:
-        """Return a host for `topology`, not yet started, which begins with a pause if it is paused."""
+        """Return an unstarted host for `topology`; it begins paused if the topology is paused."""
         config = self._config_of(topology.name())
         built = topology.build(config.required("application.id"))
         warn_of_topic_loops(built)
@@ -202,18 +208,18 @@ class KafkaStreamsNamedTopologyWrapper(ApplicationLife[NamedHosts]):
         """Return a builder for a topology of this application.
 
         Args:
-            topology_name: its name; part of the names of topics, so of their characters, and without `__`.
-            topology_overrides: configuration of this topology alone, as TopologyConfig takes it.
+            topology_name: its name. Since it is part of topic names, their characters only, and no `__`.
+            topology_overrides: configuration of this topology only, as for TopologyConfig.
 
         Raises:
-            ValueError: the name cannot be.
-            ConfigError: a key cannot be set for one topology.
+            ValueError: the name is invalid.
+            ConfigError: a key cannot be set for a single topology.
         """
         _check_name(topology_name)
         return NamedTopologyBuilder(topology_name, TopologyConfig(self._config, topology_overrides))
 
     def get_topology_by_name(self, name: str) -> NamedTopology | None:
-        """Return the topology `name`, None if there is none."""
+        """Return the topology `name`, None if absent."""
         return self._topologies.get(name)
 
     def get_all_topologies(self) -> list[NamedTopology]:
@@ -221,7 +227,7 @@ class KafkaStreamsNamedTopologyWrapper(ApplicationLife[NamedHosts]):
         return list(self._topologies.values())
 
     def get_full_topology_description(self) -> str:
-        """Return Kafka's text of all topologies, each under its name."""
+        """Return Kafka's description of all topologies, each under its name."""
         return "".join(
             f"Topology: {topology.name()}:" + str(topology.describe()).removeprefix("Topologies:")
             for topology in sorted(self.get_all_topologies(), key=NamedTopology.name)
@@ -239,13 +245,15 @@ class KafkaStreamsNamedTopologyWrapper(ApplicationLife[NamedHosts]):
         return mime_bundle(forms, include, exclude)
 
     def _html_of(self, name: str) -> str:
-        """Return a topology as a notebook shows it, with its own state."""
+        """Return the HTML of a topology for notebooks, with its own state."""
         return self._description_of(name).forms(f"Topology {name}", {"state": self._state_of(name).value})[HTML]()
 
     def add_named_topology(self, new_topology: NamedTopology) -> AddNamedTopologyResult:
-        """Add a topology; returns when it runs, or immediately before the start. Its result has the error of one that
-        cannot be added or must not start: RuntimeError after the end, ValueError for a name that is taken, StreamsError
-        for what its brokers, topics or checkpoint are."""
+        """Add a topology; returns when it runs, or immediately before the start.
+
+        If the topology cannot be added or must not start, the result has the error: RuntimeError after the end of the
+        application, ValueError if the name is taken, StreamsError for its brokers, topics or checkpoint.
+        """
         name = new_topology.name()
         with self._changing:
             try:
@@ -268,14 +276,14 @@ class KafkaStreamsNamedTopologyWrapper(ApplicationLife[NamedHosts]):
         return AddNamedTopologyResult()
 
     def remove_named_topology(self, topology_to_remove: str, reset_offsets: bool = False) -> RemoveNamedTopologyResult:
-        """Remove a topology; returns when its running commit is done and it has stopped.
+        """Remove a topology; returns after its current commit and stop.
 
-        Its result has the error of a removal that failed: RuntimeError after the end, UnknownTopologyError for a name
-        that no topology has.
+        The result of a failed removal has the error: RuntimeError after the end of the application,
+        UnknownTopologyError for an unknown name.
 
         Args:
             topology_to_remove: its name.
-            reset_offsets: delete its checkpoint: its positions, and its state, which belong together. Without it, the
+            reset_offsets: delete its checkpoint, that is its positions together with their state. Otherwise the
                 topology continues from there when it is added again.
         """
         with self._changing:
@@ -295,7 +303,7 @@ class KafkaStreamsNamedTopologyWrapper(ApplicationLife[NamedHosts]):
         return RemoveNamedTopologyResult()
 
     def clean_up_named_topology(self, name: str) -> None:
-        """Delete the files of an inactive topology on this machine that can be rebuilt.
+        """Delete the local files of an inactive topology that can be rebuilt.
 
         Raises:
             RuntimeError: the application has the topology.
@@ -315,7 +323,7 @@ class KafkaStreamsNamedTopologyWrapper(ApplicationLife[NamedHosts]):
     # ---------------------------------------- pause
 
     def pause_named_topology(self, topology_name: str) -> None:
-        """Pause the tasks of one topology after its running commit; raises UnknownTopologyError."""
+        """Pause the tasks of one topology after its current commit; raises UnknownTopologyError."""
         self._check_known(topology_name)
         self._paused_at_ms.setdefault(topology_name, SystemClock().milliseconds())
         self._follow_pause(topology_name)
@@ -345,13 +353,13 @@ class KafkaStreamsNamedTopologyWrapper(ApplicationLife[NamedHosts]):
         return self.paused_since_ms() is not None
 
     def paused_since_ms(self) -> int | None:
-        """Return since when all topologies are paused (ms since the epoch); None if one is not."""
+        """Return the time since all topologies are paused (ms since the epoch), else None."""
         names = list(self._topologies)
         since = [at_ms for name in names if (at_ms := self._paused_at_ms.get(name)) is not None]
         return max(since) if since and len(since) == len(names) else None
 
     def _follow_pause(self, name: str) -> None:
-        """Tell the host of a topology, if it exists, whether the topology is paused."""
+        """Pause or resume the host of a topology, if it exists."""
         host = None if self._host is None else self._host.find(name)
         if host is not None:
             (host.pause if name in self._paused_at_ms else host.resume)()
@@ -364,16 +372,16 @@ class KafkaStreamsNamedTopologyWrapper(ApplicationLife[NamedHosts]):
     # ---------------------------------------- queries
 
     def running_topology(self, topology_name: str) -> RunningTopology:
-        """Return the interface to one topology, with the methods that KafkaStreams has for its own, such as `store`,
-        `query`, `table`, `metrics`; raises UnknownTopologyError.
+        """Return the interface to one topology; raises UnknownTopologyError.
 
-        In its metrics `client-id` is that of this application, `-` and the name of the topology.
+        It has the methods of KafkaStreams, such as `store`, `query`, `table`, `metrics`. The `client-id` of its metrics
+        is that of this application, `-` and the name of the topology.
         """
         self._check_known(topology_name)
         return self._run(topology_name)
 
     def _run(self, name: str) -> RunningTopology:
-        """Return the interface to a topology: the same one each time, which knows its open taps and views."""
+        """Return the interface to a topology: always the same object, with the open taps and views."""
         return self._runs.setdefault(name, NamedTopologyRun(self, name))
 
     def running_topologies(self) -> Mapping[str, RunningTopology]:
@@ -386,42 +394,54 @@ class KafkaStreamsNamedTopologyWrapper(ApplicationLife[NamedHosts]):
         return {name: metric for run in runs for name, metric in run.metrics().items()}
 
     def store(self, parameters: StoreQueryParameters, topology_name: str) -> Any:
-        """Return a store of one topology to be read, as `KafkaStreams.store` does; raises UnknownTopologyError too."""
+        """Return a readable store of one topology, like `KafkaStreams.store`; raises UnknownTopologyError too."""
         return self.running_topology(topology_name).store(parameters)
 
     def query(self, request: StateQueryRequest, topology_name: str) -> StateQueryResult:
-        """Return what each partition of a store of one topology answers, as `KafkaStreams.query` does; raises
-        UnknownTopologyError too."""
+        """Return the results for each partition of a store of one topology.
+
+        Like `KafkaStreams.query`; raises UnknownTopologyError too.
+        """
         return self.running_topology(topology_name).query(request)
 
     def all_local_store_partition_lags_for_topology(self, topology_name: str) -> Mapping[str, Mapping[int, LagInfo]]:
-        """Return how far the stores of one topology are behind, as `KafkaStreams.all_local_store_partition_lags` does;
-        raises UnknownTopologyError too."""
+        """Return the lag of the stores of one topology.
+
+        Like `KafkaStreams.all_local_store_partition_lags`; raises UnknownTopologyError too.
+        """
         return self.running_topology(topology_name).all_local_store_partition_lags()
 
     def all_streams_clients_metadata_for_topology(self, topology_name: str) -> list[StreamsMetadata]:
-        """Return what each program has of one topology, as `KafkaStreams.metadata_for_all_streams_clients` does; raises
-        UnknownTopologyError too."""
+        """Return the metadata of one topology in each program.
+
+        Like `KafkaStreams.metadata_for_all_streams_clients`; raises UnknownTopologyError too.
+        """
         return self.running_topology(topology_name).metadata_for_all_streams_clients()
 
     def streams_metadata_for_store(self, store_name: str, topology_name: str) -> list[StreamsMetadata]:
-        """Return what each program has that has a store of one topology, as `KafkaStreams.streams_metadata_for_store`
-        does; raises UnknownTopologyError too."""
+        """Return the metadata of each program with a store of one topology.
+
+        Like `KafkaStreams.streams_metadata_for_store`; raises UnknownTopologyError too.
+        """
         return self.running_topology(topology_name).streams_metadata_for_store(store_name)
 
     def query_metadata_for_key(
         self, store_name: str, key: Any, key_serde: Serde | None, topology_name: str
     ) -> KeyQueryMetadata:
-        """Return which partition of a store of one topology has a key, as `KafkaStreams.query_metadata_for_key` does;
-        raises UnknownTopologyError too."""
+        """Return the partition of a key in a store of one topology.
+
+        Like `KafkaStreams.query_metadata_for_key`; raises UnknownTopologyError too.
+        """
         return self.running_topology(topology_name).query_metadata_for_key(store_name, key, key_serde)
 
     def _shown_metrics(self) -> Mapping[MetricName, Metric]:
         return self.metrics()
 
     def _state_of(self, name: str) -> State:
-        """Return the state of one topology: that of its host, while the application has not ended; that of the
-        application until there are hosts."""
+        """Return the state of one topology.
+
+        That of its host if the application has hosts and runs or rebalances; otherwise the state of the application.
+        """
         state, hosts = self.state(), self._host
         if hosts is None or state not in (State.REBALANCING, State.RUNNING):
             return state
@@ -451,7 +471,7 @@ class KafkaStreamsNamedTopologyWrapper(ApplicationLife[NamedHosts]):
 
 
 class NamedTopologyRun(RunningTopology):
-    """One topology of an application of several."""
+    """One topology of an application with several."""
 
     def __init__(self, streams: KafkaStreamsNamedTopologyWrapper, name: str) -> None:
         self._streams = streams

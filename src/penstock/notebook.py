@@ -1,6 +1,6 @@
-"""How objects show themselves in a notebook: as text, HTML, SVG and mermaid, by MIME type.
+"""Forms of objects in notebooks: text, HTML, SVG and mermaid, by MIME type.
 
-An object passes a function for each form; only those that the notebook asks for are called. Everything from users is
+An object passes a function for each form; only those requested by the notebook are called. Everything from users is
 escaped and shortened here: names, keys and values may contain anything, and be of any size.
 """
 
@@ -21,17 +21,17 @@ SVG: Final = "image/svg+xml"
 MERMAID: Final = "text/vnd.mermaid"
 
 Forms = Mapping[str, Callable[[], str]]
-"""What makes each form of an object, by MIME type."""
+"""The functions that make the forms of an object, by MIME type."""
 
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML cannot contain, even escaped."""
 
 _LONGEST: Final = 120
-"""Characters of a key or a value that are shown."""
+"""The number of characters shown of a key or a value."""
 
 
 class TableRows(NamedTuple):
-    """The first rows of a table as texts, with the names of its columns. more: whether there are others."""
+    """The first rows of a table as strings, with the column names. more: whether the table has more rows."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -39,7 +39,7 @@ class TableRows(NamedTuple):
 
 
 def is_in_notebook() -> bool:
-    """Return whether the program is entered in cells: in a notebook, or in IPython."""
+    """Return whether the program runs in cells: in a notebook, or in IPython."""
     ipython = sys.modules.get("IPython")
     return ipython is not None and ipython.get_ipython() is not None
 
@@ -47,8 +47,13 @@ def is_in_notebook() -> bool:
 def mime_bundle(
     forms: Forms, include: Collection[str] | None = None, exclude: Collection[str] | None = None
 ) -> dict[str, str]:
-    """Return the `forms` that a notebook asks for, by MIME type; include: None for all of them, exclude: None for no
-    exception (IPython: _repr_mimebundle_)."""
+    """Return the requested `forms` by MIME type (IPython: _repr_mimebundle_).
+
+    Args:
+        forms: all forms of the object.
+        include: MIME types; None for all.
+        exclude: MIME types; None excludes no form.
+    """
     return {
         mime: make()
         for mime, make in forms.items()
@@ -57,17 +62,17 @@ def mime_bundle(
 
 
 def value_text(value: Any, longest: int = _LONGEST) -> str:
-    """Return a key or a value as a short text of one line, of up to `longest` characters."""
+    """Return a key or a value as one line of up to `longest` characters."""
     try:
         text = repr(value)
-    except Exception as error:  # of the user's class
+    except Exception as error:  # from the user's class
         text = f"<{type(value).__name__}, whose repr raises {type(error).__name__}>"
     line = " ".join(xml_text(text[: 2 * longest]).split("\n"))
     return line if len(line) <= longest else f"{line[:longest]}..."
 
 
 def time_text(time_ms: int | None) -> str:
-    """Return a time (ms) in UTC, or as a number if no calendar has it; None is no text."""
+    """Return a time (ms) in UTC, empty for None. Times outside the calendar stay numbers."""
     if time_ms is None:
         return ""
     try:
@@ -77,17 +82,17 @@ def time_text(time_ms: int | None) -> str:
 
 
 def xml_text(text: str) -> str:
-    """Return `text` with a replacement for each character that HTML and XML cannot contain; it is not escaped."""
+    """Replace each character that HTML and XML cannot contain; the result is not escaped."""
     return _NOT_IN_XML.sub("\ufffd", text)
 
 
 def preformatted(text: str) -> str:
-    """Return `text` as HTML that keeps its lines."""
+    """Return `text` as HTML with its line breaks."""
     return f"<pre>{_escaped(text)}</pre>"
 
 
 def with_heading(title: str, facts: Mapping[str, str], content: str) -> str:
-    """Return HTML: `title` and `facts` by name, then `content`, which is HTML."""
+    """Return HTML: `title`, `facts` by name, then `content` (HTML)."""
     shown = "".join(f" &middot; {_escaped(name)}: <code>{_escaped(fact)}</code>" for name, fact in facts.items())
     return f"<div><p><strong>{_escaped(title)}</strong>{shown}</p>{content}</div>"
 
@@ -104,7 +109,7 @@ def failed(title: str, error: StreamsError) -> Forms:
 
 
 def table(title: str, facts: Mapping[str, str], rows: TableRows) -> Forms:
-    """Return the forms of an object that shows itself as a table."""
+    """Return the forms of an object shown as a table."""
     return {
         TEXT: lambda: _text_table(heading_text(title, facts), rows),
         HTML: lambda: with_heading(title, facts, _html_table(rows)),

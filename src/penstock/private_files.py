@@ -1,7 +1,7 @@
-"""Where this user's programs keep state, and the checks of its directories and files.
+"""The user's state directory, and checks of private directories and files.
 
 The checks are those of the broker's data directory (`penstock_broker.common.private_files`); the library raises
-ProcessorStateError for what they refuse.
+ProcessorStateError for their refusals.
 """
 
 from __future__ import annotations
@@ -25,45 +25,51 @@ FILE_MODE = private_files.FILE_MODE
 
 
 def default_directory() -> Path:
-    """Return where this user's programs keep state by the convention of the platform, such as ~/.local/state/penstock
-    (XDG_STATE_HOME); among the temporary files where that cannot be written. It may not be there yet."""
+    """Return the platform's directory for state of this user, such as ~/.local/state/penstock (XDG_STATE_HOME).
+
+    If that is not writable, return a directory among the temporary files. It may not exist yet.
+    """
     chosen = platformdirs.user_state_path("penstock", appauthor=False)
     existing = next(each for each in (chosen, *chosen.parents) if each.exists())
     return chosen if os.access(existing, os.W_OK | os.X_OK) else temporary_directory()
 
 
 def temporary_directory() -> Path:
-    """Return the directory of this user among the temporary files, which may not be there yet."""
+    """Return this user's directory among the temporary files; it may not exist yet."""
     return Path(tempfile.gettempdir()) / f"penstock-{os.getuid()}"
 
 
 def private_directory(path: Path) -> Path:
-    """Make a directory and its missing parents, for this user alone, and return it.
+    """Create a directory and its missing parents, for this user only, and return it.
 
     Raises:
-        ProcessorStateError: it is a link, a file or another user's; or it cannot be made.
+        ProcessorStateError: it is a link, a file or another user's; or it cannot be created.
     """
     with _refused():
         return private_files.private_directory(path)
 
 
 def open_private(path: Path, mode: str) -> IO[bytes]:
-    """Open a file of this user, or make one that no other user may read; mode: as that of `open`, with b.
+    """Open a file of this user, or create one that no other user may read.
+
+    Args:
+        path: of the file.
+        mode: as for `open`, with b.
 
     Raises:
         ProcessorStateError: it is a link, or another user's.
-        OSError: what `open` raises.
+        OSError: as for `open`.
     """
     with _refused():
         return private_files.open_private(path, mode)
 
 
 def check_nobody_else_wrote(path: Path) -> None:
-    """Check a file that code is loaded from.
+    """Check a file that contains code to load.
 
     Raises:
-        ProcessorStateError: another user than root owns it, or everybody may write to it.
-        OSError: it cannot be looked at.
+        ProcessorStateError: the owner is neither this user nor root, or everybody may write to it.
+        OSError: it cannot be inspected.
     """
     found = path.stat()
     if found.st_uid not in (os.geteuid(), 0) or found.st_mode & stat.S_IWOTH:

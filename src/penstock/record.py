@@ -1,8 +1,8 @@
-"""What flows: one record, a batch of records as columns, and the small values that travel inside them.
+"""Records, columnar batches of records, and the small values inside them.
 
-`Record` is what user code sees; `RecordBatch` is what tasks and hosts pass on. Neither knows topics or serdes: a batch
-may hold bytes (outside a task) or objects (inside). Records and batches are immutable by convention: an operator that
-changes a column makes a new batch that shares the others.
+User code sees `Record`; tasks and hosts exchange `RecordBatch`. Neither knows topics or serdes: a batch may hold bytes
+(outside a task) or objects (inside). Records and batches are immutable by convention: an operator that changes a column
+makes a new batch that shares the others.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ T = TypeVar("T")
 N = TypeVar("N", bound=tuple[Any, ...])
 
 Headers = tuple[tuple[str, bytes | None], ...]
-"""Headers of a record: (name, value) pairs in the order in which they were added; a name may occur twice (Kafka class:
-Headers)."""
+"""Headers of a record: (name, value) pairs in order; names may repeat (Kafka class: Headers)."""
 
 Int64Array = npt.NDArray[np.int64]
 
@@ -34,7 +33,10 @@ NO_TIMESTAMP = -1
 
 
 def checked_headers(headers: Iterable[tuple[str, bytes | None]]) -> Headers:
-    """Return headers that a user gives; raises TypeError for anything but pairs of a name and bytes or None."""
+    """Return a user's headers as a tuple.
+
+    Raises TypeError unless each is a pair of a name and bytes or None.
+    """
     found = tuple(headers)
     for each in found:
         match each:
@@ -49,13 +51,22 @@ def checked_headers(headers: Iterable[tuple[str, bytes | None]]) -> Headers:
 
 
 class Record(Generic[K, V]):
-    """A key, a value, a timestamp (ms) and headers (Kafka class: org.apache.kafka.streams.processor.api.Record)."""
+    """A key, a value, a timestamp and headers (Kafka class: org.apache.kafka.streams.processor.api.Record).
+
+    Args:
+        key: any object.
+        value: any object.
+        timestamp: in ms since the epoch.
+        headers: (name, bytes or None) pairs.
+
+    Raises:
+        StreamsError: the timestamp is negative.
+        TypeError: the timestamp is not a whole number, or the headers are not pairs.
+    """
 
     __slots__ = ("headers", "key", "timestamp", "value")
 
     def __init__(self, key: K, value: V, timestamp: int, headers: Headers = ()) -> None:
-        """Make a record; `timestamp` is in ms since the epoch. Raises StreamsError when it is negative, TypeError for
-        one that is not a whole number, and for headers that are not pairs."""
         if timestamp.__class__ is not int or not 0 <= timestamp <= LATEST_MS:
             timestamp = timestamp_ms(timestamp, "the timestamp of a record")
             if timestamp < 0:
@@ -65,7 +76,7 @@ class Record(Generic[K, V]):
         self.key = key
         self.value = value
         self.timestamp = timestamp
-        # those of tasks, which make a record for each of a batch, are tuples already
+        # tasks create a record for each row of a batch, and their headers already are tuples
         self.headers = headers if headers.__class__ is tuple else checked_headers(headers)
 
     def with_key(self, key: Any) -> Record[Any, V]:
@@ -77,11 +88,11 @@ class Record(Generic[K, V]):
         return Record(self.key, value, self.timestamp, self.headers)
 
     def with_timestamp(self, timestamp: int) -> Record[K, V]:
-        """Return this record with another timestamp (ms); raises StreamsError when it is negative."""
+        """Return this record with another timestamp (ms); raises StreamsError if it is negative."""
         return Record(self.key, self.value, timestamp, self.headers)
 
     def with_headers(self, headers: Iterable[tuple[str, bytes | None]]) -> Record[K, V]:
-        """Return this record with other headers; raises TypeError for headers that are not pairs."""
+        """Return this record with other headers; raises TypeError unless they are pairs."""
         return Record(self.key, self.value, self.timestamp, checked_headers(headers))
 
     def __eq__(self, other: object) -> bool:
@@ -102,14 +113,18 @@ class Record(Generic[K, V]):
 
 
 def named_tuples(kind: type[N], *columns: Iterable[Any]) -> list[N]:
-    """Return a named tuple of `kind` for each row of `columns`, which has one for each of its fields: as `map(kind,
-    *columns)`, without a call for each row. Columns may be endless but for one."""
+    """Return a named tuple of `kind` for each row of `columns`, one column per field.
+
+    Like `map(kind, *columns)`, without a call for each row. All columns but one may be endless.
+    """
     return list(map(partial(tuple.__new__, kind), zip(*columns, strict=False)))
 
 
 class RecordMetadata(NamedTuple):
-    """Where the input record that is being processed came from; in punctuators topic None, partition -1, offset -1
-    (Kafka class: RecordMetadata)."""
+    """The origin of the current input record (Kafka class: RecordMetadata).
+
+    In punctuators, topic is None, partition -1 and offset -1.
+    """
 
     topic: str | None
     partition: int
@@ -130,9 +145,11 @@ class TopicPartition(NamedTuple):
 
 
 class Change(NamedTuple):
-    """An update of a table: the new value and, where a child asked for it, the old one (Kafka class: Change).
+    """An update of a table: the new value and, for children that request it, the old value (Kafka class: Change).
 
-    is_latest: whether no newer version of the key is known; false only for late updates of versioned tables (KIP-914).
+    Args:
+        is_latest: whether no newer version of the key is known; False only for late updates of versioned tables
+            (KIP-914).
     """
 
     new_value: Any
@@ -148,13 +165,12 @@ class ValueAndTimestamp(NamedTuple):
 
 
 class ValueTimestampHeaders(ValueAndTimestamp):
-    """A value of a store, the timestamp (ms) of its last update and the headers that were stored with it (Kafka class:
-    ValueTimestampHeaders)."""
+    """A value, its timestamp (ms) and its headers in a store (Kafka class: ValueTimestampHeaders)."""
 
     headers: Headers
 
     def __new__(cls, value: Any, timestamp: int, headers: Headers = ()) -> ValueTimestampHeaders:
-        """Make one; without headers by default."""
+        """Create a value, without headers by default."""
         made = super().__new__(cls, value, timestamp)
         made.headers = headers
         return made
@@ -165,7 +181,7 @@ class ValueTimestampHeaders(ValueAndTimestamp):
         return tuple(self) == tuple(other) and self.headers == other.headers
 
     def __ne__(self, other: object) -> bool:
-        return not self == other  # a tuple has its own
+        return not self == other  # otherwise tuple.__ne__ applies
 
     def __hash__(self) -> int:
         return hash((*self, self.headers))
@@ -175,7 +191,7 @@ class ValueTimestampHeaders(ValueAndTimestamp):
 
 
 class AggregationWithHeaders(NamedTuple):
-    """The aggregate of a session and the headers that were stored with it (Kafka class: AggregationWithHeaders)."""
+    """The aggregate of a session and its headers (Kafka class: AggregationWithHeaders)."""
 
     aggregation: Any
     headers: Headers = ()
@@ -184,9 +200,13 @@ class AggregationWithHeaders(NamedTuple):
 class FailedRecord(NamedTuple):
     """The record on which a task failed.
 
-    node: the one that failed. topic, partition, offset: of the input record; None, -1 and -1 in a punctuator. key,
-    value: those that reached the node, as short texts; None where there is no record, or it is not known which one of a
-    batch it was.
+    Args:
+        node: the name of the failed node.
+        topic: of the input record; None in a punctuator.
+        partition: of the input record; -1 in a punctuator.
+        offset: of the input record; -1 in a punctuator.
+        key: the input key of the node as a short text; None without a record, or if its row in the batch is unknown.
+        value: the input value of the node as a short text; None in the same cases.
     """
 
     node: str
@@ -198,8 +218,10 @@ class FailedRecord(NamedTuple):
 
 
 class ConsumerRecord(NamedTuple):
-    """A record that was read from a topic: a handler of a record that cannot be read gets key and value as bytes, a
-    timestamp extractor as objects; timestamp in ms (Kafka class: ConsumerRecord)."""
+    """A record from a topic, with its timestamp in ms (Kafka class: ConsumerRecord).
+
+    Deserialization exception handlers receive key and value as bytes, timestamp extractors as objects.
+    """
 
     topic: str
     partition: int
@@ -218,31 +240,36 @@ class KeyValue(NamedTuple):
 
 
 def running_maximum(times: Int64Array) -> Int64Array:
-    """Return the largest of `times` up to each row; an ascending array, the usual case, is returned unchanged."""
+    """Return the running maximum of `times`; an ascending array, the usual case, is returned unchanged."""
     descends = len(times) > 1 and bool((times[1:] < times[:-1]).any())
     return np.maximum.accumulate(times) if descends else times
 
 
 class DictionaryColumn(Sequence[T]):
-    """A column with few distinct entries: each entry once, and the place of each row's entry among them, as in Arrow's
-    dictionary encoding. Entries may be in it that no row has."""
+    """A column with few distinct entries: each entry once, and an index per row.
+
+    Like Arrow's dictionary encoding. Some entries may occur in no row.
+
+    Args:
+        entries: the entries, as an array of objects.
+        places: the index of each row's entry (int32).
+    """
 
     __slots__ = ("_entries", "_rows", "places")
 
     def __init__(self, entries: npt.NDArray[np.object_], places: npt.NDArray[np.int32]) -> None:
-        """Make the column of the entries at `places`."""
         self._entries = entries
         self.places = places
         self._rows: list[T] | None = None
 
     @staticmethod
     def of(entries: Sequence[T], places: npt.NDArray[np.int32]) -> DictionaryColumn[T]:
-        """Make the column of the entries at `places`."""
+        """Create the column from `entries` and the index of each row's entry."""
         return DictionaryColumn(np.fromiter(entries, object, len(entries)), places)
 
     @staticmethod
     def concat(columns: Sequence[Sequence[T]]) -> DictionaryColumn[T]:
-        """Return the rows of all `columns`, one after the other."""
+        """Return the rows of all `columns`, concatenated."""
         merged: dict[T, int] = {}
         places = []
         for column in columns:
@@ -262,14 +289,14 @@ class DictionaryColumn(Sequence[T]):
         return self._rows
 
     def take(self, rows: npt.NDArray[np.integer[Any]] | slice) -> DictionaryColumn[T]:
-        """Return some of the rows."""
+        """Return the selected rows."""
         return DictionaryColumn(self._entries, self.places[rows])
 
     def compact(self) -> tuple[list[T], npt.NDArray[np.int32]]:
-        """Return the entries that rows have, in the order of their first rows, and the places of all rows."""
+        """Return the used entries by their first rows, and the index of each row's entry."""
         rows = len(self.places)
         first = np.full(len(self._entries), rows, np.int64)
-        first[self.places[::-1]] = np.arange(rows - 1, -1, -1)  # of several rows the one written last, the first, stays
+        first[self.places[::-1]] = np.arange(rows - 1, -1, -1)  # the last write, the first row, wins
         used = np.argsort(first, kind="stable")[: np.count_nonzero(first < rows)]
         renumbered = np.empty(len(self._entries), np.int32)
         renumbered[used] = np.arange(len(used), dtype=np.int32)
@@ -294,25 +321,25 @@ class DictionaryColumn(Sequence[T]):
 
 
 def column_of(entries: list[T], places: npt.NDArray[np.int32]) -> Sequence[T]:
-    """Return the column of the distinct `entries` at `places`: a DictionaryColumn where entries repeat enough."""
+    """Return the column of the distinct `entries` at `places`: a DictionaryColumn if entries repeat enough."""
     return DictionaryColumn.of(entries, places) if 2 * len(entries) <= len(places) else take_from(entries, places)
 
 
 def rows_of(column: Sequence[T]) -> list[T]:
-    """Return a column as a list, an entry a row."""
+    """Return a column as a list, one entry per row."""
     if isinstance(column, DictionaryColumn):
         return column.rows()
     return column if isinstance(column, list) else list(column)
 
 
 def entries_of(column: Sequence[T]) -> list[T]:
-    """Return the entries of a column, each at least once: what holds for them holds for every row."""
+    """Return the entries of a column, each at least once. A property of all entries holds for all rows."""
     return column.entries() if isinstance(column, DictionaryColumn) else rows_of(column)
 
 
 def take_from(column: Sequence[T], indices: npt.NDArray[np.integer[Any]]) -> list[T]:
     """Return the entries of `column` at `indices` (any order, repeats allowed)."""
-    if len(indices) * 4 < len(column):  # to make an array of the column would cost more than it saves
+    if len(indices) * 4 < len(column):  # an array of the whole column would cost more than it saves
         return [column[index] for index in indices.tolist()]
     taken: list[T] = np.fromiter(column, object, len(column))[indices].tolist()
     return taken
@@ -335,12 +362,16 @@ def _concatenated(columns: Sequence[Sequence[T]]) -> Sequence[T]:
 
 @dataclass(slots=True)
 class RecordBatch:
-    """Records of one topic partition or one edge of the topology, as columns of equal length.
+    """Records of a topic partition or a topology edge, as columns of equal length.
 
-    keys, values: bytes or None outside a task, objects inside; where both are the same (as behind a group_by of the
-    value), work is done once. They are lists; where few bytes repeat on the way from task to task, a DictionaryColumn.
-    timestamps, offsets: int64 arrays (ms; offset of the input record that a row came from). headers: a list, or None
-    when no record has any.
+    Args:
+        keys: bytes or None outside a task, objects inside: a list, or a DictionaryColumn between tasks if few bytes
+            repeat.
+        values: as for the keys. If both are the same object (such as after a group_by of the value), it is processed
+            once.
+        timestamps: an int64 array (ms).
+        offsets: an int64 array: the offset of each row's input record.
+        headers: a list, or None if no record has headers.
     """
 
     keys: Sequence[Any]
@@ -354,7 +385,7 @@ class RecordBatch:
 
     @staticmethod
     def of(rows: Sequence[tuple[Any, Any, int, int, Headers]]) -> RecordBatch:
-        """Make a batch from rows of (key, value, timestamp in ms, offset, headers)."""
+        """Create a batch from rows of (key, value, timestamp in ms, offset, headers)."""
         headers = [row[4] for row in rows]
         return RecordBatch(
             keys=[row[0] for row in rows],
@@ -369,7 +400,7 @@ class RecordBatch:
         return () if self.headers is None else self.headers[index]
 
     def slice(self, start: int, stop: int) -> RecordBatch:
-        """Return the rows from `start` to before `stop`."""
+        """Return the rows from `start` up to, but not including, `stop`."""
         keys = _sliced(self.keys, start, stop)
         return RecordBatch(
             keys,
@@ -392,7 +423,7 @@ class RecordBatch:
 
     @staticmethod
     def concat(batches: Sequence[RecordBatch]) -> RecordBatch:
-        """Return the rows of all `batches`, one after the other."""
+        """Return the rows of all `batches`, concatenated."""
         if len(batches) == 1:
             return batches[0]
         if not batches:
@@ -413,7 +444,7 @@ class RecordBatch:
 
 
 def size_of(batch: RecordBatch) -> int:
-    """Return the bytes of the keys and values of `batch`."""
+    """Return the size of the keys and values of `batch` in bytes."""
     return _bytes_of(batch.keys) + _bytes_of(batch.values)
 
 
@@ -423,15 +454,16 @@ def _bytes_of(column: Sequence[bytes | None]) -> int:
         return int(sizes[column.places].sum())
     try:
         return sum(map(len, cast("Sequence[bytes]", column)))
-    except TypeError:  # one is None
+    except TypeError:  # an entry is None
         return sum(map(len, filter(None, column)))
 
 
 class PartitionBatch(NamedTuple):
-    """Records of one topic partition, as bytes: what a task is given, what it sends, what the sink writes.
+    """Serialised records of one topic partition: input and output of tasks, and input of the sink.
 
-    lane: of a repartition topic, the task that sent them, of those that write to the partition; each lane has its own
-        offsets. 0 elsewhere.
+    Args:
+        lane: in repartition topics, the sending task, out of those that write to the partition; each lane has its own
+            offsets. 0 elsewhere.
     """
 
     topic: str

@@ -1,8 +1,9 @@
-"""Savepoints and changes of a program, from Python: what the commands `penstock savepoint` and `penstock diff` do; and
-the way to Spark and back for an application with changelog topics, of Kafka Streams or the threads host.
+"""The commands `penstock savepoint` and `penstock diff` as Python functions.
 
-An application is named by its configuration, which locates its checkpoint, or by the directory of the checkpoint. A
-savepoint is named by its directory: a path, or a URI of a file system that pyarrow knows.
+Also the way to Spark and back for an application with changelog topics, of Kafka Streams or the threads host.
+
+An application is identified by its configuration, which locates its checkpoint, or by the directory of the checkpoint.
+A savepoint is identified by its directory: a path, or a URI of a file system supported by pyarrow.
 """
 
 from __future__ import annotations
@@ -42,13 +43,13 @@ Application = StreamsConfig | Mapping[str, Any] | str
 """A configuration, or the directory of a checkpoint."""
 
 _MOST_WAITING: Final = 1_000_000
-"""Records between two tasks that one task may have to take after an import: they are in memory together."""
+"""The limit of imported records between two tasks; one task holds them all in memory."""
 
 
 def take(application: Application, directory: str) -> SavepointDescription:
-    """Copy the state of the last commit of an application, which may run, to `directory`; return what is there.
+    """Copy the state of an application's last commit to `directory`, and return its description.
 
-    Raises StreamsError if there is no commit to copy, or the directory is not empty.
+    The application may run. Raises StreamsError if there is no commit, or the directory is not empty.
     """
     return savepoint.take(_checkpoint(application), Checkpoint(directory))
 
@@ -56,7 +57,7 @@ def take(application: Application, directory: str) -> SavepointDescription:
 def restore(
     directory: str, application: Application, partitions: int | Mapping[str, int] | None = None
 ) -> SavepointDescription:
-    """Create a checkpoint from the savepoint in `directory`, from which the next start of `application` continues.
+    """Create a checkpoint from the savepoint in `directory`, for the next start of `application`.
 
     Args:
         directory: of the savepoint.
@@ -65,7 +66,7 @@ def restore(
             present ones.
 
     Returns:
-        what the savepoint holds.
+        The description of the savepoint.
 
     Raises:
         StreamsError: the savepoint does not exist, the checkpoint already exists, or the keys of a store cannot be
@@ -81,22 +82,24 @@ def restore(
 
 
 def import_from_kafka(topology: Topology, config: StreamsConfig | Mapping[str, Any]) -> Takeover:
-    """Create the checkpoint of an application from the committed offsets of its group and its changelog topics, which
-    Kafka Streams or the threads host has written; the next start on Spark continues from there.
+    """Create the checkpoint of an application from its committed offsets and changelog topics.
 
-    The application with this application.id must be stopped, and nothing in Kafka is changed. The stores are restored
-    one task after the other, in a temporary directory of this machine.
+    The offsets and changelogs come from Kafka Streams or the threads host; the next start on Spark continues from
+    there.
+
+    The application with this application.id must be stopped. Nothing in Kafka is changed. The stores are restored one
+    task after the other, in a local temporary directory.
 
     Args:
-        topology: of the program; its stores and operators have the names that the other application has given them.
+        topology: of the program; its stores and operators have the same names as in the other application.
         config: its configuration.
 
     Returns:
-        what was taken over.
+        The imported offsets and stores.
 
     Raises:
-        StreamsError: the group has members or has committed nothing, a topic or a store does not fit, or there is a
-            checkpoint already; LockError if a program runs on it.
+        StreamsError: the group has members or no committed offsets, a topic or a store does not fit, or a checkpoint
+            already exists; LockError if a program runs on it.
     """
     checked, name = _config(config), str(_config(config).required("application.id"))
     built = built_topology(topology, name)
@@ -121,11 +124,12 @@ def import_from_kafka(topology: Topology, config: StreamsConfig | Mapping[str, A
 
 
 def export_to_kafka(directory: str, topology: Topology, config: StreamsConfig | Mapping[str, Any]) -> int:
-    """Bring the changelog topics and the offsets of the group of an application to the state of a savepoint, as Kafka
-    Streams has them: Kafka Streams in Java, or the threads host, continues from there.
+    """Write the state of a savepoint to the changelog topics and group offsets.
 
-    Topics that are missing are created; to those that exist only the differences are written. An export that failed can
-    be repeated, and one that has succeeded writes nothing when it is repeated.
+    The format is that of Kafka Streams: Kafka Streams in Java, or the threads host, continues from there.
+
+    Missing topics are created; for existing ones only the differences are written. A failed export can be repeated;
+    repeating a successful one writes nothing.
 
     Args:
         directory: of the savepoint.
@@ -133,11 +137,11 @@ def export_to_kafka(directory: str, topology: Topology, config: StreamsConfig | 
         config: its configuration.
 
     Returns:
-        how many records were written.
+        The number of written records.
 
     Raises:
-        StreamsError: there is no such savepoint, it is of another program, the group has members or has read further,
-            or a topic is not that of its store; LockError if the application runs on Spark.
+        StreamsError: the savepoint is missing or of another program, the group has members or has read further, or a
+            topic is not that of its store; LockError if the application runs on Spark.
     """
     checked, name = _config(config), str(_config(config).required("application.id"))
     built = built_topology(topology, name)
@@ -171,7 +175,7 @@ def export_to_kafka(directory: str, topology: Topology, config: StreamsConfig | 
 def _saved_task(
     saved: SavedState, built: BuiltTopology, task: TaskId, partitions: Iterable[TopicPartition]
 ) -> SavedTask:
-    """Return the state of a task in a savepoint, with the positions of its input outside repartition topics."""
+    """Return a task's state in a savepoint, with its input positions outside repartition topics."""
     read = [partition for partition in partitions if partition.topic not in built.repartition_topics]
     return SavedTask(
         partial(saved.entries, str(task)),
@@ -185,8 +189,11 @@ def _saved_task(
 def _imported_tasks(
     layout: Layout, admin: GroupAdmin, fetcher: Fetcher, inputs: Sequence[InputOffset]
 ) -> Iterator[ImportedTask]:
-    """Yield the state of each task as of its committed offsets; raises StreamsError if the group has members after
-    it, or other offsets than in `inputs`: the tasks would have the state of different times."""
+    """Yield the state of each task as of its committed offsets.
+
+    Raises StreamsError if afterwards the group has members or other offsets than `inputs`: the states of the tasks
+    would be from different times.
+    """
     with tempfile.TemporaryDirectory(prefix="penstock-import-") as directory:
 
         def open_base(task: TaskId) -> LmdbBase:
@@ -214,9 +221,8 @@ def _imported_tasks(
 
 
 def _rows(admin: Admin, fetcher: Fetcher, task: TaskId, waiting: Mapping[TopicPartition, int]) -> list[PartitionBatch]:
-    """Return the records of repartition topics that a task has not taken; raises StreamsError if they are too many."""
-    # not the last stable offsets: behind the open transaction of an instance that was killed there may be what others
-    # have committed
+    """Return the unprocessed records of a task's repartition topics; raises StreamsError for too many."""
+    # not the last stable offsets: an open transaction of a killed instance may precede committed records of others
     ends = admin.end_offsets(list(waiting))
     count = sum(ends[partition] - start for partition, start in waiting.items())
     if count > _MOST_WAITING:
@@ -240,19 +246,20 @@ def _check(application_id: str, what: str, obstacles: tuple[str, ...]) -> None:
 
 
 def list_savepoints(directory: str) -> list[SavepointDescription]:
-    """Return what each savepoint below `directory` holds, by name."""
+    """Return the descriptions of the savepoints below `directory`, by name."""
     return list(savepoint.savepoints_in(Checkpoint(directory)))
 
 
 def inspect(directory: str) -> SavepointDescription:
-    """Return what the savepoint in `directory` holds; raises StreamsError if there is none."""
+    """Return the description of the savepoint in `directory`; raises StreamsError if absent."""
     return savepoint.inspect(Checkpoint(directory))
 
 
 def drop(application: Application, store: str) -> None:
-    """Forget the state of a store that the program of an application has no longer; the application must not run.
+    """Forget the state of a store that the program no longer has.
 
-    Raises StreamsError if there is no such state, or the program still has the store; LockError if it runs.
+    The application must not run. Raises StreamsError if the state is missing, or the program still has the store;
+    LockError if it runs.
     """
     checkpoint = _checkpoint(application)
     config = None if isinstance(application, str) else _config(application)
@@ -261,17 +268,17 @@ def drop(application: Application, store: str) -> None:
 
 
 def diff(topology: Topology, application: Application, config: StreamsConfig | Mapping[str, Any]) -> Evolution:
-    """Return what a changed program means for the state of an application, before it is started.
+    """Return the effect of a changed program on an application's state, before its start.
 
-    On the threads host the state is in changelog topics and the offsets of the group, so it is compared with them.
+    On the threads host the state is in changelog topics and group offsets, so the program is compared with those.
 
     Args:
         topology: of the changed program.
         application: the checkpoint or savepoint to continue from.
-        config: of the changed program; its brokers, if it names any, give the current numbers of partitions.
+        config: of the changed program; its brokers, if any, give the current numbers of partitions.
 
     Raises:
-        StreamsError: there is no checkpoint.
+        StreamsError: the checkpoint is missing.
         KafkaError: on the threads host, if brokers do not answer.
     """
     checkpoint = _checkpoint(application)
@@ -292,7 +299,10 @@ def diff(topology: Topology, application: Application, config: StreamsConfig | M
 def diff_programs(
     old: tuple[Topology, StreamsConfig | Mapping[str, Any]], new: tuple[Topology, StreamsConfig | Mapping[str, Any]]
 ) -> Evolution:
-    """Return what becomes of the state of one program under another, each with its configuration."""
+    """Return the effect of a new program on the state of an old one.
+
+    Each program is a topology with its configuration.
+    """
     (before, old_config), (after, new_config) = (old[0], _config(old[1])), (new[0], _config(new[1]))
     topics = {**topics_of(old_config), **topics_of(new_config)}
     name = str(new_config.required("application.id"))
@@ -303,21 +313,21 @@ def diff_programs(
 
 
 def shape_of(topology: Topology, config: StreamsConfig | Mapping[str, Any]) -> Shape:
-    """Return the shape of a program with the topics that its brokers have now: what `changes` compares."""
+    """Return the shape of a program with its brokers' current topics, for `changes`."""
     checked = _config(config)
     built = built_topology(topology, str(checked.required("application.id")))
     return topology_shape(built, checked, topics_of(checked))
 
 
 def changes(topology: Topology, config: StreamsConfig | Mapping[str, Any], before: Shape | None) -> Evolution:
-    """Return what a changed program means for the state of the application that has run until now.
+    """Return the effect of a changed program on the state of its application.
 
     On Spark that is the state in its checkpoint; elsewhere stores are found by the names of their changelogs.
 
     Args:
         topology: of the changed program.
         config: its configuration, with the same application.id.
-        before: the shape of the program that has run until now, None if none has.
+        before: the shape of the previous program; None on the first run.
     """
     checked = _config(config)
     if checked["penstock.host"] == "spark" and checkpoint_of(checked).read_metadata() is not None:
@@ -326,15 +336,14 @@ def changes(topology: Topology, config: StreamsConfig | Mapping[str, Any], befor
 
 
 def partitions_of_stores(topology: Topology, config: StreamsConfig | Mapping[str, Any]) -> dict[str, int]:
-    """Return in how many partitions (tasks) each store of a program has its keys, as the topics of its brokers are
-    now."""
+    """Return the number of partitions (tasks) of each store, from the brokers' current topics."""
     checked = _config(config)
     built = built_topology(topology, str(checked.required("application.id")))
     return store_partitions(built, checked, topics_of(checked))
 
 
 def topics_of(config: StreamsConfig) -> dict[str, int]:
-    """Return the topics that the brokers of `config` have, and their partitions; none where it names no brokers."""
+    """Return the topics of the brokers and their numbers of partitions; empty without bootstrap.servers."""
     if config["bootstrap.servers"] is None:
         return {}
     admin = ConfluentAdmin(config)
@@ -354,7 +363,7 @@ def _checkpoint(application: Application) -> Checkpoint:
 
 @contextmanager
 def _locked(checkpoint: Checkpoint, config: StreamsConfig | None, application_id: str) -> Iterator[None]:
-    """Keep programs from running on `checkpoint` during the block."""
+    """Keep other programs from running on `checkpoint` during the block."""
     directory = None if config is None else application_path(config)
     with CheckpointLock(checkpoint, directory, application_id):
         yield

@@ -1,4 +1,4 @@
-"""The parameters of users' functions. Annotations stay unread: they may be names that exist for type checkers only."""
+"""Signatures of users' functions. Annotations stay unevaluated, since their names may exist for type checkers only."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if sys.version_info >= (3, 14):
 
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
-    """Return the signature of `function`, None for a built-in that has none."""
+    """Return the signature of `function`; None for a built-in without a signature."""
     try:
-        if sys.version_info >= (3, 14):  # where annotations are evaluated when they are read (PEP 649)
+        if sys.version_info >= (3, 14):  # annotations are evaluated on access (PEP 649)
             return inspect.signature(function, annotation_format=Format.FORWARDREF)
         return inspect.signature(function)
     except (TypeError, ValueError):
@@ -22,8 +22,10 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
 
 
 def misfit(function: Callable[..., Any], *arguments: Any) -> str | None:
-    """Return why `function` cannot be called with `arguments`; None if it can, or if it is a built-in without a
-    signature."""
+    """Return the reason why `function` cannot be called with `arguments`.
+
+    None if it can, or if it is a built-in without a signature.
+    """
     signature = signature_of(function)
     try:
         if signature is not None:

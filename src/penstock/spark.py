@@ -1,11 +1,11 @@
-"""Penstock for programs of Spark: topics as DataFrames, and applications that begin from nothing.
+"""Penstock for Spark programs: topics as DataFrames, and the reset of applications.
 
     spark.dataSource.register(TopicDataSource)
     options = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders"}
     orders = spark.readStream.format("penstock").options(**options).load()
 
-How an application takes rows of DataFrames and hands its records to Spark: `StreamsBuilder.stream_from` and
-`KStream.to_spark`.
+`StreamsBuilder.stream_from` reads rows of DataFrames in an application, and `KStream.to_spark` passes its records to
+Spark.
 """
 
 from __future__ import annotations
@@ -24,15 +24,17 @@ __all__ = ["ApplicationReset", "TopicDataSource", "plan_reset", "reset"]
 
 
 def reset(topology: Topology, config: StreamsConfig | Mapping[str, Any]) -> ApplicationReset:
-    """Delete positions, state, markers and internal topics of an application, so that its next start is a first one
-    (Kafka tool: kafka-streams-application-reset). The topics that it reads and writes stay unchanged.
+    """Delete positions, state, markers and internal topics of an application.
+
+    Its next start is like the first (Kafka tool: kafka-streams-application-reset). Its source and sink topics stay
+    unchanged.
 
     Args:
-        topology: that of the application.
+        topology: of the application.
         config: its configuration.
 
     Returns:
-        what was deleted.
+        The deleted objects.
 
     Raises:
         LockError: the application runs on this machine.
@@ -47,7 +49,7 @@ def reset(topology: Topology, config: StreamsConfig | Mapping[str, Any]) -> Appl
 
 
 def plan_reset(topology: Topology, config: StreamsConfig | Mapping[str, Any]) -> ApplicationReset:
-    """Return what `reset` would delete, and delete nothing; arguments and errors are those of `reset`."""
+    """Return the plan of `reset` without deleting anything; arguments and errors are those of `reset`."""
     checked = _checked(config)
     admin = ConfluentAdmin(checked)
     try:

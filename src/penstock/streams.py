@@ -1,7 +1,7 @@
-"""KafkaStreams: an application of one topology.
+"""KafkaStreams: an application with one topology.
 
-Its life is in `application`, what it answers in `application.running_topology`; here are the topology, and its host,
-which is opened by name when the application starts.
+`application` has its life, `application.running_topology` its queries; this module has the topology, and its host,
+which is opened by name at the start of the application.
 """
 
 from __future__ import annotations
@@ -29,52 +29,49 @@ class KafkaStreams(ApplicationLife[Host], RunningTopology):
     """Runs a topology (Kafka class: KafkaStreams).
 
     `with KafkaStreams(topology, config) as streams:` starts it at the beginning of the block and closes it at the end.
-    An application that was started keeps the program alive until it ends, as in Java. If the main thread fails, or if a
-    test has started the application, the end of the program closes it.
+    A started application keeps the program alive until it ends, as in Java. If the main thread fails, or if a test has
+    started the application, the end of the program closes it.
+
+    Args:
+        topology: the topology to run; built and checked by the constructor, which starts nothing.
+        config: the configuration, with application.id and bootstrap.servers.
+        spark: an existing pyspark.sql.SparkSession, which stays open; None creates one for the application.
+
+    Raises:
+        ConfigError: a key is missing or its value is invalid.
+        TopologyError: the topology cannot be run.
     """
 
     def __init__(self, topology: Topology, config: StreamsConfig | Mapping[str, Any], spark: Any = None) -> None:
-        """Check and build the topology; nothing runs yet.
-
-        Args:
-            topology: what to run.
-            config: the configuration, with application.id and bootstrap.servers.
-            spark: a pyspark.sql.SparkSession to run in, which stays open; None for one of the application's own.
-
-        Raises:
-            ConfigError: a key is missing or has a value that cannot be.
-            TopologyError: the topology cannot be run.
-        """
         super().__init__(config)
         self._given = self._config
         self._spark = spark
         self._take(topology, built_topology(topology, self._application_id))
 
     def _take(self, topology: Topology, built: BuiltTopology) -> None:
-        """Run `topology`, which is `built`, from the next start on."""
+        """Use `topology` and its built form `built` from the next start on."""
         self._topology, self._built = topology, built
         warn_of_topic_loops(built)
         self._config = self._given.overridden(built.config_overrides)
         self._description = topology.describe()
 
     def edit(self, topology: Topology, removing: Collection[str] = ()) -> TopologyEdit:
-        """Continue with a changed topology and the state of the present one: compare them, close behind the last
-        commit, and start.
+        """Continue with a changed topology and the present state: compare, close after the last commit, and start.
 
-        It starts an application that was closed, or has ended with an error, again. Views of stores end.
+        A closed or failed application is started again. Views of stores end.
 
         Args:
-            topology: the changed one.
-            removing: the names of stores that it may leave out. Their state is kept, and continues if a later topology
-                has the store again.
+            topology: the changed topology.
+            removing: the names of stores that it may omit. Their state is kept, and continues if a later topology has
+                the store again.
 
         Returns:
-            what has changed, which shows itself in a notebook.
+            The changes, which display in a notebook.
 
         Raises:
             TopologyError: the topology cannot be run.
-            StreamsError: it cannot use the state of a store, or leaves out a store that `removing` does not name: the
-                application keeps running unchanged. Or it must not start, as `start` says: the state is ERROR then.
+            StreamsError: it cannot use the state of a store, or omits a store missing from `removing`: the application
+                keeps running unchanged. Or it must not start, as for `start`: the state is then ERROR.
             TimeoutError: the application has not ended in time; it ends later, and `edit` can be called again.
         """
         self._only_outside_of_loading()
@@ -129,7 +126,7 @@ class KafkaStreams(ApplicationLife[Host], RunningTopology):
         return self._description
 
     def running_topologies(self) -> Mapping[str, RunningTopology]:
-        """Return this application under the empty name."""
+        """Return this application under an empty name."""
         return {"": self}
 
     def _topology_host(self) -> Host:

@@ -1,6 +1,6 @@
-"""Objects with rows: a table in a notebook, and a stream of Arrow for libraries of data frames.
+"""Objects with rows: a table in a notebook, and an Arrow stream for dataframe libraries.
 
-pandas, polars and pyarrow are loaded when they are asked for.
+pandas, polars and pyarrow are imported on first use.
 """
 
 from __future__ import annotations
@@ -18,23 +18,26 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SHOWN_ROWS: Final = 20
-"""How many rows a notebook shows."""
+"""The number of rows in a notebook."""
 
 
 class Tabular:
-    """What objects with rows have in common: `pa.table(object)`, `pl.DataFrame(object)` and DuckDB's `from object` read
-    them, a batch of rows at a time (the Arrow PyCapsule interface)."""
+    """The base of objects with rows.
+
+    `pa.table(object)`, `pl.DataFrame(object)` and DuckDB's `from object` read them, one batch of rows at a time (the
+    Arrow PyCapsule interface).
+    """
 
     def _arrow_reader(self) -> pa.RecordBatchReader:
-        """Return a reader of all rows as they are now."""
+        """Return a reader of all current rows."""
         raise NotImplementedError
 
     def _title(self) -> str:
-        """Return what stands above the rows in a notebook."""
+        """Return the heading of the rows in a notebook."""
         raise NotImplementedError
 
     def _table(self, limit: int) -> Forms:
-        """Return how the first rows, up to `limit`, are shown in a notebook."""
+        """Return the notebook forms of the first rows, up to `limit`."""
         raise NotImplementedError
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
@@ -59,6 +62,6 @@ class Tabular:
     ) -> dict[str, str]:
         try:
             forms = self._table(SHOWN_ROWS)
-        except StreamsError as error:  # such as a store that was closed
+        except StreamsError as error:  # such as for a closed store
             forms = failed(self._title(), error)
         return mime_bundle(forms, include, exclude)

@@ -1,4 +1,4 @@
-"""SIGTERM ends a block of the main thread as an exception would, so that what it opened is closed."""
+"""SIGTERM as an exception in a block of the main thread, which then closes resources."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final
 from penstock_broker.common.clock import elapsed_milliseconds
 
 TERMINATED: Final = 143
-"""The exit code of a program that SIGTERM has ended."""
+"""The exit code of a program after SIGTERM."""
 
 _ONE_REQUEST_MS: Final = 500
 """Signals within this time are one request: `timeout` sends SIGTERM to the process and then to its group."""
@@ -20,10 +20,10 @@ _ONE_REQUEST_MS: Final = 500
 
 @contextmanager
 def terminating() -> Iterator[None]:
-    """Make SIGTERM raise SystemExit(TERMINATED) inside the block, after calling the previous handler.
+    """Raise SystemExit(TERMINATED) inside the block on SIGTERM, after calling the previous handler.
 
-    A second SIGTERM raises it again, which interrupts a close that waits; a third one ends the process at once. The
-    block restores the previous handler. Nothing changes in threads other than the main one, where Python receives no
+    A second SIGTERM raises it again, which interrupts a waiting close; a third one ends the process at once. The block
+    restores the previous handler. It changes nothing in threads other than the main one, where Python receives no
     signals, or if SIGTERM is ignored.
     """
     before = signal.getsignal(signal.SIGTERM)

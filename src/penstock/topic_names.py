@@ -1,4 +1,4 @@
-"""Which names topics may have (Kafka class: Topic)."""
+"""The rules for topic names (Kafka class: Topic)."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import re
 from typing import Final
 
 MAX_LENGTH: Final = 249
-"""The most characters of a name."""
+"""The maximum length of a name, in characters."""
 
 LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
-"""What a name consists of."""
+"""The pattern of a legal name."""
 
 
 def why_illegal(name: str) -> str | None:
-    """Return why no topic can be called `name`, to follow the name in a message; None if one can."""
+    """Return the reason why `name` is not a legal topic name; None if it is.
+
+    The reason follows the name in a message.
+    """
     if not name:
         return "is empty"
     if name in (".", ".."):

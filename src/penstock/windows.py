@@ -1,8 +1,7 @@
-"""Windows of time: single windows, `Windowed` keys, the kinds of windows an operator may use, and when results are
-emitted.
+"""Windows of time, `Windowed` keys, the kinds of windows for operators, and emit strategies.
 
-Plain values without state; what a window does to records is the business of the processors. Times are ms since the
-epoch. The texts of errors are Kafka's.
+Plain values without state; the processors apply windows to records. Times are ms since the epoch. The error messages
+are Kafka's.
 """
 
 from __future__ import annotations
@@ -24,13 +23,18 @@ LONG_MAX = (1 << 63) - 1
 
 
 class Window:
-    """A span of time from `start` to `end`, both in ms (Kafka class: Window); windows of different classes are never
-    equal."""
+    """A span of time from `start` to `end` (Kafka class: Window).
+
+    Windows of different classes are never equal.
+
+    Args:
+        start: in ms; ValueError if negative.
+        end: in ms; ValueError if before the start.
+    """
 
     __slots__ = ("end", "start")
 
     def __init__(self, start: int, end: int) -> None:
-        """Make a window; raises ValueError for a negative start, or an end before the start."""
         if start < 0:
             raise ValueError("Window startMs time cannot be negative.")
         if end < start:
@@ -40,7 +44,7 @@ class Window:
 
     @abstractmethod
     def overlap(self, other: Window) -> bool:
-        """Return whether both windows have a time in common; raises ValueError for a window of another class."""
+        """Return whether both windows overlap; raises ValueError for a window of another class."""
         raise NotImplementedError
 
     def _check_class(self, other: Window) -> None:
@@ -60,51 +64,58 @@ class Window:
 
 
 class TimeWindow(Window):
-    """A window of times from `start` to before `end` (Kafka class: TimeWindow)."""
+    """A window from `start` up to, but not including, `end` (Kafka class: TimeWindow).
+
+    Args:
+        start: in ms; ValueError if negative.
+        end: in ms; ValueError unless after the start.
+    """
 
     __slots__ = ()
 
     def __init__(self, start: int, end: int) -> None:
-        """Make a window; raises ValueError for a negative start, or an end that is not after the start."""
         if not 0 <= start < end:
             super().__init__(start, end)
             raise ValueError("Window endMs must be greater than window startMs.")
-        self.start = start  # windows are made by the million
+        self.start = start  # a hot path: programs create millions of windows
         self.end = end
 
     def overlap(self, other: Window) -> bool:
-        """Return whether both windows have a time in common; raises ValueError for a window of another class."""
+        """Return whether both windows overlap; raises ValueError for a window of another class."""
         self._check_class(other)
         return self.start < other.end and other.start < self.end
 
     @staticmethod
     def of_size(start: int, size: int) -> TimeWindow:
-        """Return the window of `size` ms from `start`; it ends with the largest time at the latest."""
+        """Return the window of `size` ms from `start`; its end is at most LONG_MAX."""
         return TimeWindow(start, min(start + size, LONG_MAX))
 
 
 class SessionWindow(Window):
-    """A window of times from `start` to `end`, both included (Kafka class: SessionWindow)."""
+    """A window from `start` to `end`, both included (Kafka class: SessionWindow)."""
 
     __slots__ = ()
 
     def overlap(self, other: Window) -> bool:
-        """Return whether both windows have a time in common; raises ValueError for a window of another class."""
+        """Return whether both windows overlap; raises ValueError for a window of another class."""
         self._check_class(other)
         return not (other.end < self.start or self.end < other.start)
 
 
 class UnlimitedWindow(Window):
-    """A window of all times from `start` on (Kafka class: UnlimitedWindow)."""
+    """A window from `start` on, without an end (Kafka class: UnlimitedWindow).
+
+    Args:
+        start: in ms; ValueError if negative.
+    """
 
     __slots__ = ()
 
     def __init__(self, start: int) -> None:
-        """Make a window; raises ValueError for a negative start."""
         super().__init__(start, LONG_MAX)
 
     def overlap(self, other: Window) -> bool:
-        """Return True: both have no end; raises ValueError for a window of another class."""
+        """Return True, as both are endless; raises ValueError for a window of another class."""
         self._check_class(other)
         return True
 
@@ -125,8 +136,11 @@ class Windowed(NamedTuple, Generic[K]):
 class Windows:
     """Windows at fixed places in time: TimeWindows, UnlimitedWindows, or your own class (Kafka class: Windows).
 
-    Your own class has the two attributes and the method below, and can be pickled. size_ms: the size of a window.
-    grace_period_ms: how long after its end a window still takes records.
+    Your own class has the two attributes and the method below, and can be pickled.
+
+    Attributes:
+        size_ms: the size of a window.
+        grace_period_ms: the time after its end during which a window accepts late records.
     """
 
     size_ms: int
@@ -134,7 +148,7 @@ class Windows:
 
     @abstractmethod
     def windows_for(self, timestamp: int) -> Mapping[int, Window]:
-        """Return the windows that hold `timestamp` (ms) by their starts, in the order of their updates."""
+        """Return the windows that contain `timestamp` (ms) by start, in the order of their updates."""
         raise NotImplementedError(f"{type(self).__name__} must define windows_for(self, timestamp).")
 
 
@@ -169,25 +183,31 @@ class TimeWindows(Windows):
 
     @staticmethod
     def of_size_with_no_grace(size_ms: Duration) -> TimeWindows:
-        """Return tumbling windows of `size_ms` that take no record after their end; raises ValueError unless it is
-        positive."""
+        """Return tumbling windows of `size_ms` that accept no late records.
+
+        Raises ValueError unless the size is positive.
+        """
         size = milliseconds(size_ms, "size")
         return TimeWindows(size, size, 0)
 
     @staticmethod
     def of_size_and_grace(size_ms: Duration, grace_ms: Duration) -> TimeWindows:
-        """Return tumbling windows of `size_ms` that take records until `grace_ms` after their end; raises ValueError
-        for what cannot be."""
+        """Return tumbling windows of `size_ms` that accept records until `grace_ms` after their end.
+
+        Raises ValueError for an invalid size or grace period.
+        """
         size = milliseconds(size_ms, "size")
         return TimeWindows(size, size, milliseconds(grace_ms, "grace"))
 
     def advance_by(self, advance_ms: Duration) -> TimeWindows:
-        """Return windows of this size that begin every `advance_ms`: hopping windows; raises ValueError unless
-        0 < advance_ms <= size."""
+        """Return hopping windows of this size that begin every `advance_ms`.
+
+        Raises ValueError unless 0 < advance_ms <= size.
+        """
         return replace(self, advance_ms=milliseconds(advance_ms, "advance"))
 
     def windows_for(self, timestamp: int) -> dict[int, Window]:
-        """Return the windows that hold `timestamp` (ms) by their starts, ascending."""
+        """Return the windows that contain `timestamp` (ms) by their starts, ascending."""
         first = max(0, timestamp - self.size_ms + self.advance_ms) // self.advance_ms * self.advance_ms
         return {
             start: TimeWindow.of_size(start, self.size_ms) for start in range(first, timestamp + 1, self.advance_ms)
@@ -209,7 +229,7 @@ class UnlimitedWindows(Windows):
 
     @staticmethod
     def of() -> UnlimitedWindows:
-        """Return the window of all times from the epoch on."""
+        """Return the window of all times since the epoch."""
         return UnlimitedWindows()
 
     def start_on(self, start_ms: int) -> UnlimitedWindows:
@@ -217,14 +237,16 @@ class UnlimitedWindows(Windows):
         return UnlimitedWindows(start_ms)
 
     def windows_for(self, timestamp: int) -> dict[int, Window]:
-        """Return the window, or nothing for a time before it."""
+        """Return the window; empty for an earlier time."""
         return {self.start_ms: UnlimitedWindow(self.start_ms)} if timestamp >= self.start_ms else {}
 
 
 @dataclass(frozen=True)
 class SlidingWindows:
-    """Windows that begin and end with a record: of all records no further apart than a difference (Kafka class:
-    SlidingWindows). Both ends are included."""
+    """Windows of records within a maximum time difference (Kafka class: SlidingWindows).
+
+    A window begins and ends with a record. Both ends are included.
+    """
 
     time_difference_ms: int
     grace_period_ms: int
@@ -238,21 +260,24 @@ class SlidingWindows:
 
     @staticmethod
     def of_time_difference_with_no_grace(time_difference_ms: Duration) -> SlidingWindows:
-        """Return windows of `time_difference_ms` that take no record after their end; raises ValueError if it is
-        negative."""
+        """Return windows of `time_difference_ms` that accept no late records.
+
+        Raises ValueError if it is negative.
+        """
         return SlidingWindows(milliseconds(time_difference_ms, "time_difference"), 0)
 
     @staticmethod
     def of_time_difference_and_grace(time_difference_ms: Duration, grace_ms: Duration) -> SlidingWindows:
-        """Return windows of `time_difference_ms` that take records until `grace_ms` after their end; raises ValueError
-        for what is negative."""
+        """Return windows of `time_difference_ms` that accept records until `grace_ms` after their end.
+
+        Raises ValueError for negative arguments.
+        """
         return SlidingWindows(milliseconds(time_difference_ms, "time_difference"), milliseconds(grace_ms, "grace"))
 
 
 @dataclass(frozen=True)
 class SessionWindows:
-    """Windows of records that follow one another without a gap longer than `inactivity_gap_ms` (Kafka class:
-    SessionWindows)."""
+    """Windows of consecutive records with gaps of at most `inactivity_gap_ms` (Kafka class: SessionWindows)."""
 
     inactivity_gap_ms: int
     grace_period_ms: int
@@ -266,21 +291,23 @@ class SessionWindows:
 
     @staticmethod
     def of_inactivity_gap_with_no_grace(inactivity_gap_ms: Duration) -> SessionWindows:
-        """Return sessions that end after `inactivity_gap_ms` without a record; raises ValueError if it is negative."""
+        """Return sessions that end after `inactivity_gap_ms` without a record; raises ValueError if negative."""
         return SessionWindows(milliseconds(inactivity_gap_ms, "inactivity_gap"), 0)
 
     @staticmethod
     def of_inactivity_gap_and_grace(inactivity_gap_ms: Duration, grace_ms: Duration) -> SessionWindows:
-        """Return sessions that end after `inactivity_gap_ms` without a record, and take late records until `grace_ms`
-        after that; raises ValueError for what is negative."""
+        """Return sessions that end after `inactivity_gap_ms` without a record, with a grace period.
+
+        They accept late records until `grace_ms` after their end. Raises ValueError for negative arguments.
+        """
         return SessionWindows(milliseconds(inactivity_gap_ms, "inactivity_gap"), milliseconds(grace_ms, "grace"))
 
 
 @dataclass(frozen=True)
 class JoinWindows:
-    """How far apart in time two records may be that are joined (Kafka class: JoinWindows).
+    """The maximum time difference of two joined records (Kafka class: JoinWindows).
 
-    A record at t meets those of the other stream from t - before_ms to t + after_ms, both included. One of the two may
+    A record at t joins those of the other stream from t - before_ms to t + after_ms, both included. One of the two may
     be negative.
     """
 
@@ -297,28 +324,30 @@ class JoinWindows:
 
     @staticmethod
     def of_time_difference_with_no_grace(time_difference_ms: Duration) -> JoinWindows:
-        """Return windows of `time_difference_ms` to both sides, without grace; raises ValueError if it is negative."""
+        """Return windows of `time_difference_ms` to both sides, without grace; raises ValueError if negative."""
         time_difference = milliseconds(time_difference_ms, "time_difference")
         return JoinWindows(time_difference, time_difference, 0)
 
     @staticmethod
     def of_time_difference_and_grace(time_difference_ms: Duration, grace_ms: Duration) -> JoinWindows:
-        """Return windows of `time_difference_ms` to both sides with `grace_ms` for late records; raises ValueError for
-        what is negative."""
+        """Return windows of `time_difference_ms` to both sides with `grace_ms` for late records.
+
+        Raises ValueError for negative arguments.
+        """
         time_difference = milliseconds(time_difference_ms, "time_difference")
         return JoinWindows(time_difference, time_difference, milliseconds(grace_ms, "grace"))
 
     def before(self, time_difference_ms: Duration) -> JoinWindows:
-        """Return these windows with another span before a record; raises ValueError if nothing is left of them."""
+        """Return these windows with another span before a record; raises ValueError if they become empty."""
         return replace(self, before_ms=milliseconds(time_difference_ms, "time_difference"))
 
     def after(self, time_difference_ms: Duration) -> JoinWindows:
-        """Return these windows with another span after a record; raises ValueError if nothing is left of them."""
+        """Return these windows with another span after a record; raises ValueError if they become empty."""
         return replace(self, after_ms=milliseconds(time_difference_ms, "time_difference"))
 
     @property
     def size_ms(self) -> int:
-        """The span of time that a record looks at."""
+        """The span of time that a record joins with."""
         return self.before_ms + self.after_ms
 
     def __str__(self) -> str:
@@ -329,7 +358,7 @@ class JoinWindows:
 
 
 class EmitStrategy(Enum):
-    """When the result of a window is emitted (Kafka class: EmitStrategy, KIP-825)."""
+    """The time at which the result of a window is emitted (Kafka class: EmitStrategy, KIP-825)."""
 
     ON_WINDOW_UPDATE = "on_window_update"
     ON_WINDOW_CLOSE = "on_window_close"
@@ -341,5 +370,5 @@ class EmitStrategy(Enum):
 
     @staticmethod
     def on_window_close() -> EmitStrategy:
-        """Return the strategy that emits one result when the window is closed."""
+        """Return the strategy that emits one result when the window closes."""
         return EmitStrategy.ON_WINDOW_CLOSE

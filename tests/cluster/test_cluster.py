@@ -6,12 +6,18 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import random
+import struct
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from kio.schema.describe_quorum.v1 import request, response
+from kio.schema.types import TopicName
+from kio.serial import entity_reader, entity_writer
+from kio.static.primitive import i32
 
 from penstock.client.confluent.producer import ConfluentProducer
 from penstock.config import StreamsConfig
@@ -65,10 +71,17 @@ def coordinator(cluster: RealKafka, kind: int, key: str) -> int:
 
 
 def active_controller(cluster: RealKafka) -> int:
+    """Return the controller that leads the quorum; asked with kio, since only this test needs DescribeQuorum."""
+    partition = request.PartitionData(partition_index=i32(0))
+    topic = request.TopicData(topic_name=TopicName("__cluster_metadata"), partitions=(partition,))
+    body = io.BytesIO()
+    entity_writer(request.DescribeQuorumRequest)(body, request.DescribeQuorumRequest(topics=(topic,)))
+    header = struct.pack(">hhih", DESCRIBE_QUORUM, 1, 1, 4) + b"test\x00"
     with ProtocolClient(cluster.bootstrap_servers.split(",")[0]) as client:
-        wanted = {"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}
-        answer = client.call(DESCRIBE_QUORUM, 1, {"topics": [wanted]})
-        return int(answer["topics"][0]["partitions"][0]["leader_id"])
+        client.send_frame(header + body.getvalue())
+        content = client.receive_frame()
+    answer, _ = entity_reader(response.DescribeQuorumResponse)(content, 5)  # after the correlation id and no tags
+    return int(answer.topics[0].partitions[0].leader_id)
 
 
 VICTIMS: dict[str, Callable[[RealKafka, str], int]] = {

@@ -37,7 +37,7 @@ def _phrase(pattern: str, ceiling: float) -> Phrase:
 PHRASES: Final[Mapping[str, Phrase]] = {
     "what as a noun": _phrase(r"\b[Ww]hat (?:is|are|it|they|the|a|was|were|has|have|its|their)\b", 7.0),
     "none": _phrase(r"(?<![`.\w])none\b(?![`=])", 5.5),
-    "have or let somebody do": _phrase(r"\b(?:have|has|let|lets) (?:the|a|an|its|it|them|each) \w+ \w+", 76.0),
+    "have or let somebody do": _phrase(r"\b(?:[Hh]ave|has|[Ll]et|lets) (?:the|a|an|its|it|them|each) \w+ \w+", 76.0),
     "of which": _phrase(r"\b(?:of which|for whom|of whom|to which|whose)\b", 24.5),
     "where there is": _phrase(r"\b[Ww]here (?:that|there|it|one|nobody|they) \b", 6.0),
     "behind": _phrase(r"\bbehind\b", 3.0),

@@ -1,1 +1,1 @@
-"""The application as its program holds it: its life, and ways to look at it while it runs."""
+"""The application from the view of its program: its life, and tools to inspect it while it runs."""

@@ -1,4 +1,4 @@
-"""How an application is closed: how long `close` waits, and whether the group is left."""
+"""Options for closing an application: the timeout of `close`, and leaving the group."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from typing import Final
 from penstock_broker.common.durations import Duration, milliseconds
 
 DEFAULT_CLOSE_TIMEOUT_MS: Final = 60_000
-"""How long `close` waits by default."""
+"""The default timeout of `close`."""
 
 
 class GroupMembershipOperation(Enum):
-    """Whether the group of consumers is left at the end, so that the other instances have the tasks at once and not
-    when the session has ended (Kafka class: CloseOptions.GroupMembershipOperation).
+    """Whether the application leaves its consumer group at the end (Kafka class:
+    CloseOptions.GroupMembershipOperation).
+
+    After leaving, the other instances receive the tasks at once instead of after the session timeout.
 
     On Spark both are the same: there is no membership, only positions for tools that show the lag.
     """
@@ -25,10 +27,11 @@ class GroupMembershipOperation(Enum):
 
 @dataclass(frozen=True)
 class CloseOptions:
-    """How to close (Kafka class: CloseOptions).
+    """Options of `close` (Kafka class: CloseOptions).
 
-    timeout_ms: longest wait (ms); None for DEFAULT_CLOSE_TIMEOUT_MS. operation: whether the group is left; None for
-    what the host does without options.
+    Args:
+        timeout_ms: the maximum wait (ms); None for DEFAULT_CLOSE_TIMEOUT_MS.
+        operation: whether the application leaves its group; None for the default of the host.
     """
 
     timeout_ms: int | None = None
@@ -36,7 +39,7 @@ class CloseOptions:
 
     @staticmethod
     def timeout(timeout_ms: Duration) -> CloseOptions:
-        """Return options with a time-out (ms)."""
+        """Return options with a timeout (ms)."""
         return CloseOptions(milliseconds(timeout_ms, "time-out"))
 
     @staticmethod
@@ -45,9 +48,9 @@ class CloseOptions:
         return CloseOptions(operation=operation)
 
     def with_timeout(self, timeout_ms: Duration | None) -> CloseOptions:
-        """Return these options with another time-out (ms); None for DEFAULT_CLOSE_TIMEOUT_MS."""
+        """Return these options with another timeout (ms); None for DEFAULT_CLOSE_TIMEOUT_MS."""
         return replace(self, timeout_ms=None if timeout_ms is None else milliseconds(timeout_ms, "time-out"))
 
     def with_group_membership_operation(self, operation: GroupMembershipOperation) -> CloseOptions:
-        """Return these options with another answer to whether the group is left."""
+        """Return these options with another group membership operation."""
         return replace(self, operation=operation)

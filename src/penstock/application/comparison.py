@@ -1,4 +1,4 @@
-"""What the program of an application would change if it started now."""
+"""The differences between a program and its application if it started now."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ from typing import NamedTuple
 
 
 class Comparison(NamedTuple):
-    """A comparison of a program with its application. what: what was compared, as a sentence. lines: what would change,
-    as `penstock diff` shows it; none if nothing would."""
+    """A comparison of a program with its application.
+
+    Args:
+        what: a sentence that names the compared objects.
+        lines: the changes in the format of `penstock diff`; empty if nothing would change.
+    """
 
     what: str
     lines: Sequence[str] = ()
 
 
 Compare = Callable[[], Comparison]
-"""Compares a program with its application; raises StreamsError if that is not possible now."""
+"""Compares a program with its application; raises StreamsError if that is currently impossible."""

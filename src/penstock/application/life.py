@@ -1,9 +1,9 @@
-"""The life of an application, from `start` to `close`, as a table of states.
+"""The life of an application, from `start` to `close`, as a state machine.
 
-Here live the order of states, the listener and the wait for the end; uncaught_errors.py has the errors that stop tasks.
-Subclasses define what runs (`KafkaStreams`: one topology); the host defines where tasks run (host/api.py). Rules: a
-state is changed in one place, by the table; user code (listener, handler) is called without a lock held; every wait has
-a bound where the caller gives one.
+This module has the order of states, the listener and the wait for the end; uncaught_errors.py has the errors that stop
+tasks. Subclasses define the topologies to run (`KafkaStreams`: one); the host defines where tasks run (host/api.py).
+Rules: a single method changes the state, according to the table; user code (listener, handler) is called without a lock
+held; every wait is bounded if the caller gives a bound.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ VALID_TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
     State.NOT_RUNNING: frozenset((State.CREATED,)),
     State.ERROR: frozenset((State.CREATED,)),
 }
-"""Which states may follow which (Kafka class: KafkaStreams.State). Only an edit lets CREATED follow."""
+"""The allowed transitions of states (Kafka class: KafkaStreams.State). Only an edit leads back to CREATED."""
 
 _ENDED: Final = frozenset((State.NOT_RUNNING, State.ERROR))
 
@@ -63,7 +63,7 @@ StateListener = Callable[[State, State], None]
 
 
 class _Server(Protocol):
-    """Shows an application to others while it runs."""
+    """A server that exposes a running application."""
 
     def close(self) -> None:
         """Stop serving; harmless when called again."""
@@ -73,15 +73,19 @@ class _Server(Protocol):
 _HostType = TypeVar("_HostType", bound=HostLife)
 
 _STARTED_IN_NOTEBOOK: Final[WeakValueDictionary[str, ApplicationLife[Any]]] = WeakValueDictionary()
-"""The application that was last started from a notebook, by the directory of its state."""
+"""The application last started from a notebook, by its state directory."""
 
 
 class ApplicationLife(ABC, Generic[_HostType]):
-    """Starts, watches, pauses and closes what runs under one application.id; see the module."""
+    """Starts, watches, pauses and closes everything under one application.id; see the module.
+
+    It is CREATED at first; nothing runs yet.
+
+    Args:
+        config: the configuration; ConfigError if a key is missing or its value is invalid.
+    """
 
     def __init__(self, config: StreamsConfig | Mapping[str, Any]) -> None:
-        """Be CREATED; nothing runs yet. Raises ConfigError if a key of `config` is missing or has a value that
-        cannot be."""
         self._config = config if isinstance(config, StreamsConfig) else StreamsConfig(config)
         self._application_id: str = self._config.required("application.id")
         self._servers: list[_Server] = []
@@ -102,19 +106,18 @@ class ApplicationLife(ABC, Generic[_HostType]):
 
     @abstractmethod
     def _open_host(self, until_end: bool) -> _HostType:
-        """Return what runs the tasks, not yet started; until_end: whether it stops at the ends that the topics have at
-        the start."""
+        """Return a new host for the tasks. `until_end` stops it at the topics' end offsets as of the start."""
 
     @abstractmethod
     def _shown_metrics(self) -> Mapping[MetricName, Metric]:
-        """Return the metrics of all that runs, by their names."""
+        """Return the metrics of all topologies, by their names."""
 
     @abstractmethod
     def running_topologies(self) -> Mapping[str, RunningTopology]:
-        """Return what answers for each topology, by its name; the name of the only one of KafkaStreams is empty."""
+        """Return the interface to each topology, by name. The name is empty for KafkaStreams."""
 
     def _compare(self) -> Compare | None:
-        """Return what compares the program as it is saved now with what runs; None where its file is not known."""
+        """Return the comparison of the saved program with the running one, if possible."""
         return None
 
     # ---------------------------------------- before the start
@@ -127,15 +130,16 @@ class ApplicationLife(ABC, Generic[_HostType]):
     def set_uncaught_exception_handler(self, handler: StreamsUncaughtExceptionHandler | None) -> None:
         """Call `handler(error)` with each error that stops all tasks, and follow its response.
 
-        Without a handler, and where the handler fails itself, the answer is SHUTDOWN_CLIENT. Raises RuntimeError after
+        Without a handler, or if the handler itself fails, the response is SHUTDOWN_CLIENT. Raises RuntimeError after
         the start.
         """
         self._only_before_the_start("set_uncaught_exception_handler")
         self._uncaught.handler = handler
 
     def set_global_state_restore_listener(self, listener: StateRestoreListener | None) -> None:
-        """Tell `listener` when stores are restored, of all tasks and of global stores; raises RuntimeError after the
-        start."""
+        """Notify `listener` of the restoration of stores, global stores included; raises RuntimeError after the
+        start.
+        """
         self._only_before_the_start("set_global_state_restore_listener")
         self._restore_listener = listener
 
@@ -153,21 +157,21 @@ class ApplicationLife(ABC, Generic[_HostType]):
         """Start in the background and return this application.
 
         Raises:
-            RuntimeError: it was started or closed before; an application starts once.
+            RuntimeError: it was already started or closed; an application starts once.
             StreamsError: it must not start: a source topic is missing, no broker answers, the checkpoint belongs to
-                another topology ...; the message says what to do. The state is ERROR then.
+                another topology ...; the message has the remedy. The state is then ERROR.
         """
         self._start(until_end=False)
         return self
 
     def run_to_end(self, timeout_ms: Duration | None = None) -> None:
-        """Process what the source topics hold at this moment, commit, close, and return.
+        """Process the current content of the source topics, commit, close, and return.
 
         Args:
-            timeout_ms: longest time (ms) it may take; None for no limit.
+            timeout_ms: the maximum duration (ms); None for no limit.
 
         Raises:
-            RuntimeError: it was started or closed before.
+            RuntimeError: it was already started or closed.
             TimeoutError: it did not finish in time, and is closed; the next run continues from its last commit.
             StreamsError: it must not start, or failed.
         """
@@ -211,7 +215,7 @@ class ApplicationLife(ABC, Generic[_HostType]):
         self._tell(host.summary())
 
     def _close_the_one_before(self) -> None:
-        """Close the application that an earlier run of the same cell has started."""
+        """Close the application started by an earlier run of the same cell."""
         path = str(application_path(self._config))
         before = _STARTED_IN_NOTEBOOK.get(path)
         if before is not None and before is not self and before.state() not in _ENDED:
@@ -220,7 +224,10 @@ class ApplicationLife(ABC, Generic[_HostType]):
         _STARTED_IN_NOTEBOOK[path] = self
 
     def _start_again(self, change: Callable[[], None]) -> None:
-        """Close, call `change`, and start; raises TimeoutError if it has not ended in time, and what `start` raises."""
+        """Close, call `change`, and start.
+
+        Raises TimeoutError if it has not ended in time, and the errors of `start`.
+        """
         if not self.close():
             raise TimeoutError(
                 f"{self._application_id} did not end within {DEFAULT_CLOSE_TIMEOUT_MS} ms, so nothing has changed yet."
@@ -233,15 +240,16 @@ class ApplicationLife(ABC, Generic[_HostType]):
         self._start(until_end=False)
 
     def close(self, timeout_ms: Duration | CloseOptions | None = None) -> bool:
-        """Stop after the running commit and release everything; harmless when called again. Ctrl-C meanwhile gives the
-        running commit up: the application continues from the previous one when it is started again. If the time-out
-        passes first, the application goes on ending, but the end of the program no longer waits for it.
+        """Stop after the current commit and release everything; harmless when called again.
+
+        Ctrl-C meanwhile aborts the current commit: the next start continues from the previous one. After the timeout,
+        the application continues to shut down, but the end of the program no longer waits for it.
 
         Args:
-            timeout_ms: longest wait (ms), 0 for none; None for DEFAULT_CLOSE_TIMEOUT_MS. Or CloseOptions.
+            timeout_ms: the maximum wait (ms), 0 for no wait; None for DEFAULT_CLOSE_TIMEOUT_MS. Or CloseOptions.
 
         Returns:
-            Whether all has ended in time.
+            Whether everything has ended in time.
         """
         options = timeout_ms if isinstance(timeout_ms, CloseOptions) else CloseOptions().with_timeout(timeout_ms)
         timeout = DEFAULT_CLOSE_TIMEOUT_MS if options.timeout_ms is None else options.timeout_ms
@@ -263,21 +271,21 @@ class ApplicationLife(ABC, Generic[_HostType]):
             self._move(State.NOT_RUNNING)
         left = max(0, int((deadline - time.monotonic()) * 1000))
         has_ended = self._wait_until_ended(left) and released
-        if timeout and not has_ended:  # a function that does not return must not keep the end of the program waiting
+        if timeout and not has_ended:  # a function that never returns must not block the end of the program
             atexit.unregister(self._keep_the_program_alive)
         return has_ended
 
     def await_termination(self, timeout_ms: Duration | None = None) -> bool:
-        """Wait until the application has ended, by `close`, at the end of its inputs or by an error; SIGTERM closes it.
+        """Wait for the end of the application: by `close`, the end of its inputs or an error. SIGTERM closes it.
 
         Args:
-            timeout_ms: longest wait (ms); None for no limit.
+            timeout_ms: the maximum wait (ms); None for no limit.
 
         Returns:
-            True if it has ended, False if `timeout_ms` passed first.
+            True if it has ended, False after a timeout.
 
         Raises:
-            StreamsNotStartedError: the application has not been started, so there is no end to wait for.
+            StreamsNotStartedError: the application has not been started, so it has no end to wait for.
             BaseException: the error that ended it.
         """
         if self.state() is State.CREATED:
@@ -297,8 +305,9 @@ class ApplicationLife(ABC, Generic[_HostType]):
         return ended
 
     def clean_up(self) -> None:
-        """Delete the files of the application on this machine that can be rebuilt: bases of stores, logs of Spark. The
-        checkpoint stays.
+        """Delete the local files that can be rebuilt: bases of stores, logs of Spark.
+
+        The checkpoint stays.
 
         Raises:
             RuntimeError: the application runs: its state is not CREATED, NOT_RUNNING or ERROR.
@@ -313,9 +322,9 @@ class ApplicationLife(ABC, Generic[_HostType]):
     # ---------------------------------------- pause
 
     def pause(self) -> None:
-        """Stand still after the running commit, until `resume`: no record is processed, no punctuation runs (KIP-834).
+        """Pause processing and punctuation after the current commit, until `resume` (KIP-834).
 
-        Before the start it lets the application begin with a pause. The state stays RUNNING.
+        If called before the start, the application starts paused. The state stays RUNNING.
         """
         with self._changed:
             if self._paused_since_ms is None:
@@ -332,11 +341,11 @@ class ApplicationLife(ABC, Generic[_HostType]):
             host.resume()
 
     def is_paused(self) -> bool:
-        """Return whether `pause` was called last, and not `resume`."""
+        """Return whether the application is paused."""
         return self.paused_since_ms() is not None
 
     def paused_since_ms(self) -> int | None:
-        """Return when `pause` was called (ms since the epoch); None if it is not paused."""
+        """Return the time of `pause` (ms since the epoch); None if not paused."""
         with self._changed:
             return self._paused_since_ms
 
@@ -346,7 +355,7 @@ class ApplicationLife(ABC, Generic[_HostType]):
             try:
                 if self.state() is State.CREATED:
                     self.start()
-            except BaseException:  # SIGTERM may come when all has been started
+            except BaseException:  # SIGTERM may arrive after the start
                 self.close()
                 raise
             self._block = block.pop_all()
@@ -368,24 +377,24 @@ class ApplicationLife(ABC, Generic[_HostType]):
             return self._state
 
     def state_since_ms(self) -> int:
-        """Return when the application came into its state (ms since the epoch)."""
+        """Return the time of the last change of state (ms since the epoch)."""
         with self._changed:
             return self._state_since_ms
 
     def statistics(self) -> Mapping[str, Any]:
-        """Return a snapshot of the host's figures (records, bytes, ms by name), and the state under `state`."""
+        """Return a snapshot of the host's statistics (records, bytes, ms by name) and the `state`."""
         with self._changed:
             host, state = self._host, self._state
         figures = {} if host is None else dict(host.statistics())
         return {**figures, "state": state.value}
 
     def error(self) -> BaseException | None:
-        """Return the error that has ended the application, which `await_termination` raises; None without one."""
+        """Return the error that ended the application, if any. `await_termination` raises it."""
         with self._changed:
             return self._error
 
     def uncaught_errors(self) -> tuple[int, Sequence[UncaughtError]]:
-        """Return how many errors have stopped all tasks since the start, and the last 50 of them, the newest last."""
+        """Return the number of errors that stopped all tasks since the start. The last 50 follow, newest last."""
         return self._uncaught.kept()
 
     def _running_host(self) -> _HostType:
@@ -398,7 +407,7 @@ class ApplicationLife(ABC, Generic[_HostType]):
     # ---------------------------------------- inside
 
     def _move(self, state: State, only_from: State | None = None) -> bool:
-        """Change the state if the table allows it, tell the listener, and return whether it was changed."""
+        """Change the state if the table allows it, and notify the listener. Returns whether it changed."""
         with self._changed:
             old = self._state
             if state not in VALID_TRANSITIONS[old] or only_from not in (None, old):
@@ -416,7 +425,7 @@ class ApplicationLife(ABC, Generic[_HostType]):
         return True
 
     def _fail(self, error: BaseException) -> None:
-        """End in ERROR because of `error`, which `await_termination` raises."""
+        """End in ERROR because of `error`, for `await_termination`."""
         with self._changed:
             if self._error is None:
                 self._error = error
@@ -429,8 +438,10 @@ class ApplicationLife(ABC, Generic[_HostType]):
             self._move(State.NOT_RUNNING)
 
     def _serve(self) -> None:
-        """Show the metrics to Prometheus and OpenTelemetry, and the application in a browser, if the configuration asks
-        for it; raises ConfigError if a port is taken, or a package is missing."""
+        """Start the configured servers: Prometheus, OpenTelemetry and the UI.
+
+        Raises ConfigError if a port is taken, or a package is missing.
+        """
         if self._config["penstock.metrics.prometheus.port"] is not None:
             module = load("penstock.application.prometheus", "penstock.metrics.prometheus.port")
             self._servers.append(module.PrometheusExporter(self._shown_metrics, self._config))
@@ -442,7 +453,7 @@ class ApplicationLife(ABC, Generic[_HostType]):
             self._servers.append(server.UiServer(self, self._config, self._compare()))
 
     def _release(self, timeout_ms: int, leaves_group: bool = True) -> bool:
-        """Close the host and what shows the application, once, and return whether all of it has ended."""
+        """Close the host and the servers, once, and return whether everything has ended."""
         released = self._release_host(timeout_ms, leaves_group)
         if released:
             with self._changed:
@@ -466,9 +477,11 @@ class ApplicationLife(ABC, Generic[_HostType]):
         return self._released
 
     def _keep_the_program_alive(self) -> None:
-        """Wait at the end of the program until the application has ended, as Java does; Ctrl-C and SIGTERM close it.
+        """Wait for the end of the application at program exit, as in Java.
 
-        It closes the application at once if the main thread has failed, or if a test has started it and not closed it.
+        Ctrl-C and SIGTERM close it.
+
+        The application is closed at once if the main thread has failed, or if a test has started it and not closed it.
         """
         close_ms = DEFAULT_CLOSE_TIMEOUT_MS
         with terminating():
@@ -489,7 +502,7 @@ class ApplicationLife(ABC, Generic[_HostType]):
                     self.close(close_ms)
 
     def _leave_to_the_parent(self) -> None:
-        """Be ended in a process that was forked: the threads of the application run in its parent alone."""
+        """Mark the application as ended in a forked process: its threads run only in the parent."""
         atexit.unregister(self._keep_the_program_alive)
         self._changed = threading.Condition()  # a thread of the parent may have held its lock
         if self._state is not State.ERROR:
@@ -497,11 +510,11 @@ class ApplicationLife(ABC, Generic[_HostType]):
         self._host, self._servers = None, []
 
     def _announce_close(self) -> None:
-        """Tell the person at the terminal what Ctrl-C waits for, and what another one does."""
+        """Print the reason for the wait after Ctrl-C, and the effect of a second Ctrl-C."""
         self._tell("Ctrl-C: stopping after the running commit; Ctrl-C again gives that commit up.")
 
     def _tell(self, text: str) -> None:
-        """Tell a person at the terminal, whatever logging is set to."""
+        """Print a message to the terminal, independently of the logging configuration."""
         print(f"{self._application_id}: {text}", file=sys.stderr, flush=True)
 
     def _wait_until_ended(self, timeout_ms: int | None = None) -> bool:
@@ -511,7 +524,7 @@ class ApplicationLife(ABC, Generic[_HostType]):
 
 
 class _Listener:
-    """Takes what a host tells and changes the state by it, until another host takes its place."""
+    """Changes the state on reports of a host, until another host replaces it."""
 
     def __init__(self, streams: ApplicationLife[Any]) -> None:
         self._streams = streams
@@ -520,17 +533,17 @@ class _Listener:
         return self._streams._told_by is self
 
     def on_running(self) -> None:
-        """Tell that tasks are being processed."""
+        """Report that tasks are being processed."""
         if self._is_current():
             self._streams._move(State.RUNNING)
 
     def on_rebalancing(self) -> None:
-        """Report that tasks stand still while they are set up again."""
+        """Report that tasks are stopped while they are set up again."""
         if self._is_current():
             self._streams._move(State.REBALANCING)
 
     def on_stopped(self) -> None:
-        """Tell that everything up to the planned end has been processed."""
+        """Report that everything up to the planned end has been processed."""
         if self._is_current():
             self._streams._reached_the_end()
 
@@ -539,6 +552,6 @@ class _Listener:
         return self._streams._uncaught.response_to(error)
 
     def on_error(self, error: BaseException) -> None:
-        """Tell that the host has ended with `error`."""
+        """Report the end of the host with `error`."""
         if self._is_current():
             self._streams._fail(error)

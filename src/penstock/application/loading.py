@@ -1,4 +1,4 @@
-"""While a command loads the file of a program, the applications that the file makes do not run."""
+"""Applications that refuse to run while a command loads the file of their program."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import TypeAlias
 from penstock.errors import StreamsError
 
 Refusal: TypeAlias = Callable[[], StreamsError]
-"""Returns the error with which an application refuses to run."""
+"""Returns the error of an application that refuses to run."""
 
 _refusal: Refusal | None = None
 
 
 @contextmanager
 def without_running(refusal: Refusal) -> Iterator[None]:
-    """Let the applications that are made in the block, in any thread, refuse to run."""
+    """Make applications created in the block, in any thread, refuse to run."""
     global _refusal
     before, _refusal = _refusal, refusal
     try:
@@ -26,5 +26,5 @@ def without_running(refusal: Refusal) -> Iterator[None]:
 
 
 def current_refusal() -> Refusal | None:
-    """Return why an application that is made now refuses to run; None if it does not."""
+    """Return the current refusal for new applications; None outside of such a block."""
     return _refusal

@@ -1,5 +1,7 @@
-"""A small HTTP server for metrics: a thread for each connection, which has one request, with the limits of
-`open_connections`."""
+"""A small HTTP server for metrics: one thread and one request per connection.
+
+Connections have the limits of `open_connections`.
+"""
 
 from __future__ import annotations
 
@@ -24,20 +26,22 @@ _PIECE: Final = 4096
 
 
 class MetricsServer(ThreadingMixIn, WSGIServer):
-    """Listens, and serves from `serve_forever` until `shutdown`."""
+    """Serves from `serve_forever` until `shutdown`; listens on construction.
+
+    Args:
+        host: the address to listen on.
+        port: the port; 0 for a free one.
+        application: the WSGI application.
+        config: the limits of the connections.
+
+    Raises:
+        OSError: listening is not possible.
+    """
 
     daemon_threads = True
-    request_queue_size = 128  # a burst of connections does not make others wait for the kernel's next try
+    request_queue_size = 128  # a burst of connections must not make others wait for the kernel's next SYN retry
 
     def __init__(self, host: str, port: int, application: WSGIApplication, config: StreamsConfig) -> None:
-        """Listen; raises OSError if that is not possible.
-
-        Args:
-            host: address to listen on.
-            port: its port, 0 for one that is free.
-            application: what answers.
-            config: has the limits of the connections.
-        """
         infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         self.address_family, _, _, _, (address, *_) = infos[0]
         self.connections = OpenConnections[socket.socket](config, "The port of the metrics", _hang_up)
@@ -46,7 +50,7 @@ class MetricsServer(ThreadingMixIn, WSGIServer):
         self.set_app(application)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve a connection in a thread of its own."""
+        """Serve a connection in its own thread."""
         self.connections.opened(request)
         super().process_request(request, client_address)
 
@@ -56,16 +60,16 @@ class MetricsServer(ThreadingMixIn, WSGIServer):
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
-        """Look at the open connections; called twice a second."""
+        """Close late connections; called twice a second."""
         self.connections.close_late()
 
     def server_close(self) -> None:
-        """Stop listening, and end the connections."""
+        """Stop listening, and close the connections."""
         super().server_close()
         self.connections.close_all()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Note that a connection has failed: mostly its peer has gone."""
+        """Log the failure of a connection, usually a disconnect of its peer."""
         _log.debug("A connection to the port of the metrics failed.", exc_info=True)
 
 
@@ -79,16 +83,16 @@ class _Handler(WSGIRequestHandler):
         if head is None:
             return
         server.connections.is_answered(self.connection)
-        self.connection.settimeout(server.timeout_seconds)  # in all, for the answer to be taken
+        self.connection.settimeout(server.timeout_seconds)  # the total time for sending the answer
         self.rfile = io.BytesIO(head)
         super().handle()
 
-    def log_message(self, format: str, *args: Any) -> None:  # the name in the base class
+    def log_message(self, format: str, *args: Any) -> None:  # the parameter name of the base class
         """Log nothing."""
 
 
 def _head_from(receive: Callable[[int], bytes]) -> bytes | None:
-    """Return the head of a request; None if it does not end, or is too long."""
+    """Return the head of a request; None if it is incomplete or too long."""
     head = b""
     while b"\r\n\r\n" not in head and b"\n\n" not in head:
         part = receive(_PIECE)
@@ -100,5 +104,5 @@ def _head_from(receive: Callable[[int], bytes]) -> bytes | None:
 
 def _hang_up(connection: socket.socket) -> None:
     """Wake the thread of a connection, which then closes it."""
-    with suppress(OSError):  # its peer has gone
+    with suppress(OSError):  # the peer has disconnected
         connection.shutdown(socket.SHUT_RDWR)

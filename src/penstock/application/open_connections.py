@@ -1,9 +1,8 @@
-"""The open connections of a listening socket, limited in number, and in the time for which one may keep the server
-waiting.
+"""The open connections of a server, limited in number and in waiting time.
 
-A connection waits for its peer, which has to send a request or to take an answer, or its peer waits for an answer. Only
-the first has a limit of time. If there are too many, the one that has waited for longest is closed, so that connections
-that say nothing keep nobody else out; the newest is closed if all of them are being answered.
+Either the server waits for the peer to send a request or to receive an answer, or the peer waits for an answer. Only
+the server's wait has a timeout. If there are too many connections, the one with the longest wait is closed, so silent
+connections cannot lock out others; if all of them are being answered, the newest is closed.
 """
 
 from __future__ import annotations
@@ -20,13 +19,20 @@ from penstock_broker.common.log_limits import limit_rate
 _log = limit_rate(logging.getLogger(__name__))
 
 HEAD_BYTES: Final = 16 * 1024
-"""The most bytes of the head of a request, as uvicorn has it."""
+"""The maximum size of the head of a request in bytes, as in uvicorn."""
 
 C = TypeVar("C", bound=Hashable)
 
 
 class OpenConnections(Generic[C]):
-    """The open connections of one server; any thread may call it."""
+    """The open connections of one server; thread-safe.
+
+    Args:
+        config: penstock.http.max.connections and penstock.http.timeout.ms are the limits.
+        name: of the server, for the log.
+        close: closes a connection, soon and in any state; the server then calls `closed`.
+        milliseconds: a monotonic clock.
+    """
 
     def __init__(
         self,
@@ -35,14 +41,6 @@ class OpenConnections(Generic[C]):
         close: Callable[[C], None],
         milliseconds: Callable[[], int] = elapsed_milliseconds,
     ) -> None:
-        """Begin without connections.
-
-        Args:
-            config: penstock.http.max.connections and penstock.http.timeout.ms are the limits.
-            name: of the server, for the log.
-            close: closes a connection, soon and whatever it is about; the server then calls `closed`.
-            milliseconds: a monotonic clock.
-        """
         self._most: int = config["penstock.http.max.connections"]
         self._timeout_ms: int = config["penstock.http.timeout.ms"]
         self._name = name
@@ -50,11 +48,11 @@ class OpenConnections(Generic[C]):
         self._milliseconds = milliseconds
         self._lock = threading.Lock()
         self._waiting: dict[C, int] = {}
-        """Since when each connection waits for its peer; the one that has waited for longest is the first."""
+        """The start of each connection's wait for its peer; the longest wait comes first."""
         self._answered: set[C] = set()
 
     def opened(self, connection: C) -> None:
-        """Take a connection that waits for its peer; close one if there are too many."""
+        """Add a connection that waits for its peer; close one if there are too many."""
         with self._lock:
             self._waiting[connection] = self._milliseconds()
             if len(self._waiting) + len(self._answered) <= self._most:
@@ -70,26 +68,26 @@ class OpenConnections(Generic[C]):
         self._close(late)
 
     def waits(self, connection: C) -> None:
-        """Note that a connection waits for its peer, as of now if it did not before."""
+        """Mark a connection as waiting for its peer, if it was being answered."""
         with self._lock:
             if connection in self._answered:
                 self._answered.remove(connection)
                 self._waiting[connection] = self._milliseconds()
 
     def is_answered(self, connection: C) -> None:
-        """Note that the peer of a connection waits for an answer."""
+        """Mark a connection as being answered."""
         with self._lock:
             if self._waiting.pop(connection, None) is not None:
                 self._answered.add(connection)
 
     def closed(self, connection: C) -> None:
-        """Forget a connection."""
+        """Remove a connection."""
         with self._lock:
             self._waiting.pop(connection, None)
             self._answered.discard(connection)
 
     def close_late(self) -> None:
-        """Close the connections that have waited for too long; the server calls it every second or so."""
+        """Close the connections whose wait has timed out; called by the server about every second."""
         with self._lock:
             until = self._milliseconds() - self._timeout_ms
             late = [connection for connection, since in self._waiting.items() if since <= until]
@@ -99,7 +97,7 @@ class OpenConnections(Generic[C]):
             self._close(connection)
 
     def close_all(self) -> None:
-        """Close all connections: the server ends."""
+        """Close all connections at the end of the server."""
         with self._lock:
             all_of_them = [*self._waiting, *self._answered]
             self._waiting.clear()

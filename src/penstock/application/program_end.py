@@ -1,4 +1,4 @@
-"""Why an application that still runs at the end of the program is closed, and not waited for."""
+"""Reasons to close a running application at the end of the program instead of waiting."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from typing import Final
 
 _CLOSE_TIMEOUT_MS: Final = 10_000
-"""How long the end of a program waits for all applications that it closes because they are still open."""
+"""The total time for closing the applications still open at the end of a program."""
 
 _TEST_RUNNERS: Final = ("_pytest", "unittest.case", "unittest.suite", "doctest")
 """Modules that call tests."""
@@ -26,25 +26,31 @@ def is_in_a_test() -> bool:
 
 
 def ended_with(is_of_a_test: bool) -> str | None:
-    """Return why an application that is still open must not keep the program alive; None if it may.
+    """Return the reason not to wait for an application that is still open.
 
-    Call it at the end of the program. is_of_a_test: whether a test has started the application.
+    None if it may keep the program alive. Call it at the end of the program.
+
+    Args:
+        is_of_a_test: whether a test has started the application.
     """
     if is_of_a_test:
         return "The test that started it has not closed it (`with KafkaStreams(...)` always does)"
-    # Python keeps the error that ends the main thread there, but a session at a prompt keeps each error there.
+    # Python sets last_value to the error that ends the main thread, but an interactive session to every error.
     error = None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)
     return None if error is None else f"The main thread has ended with {type(error).__name__}"
 
 
 class ForgottenApplications:
-    """The applications that the end of the program closes."""
+    """The applications closed at the end of the program."""
 
     def __init__(self) -> None:
         self._deadline: float | None = None
 
     def close_timeout_ms(self) -> int:
-        """Return how long the next of them may take (ms), so that all together take no longer than one."""
+        """Return the time (ms) for closing the next application.
+
+        All applications share the time of one.
+        """
         if self._deadline is None:
             self._deadline = time.monotonic() + _CLOSE_TIMEOUT_MS / 1000
         return max(0, int((self._deadline - time.monotonic()) * 1000))

@@ -1,17 +1,17 @@
-"""Shows metrics to Prometheus: an address that answers with their values at that moment.
+"""Exposes metrics to Prometheus: an HTTP endpoint with their current values.
 
-The names are those that Kafka's metrics have there by Confluent's rules for the JMX exporter (`kafka_streams.yml` of
-jmx-monitoring-stacks), so that its dashboards work: `records-consumed-total` of the group `stream-topic-metrics` is
-`kafka_streams_stream_topic_metrics_records_consumed_total`, its tags are labels, `client-id` as `client_id`. Three
-things are special:
+The names follow Confluent's rules of the JMX exporter for Kafka's metrics (`kafka_streams.yml` of
+jmx-monitoring-stacks), so its dashboards work: `records-consumed-total` of the group `stream-topic-metrics` is
+`kafka_streams_stream_topic_metrics_records_consumed_total`, its tags are labels, `client-id` as `client_id`. Special
+cases:
 
 - Metrics of consumers and producers begin with `kafka_consumer` and `kafka_producer` and have the label `client_type`.
-- A total has two names, with `_total` and without: version 1 of the JMX exporter removes the suffix.
+- A total has two names, with and without `_total`: version 1 of the JMX exporter removes the suffix.
 - The state and similar facts of an application are `kafka_streams_stream_metrics` with the value as a label, and also
-  have names of their own.
+  have their own names.
 
-Since the two names of a total may not stand side by side in the format of OpenMetrics, the answer is in the text format
-of Prometheus. The description of the topology is left out: it is a page long.
+OpenMetrics does not allow the two names of a total in one response, so the response has the text format of Prometheus.
+The description of the topology is omitted: it is a page long.
 """
 
 from __future__ import annotations
@@ -38,29 +38,28 @@ if TYPE_CHECKING:
     from wsgiref.types import WSGIApplication
 
 _TEXT: Final = ""
-"""The header Accept that asks for the text format."""
+"""The Accept header that selects the text format."""
 _TOO_LONG: Final = "topology-description"
 _TOTAL: Final = "_total"
 _ILLEGAL: Final = re.compile("[^a-zA-Z0-9_]")
 _CLIENT_GROUP: Final = re.compile("(consumer|producer)-.*metrics")
 _FACTS: Final = "kafka_streams_stream_metrics"
 _SAID_BY_LABELS: Final = ("state", "version", "application-id", "alive-stream-threads", "failed-stream-threads")
-"""The metrics of an application whose value Confluent's rules make a label. The value of a text is 1."""
+"""The metrics of an application whose value is a label by Confluent's rules. The value of a text is 1."""
 
 
 class PrometheusExporter:
-    """Serves the metrics of one application until it is closed."""
+    """Serves the metrics of one application until it is closed.
+
+    Args:
+        metrics: returns the current metrics; called from other threads.
+        config: penstock.metrics.prometheus.port and penstock.metrics.prometheus.host are the address.
+
+    Raises:
+        ConfigError: the port is taken, or the address is not on this machine.
+    """
 
     def __init__(self, metrics: Callable[[], Mapping[MetricName, Metric]], config: StreamsConfig) -> None:
-        """Begin to serve.
-
-        Args:
-            metrics: gives the metrics of now; called from other threads.
-            config: penstock.metrics.prometheus.port and penstock.metrics.prometheus.host say where.
-
-        Raises:
-            ConfigError: the port is taken, or the address is not this machine's.
-        """
         host, port = config["penstock.metrics.prometheus.host"], config["penstock.metrics.prometheus.port"]
         try:
             self._server = MetricsServer(host, port, _in_text(make_wsgi_app(_registry(metrics))), config)
@@ -74,7 +73,7 @@ class PrometheusExporter:
 
     @property
     def port(self) -> int:
-        """The port that is listened on."""
+        """The port of the server."""
         return int(self._server.server_port)
 
     def close(self) -> None:
@@ -85,12 +84,12 @@ class PrometheusExporter:
 
 
 def _in_text(app: WSGIApplication) -> WSGIApplication:
-    """Return `app`, whatever formats a reader prefers."""
+    """Return `app` with the text format for every client."""
     return lambda environ, start_response: app({**environ, "HTTP_ACCEPT": _TEXT}, start_response)
 
 
 def exposition(metrics: Callable[[], Mapping[MetricName, Metric]]) -> tuple[bytes, str]:
-    """Return metrics as Prometheus reads them, and the type of that text."""
+    """Return metrics in the text format of Prometheus, and its content type."""
     encode, content_type = choose_encoder(_TEXT)
     return encode(_registry(metrics)), content_type
 
@@ -102,7 +101,7 @@ def _registry(metrics: Callable[[], Mapping[MetricName, Metric]]) -> CollectorRe
 
 
 class _Metrics(Collector):
-    """Turns metrics into those of Prometheus when it asks."""
+    """Converts metrics to those of Prometheus on each scrape."""
 
     def __init__(self, metrics: Callable[[], Mapping[MetricName, Metric]]) -> None:
         self._metrics = metrics
@@ -121,7 +120,7 @@ class _Metrics(Collector):
 
 
 def prometheus_name(group: str, name: str) -> str:
-    """Return the name that the metric `name` of a group has for Prometheus."""
+    """Return the Prometheus name of the metric `name` of a group."""
     client = _CLIENT_GROUP.fullmatch(group)
     return _legal(f"kafka_{'streams' if client is None else client[1]}_{group}_{name}")
 
@@ -144,14 +143,14 @@ def _family_of(name: str, metrics: list[Metric]) -> Family:
 
 
 def _with_samples(family: Family, name: str, metrics: Iterable[Metric]) -> Family:
-    # a user may give the metrics of one name different tags, which the families of the library cannot have
+    # a user may give the metrics of one name different tags, which the library's families do not allow
     for metric in metrics:
         family.add_sample(name, _labels(metric), float(metric.metric_value))
     return family
 
 
 def _facts(metrics: Iterable[Metric]) -> Family:
-    """Return what the metrics say of the application, as Confluent's rules have it."""
+    """Return the facts about the application, by Confluent's rules."""
     family = UntypedMetricFamily(_FACTS, "What the application is, by the labels")
     for metric in metrics:
         name, value = metric.metric_name, metric.metric_value
@@ -169,5 +168,5 @@ def _labels(metric: Metric) -> dict[str, str]:
 
 
 def _legal(text: str) -> str:
-    """Return `text` with what Prometheus takes in names only."""
+    """Replace the characters not allowed in Prometheus names."""
     return _ILLEGAL.sub("_", text)

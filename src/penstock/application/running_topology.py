@@ -1,7 +1,7 @@
-"""Queries to a running topology: its state, by interactive queries and as tables, and its metrics.
+"""Queries of a running topology: its state, by interactive queries and as tables, and its metrics.
 
-`KafkaStreams` answers for its only topology, an application with several for each of them. Subclasses define where a
-topology runs.
+`KafkaStreams` is the interface to its only topology; an application with several has one for each. Subclasses define
+its host.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from penstock.task.taps import TappedRecord
 from penstock_broker.common.durations import Duration, milliseconds
 
 _ANSWERING: Final = frozenset((State.CREATED, State.RUNNING, State.REBALANCING))
-"""The states in which stores may be read."""
+"""The states with readable stores."""
 
 _WITH_TASKS: Final = frozenset((State.REBALANCING, State.RUNNING, State.PENDING_SHUTDOWN))
-"""The states in which something runs the tasks."""
+"""The states with running tasks."""
 
 _THREAD_STATES: Final[Mapping[State, int]] = {
     State.CREATED: 0,  # CREATED
@@ -43,13 +43,19 @@ _THREAD_STATES: Final[Mapping[State, int]] = {
     State.NOT_RUNNING: 6,  # DEAD
     State.ERROR: 6,
 }
-"""The number that the state of Kafka's stream thread has (Kafka class: StreamThread.State) in each state of the
-application."""
+"""The state number of Kafka's stream thread for each state (Kafka class: StreamThread.State)."""
 
 
 class Identity(NamedTuple):
-    """By what metrics tell a topology: its application.id, its client id, and its description; how many errors have
-    stopped all its tasks; and at which level it records."""
+    """The identity of a topology in its metrics.
+
+    Args:
+        application_id: its application.id.
+        client_id: its client id.
+        description: of the topology.
+        errors: the number of errors that stopped all its tasks.
+        recording_level: the level of recorded metrics.
+    """
 
     application_id: str
     client_id: str
@@ -59,29 +65,31 @@ class Identity(NamedTuple):
 
 
 class RunningTopology(ABC):
-    """Answers for one topology; see the module."""
+    """The interface to one topology; see the module."""
 
     @abstractmethod
     def state(self) -> State:
-        """Return the state of what runs the topology."""
+        """Return the state of the application or host of the topology."""
 
     @abstractmethod
     def _identity(self) -> Identity:
-        """Return by what metrics tell the topology."""
+        """Return the identity of the topology in its metrics."""
 
     @abstractmethod
     def describe(self) -> TopologyDescription:
-        """Return the description of the topology, which draws it too (Kafka: Topology.describe)."""
+        """Return the description of the topology, which can also draw it (Kafka: Topology.describe)."""
 
     @abstractmethod
     def _topology_host(self) -> Host:
-        """Return the host of the topology; raises StreamsNotStartedError if there is none yet."""
+        """Return the host of the topology; raises StreamsNotStartedError if it does not exist yet."""
 
     # ---------------------------------------- metrics
 
     def metrics(self) -> Mapping[MetricName, Metric]:
-        """Return the current metrics of the topology by name: those that `metrics.host_metrics` lists, and those of the
-        sensors of processors."""
+        """Return the current metrics of the topology by name.
+
+        These are the metrics of `metrics.host_metrics` and of the processors' sensors.
+        """
         identity = self._identity()
         facts: dict[str, int | str] = {
             "version": __version__,
@@ -96,7 +104,7 @@ class RunningTopology(ABC):
         return streams_metrics(identity.client_id, facts, host.statistics(), host.measured())
 
     def _facts_of_running(self) -> Mapping[str, int | str]:
-        """Return the metrics that only the process that runs the topology knows, see `streams_metrics`."""
+        """Return the metrics known only to the process that runs the topology, see `streams_metrics`."""
         state, identity = self.state(), self._identity()
         return {
             "state": state.value,
@@ -110,25 +118,27 @@ class RunningTopology(ABC):
     # ---------------------------------------- interactive queries
 
     def state_stores(self) -> Mapping[str, StoreBuilder]:
-        """Return what describes the stores of the topology, global ones too, by name; raises StreamsNotStartedError
-        if the application was not started yet."""
+        """Return the builders of the stores, global stores included, by name.
+
+        Raises StreamsNotStartedError if the application has not been started.
+        """
         return self._queries().stores()
 
     def store(self, parameters: StoreQueryParameters) -> Any:
-        """Return a store to be read, as of the newest commit at each read.
+        """Return a readable store; each read sees the newest commit.
 
         Args:
             parameters: its name, its type, and one partition or all.
 
         Returns:
-            What the type makes, a ReadOnlyKeyValueStore, ReadOnlyWindowStore or ReadOnlySessionStore; reads raise
+            A ReadOnlyKeyValueStore, ReadOnlyWindowStore or ReadOnlySessionStore, depending on the type; reads raise
             InvalidStateStoreError if the store is of another type, or has no such partition.
 
         Raises:
-            StreamsNotStartedError: the application was not started yet.
+            StreamsNotStartedError: the application has not been started.
             RuntimeError: it neither runs nor rebalances.
             UnknownStateStoreError: the topology has no store of that name.
-            TypeError: `parameters` are no StoreQueryParameters.
+            TypeError: `parameters` is not a StoreQueryParameters.
         """
         if not isinstance(parameters, StoreQueryParameters):
             raise TypeError(
@@ -141,15 +151,15 @@ class RunningTopology(ABC):
         return self._queries().store(parameters)
 
     def query(self, request: StateQueryRequest) -> StateQueryResult:
-        """Return what each partition of a store answers to a query, all as of one commit (KIP-796).
+        """Query a store; all partitions answer as of one commit (KIP-796).
 
         Raises:
-            StreamsNotStartedError: the application was not started yet.
+            StreamsNotStartedError: the application has not been started.
             StreamsStoppedError: it has ended, or is about to.
             UnknownStateStoreError: the topology has no store of that name.
-            StreamsError: a key of the query is of another type than the serde of the store writes.
-            UnsupportedOperationError: Kafka refuses such a query of such a store.
-            TypeError: `request` is no StateQueryRequest.
+            StreamsError: the type of a key in the query does not match the serde of the store.
+            UnsupportedOperationError: Kafka does not support such a query for such a store.
+            TypeError: `request` is not a StateQueryRequest.
         """
         if not isinstance(request, StateQueryRequest):
             raise TypeError(
@@ -164,23 +174,26 @@ class RunningTopology(ABC):
         return self._queries().query(request)
 
     def table(self, store_name: str) -> Any:
-        """Return the entries of a store as of the newest commit as a table; on Spark a DataFrame with the columns
-        `partition`, `key`, `value` and, where the store has them, `timestamp`, `window_start` and `window_end`.
+        """Return the entries of a store as of the newest commit, as a table.
+
+        On Spark it is a DataFrame with the columns `partition`, `key`, `value` and, if the store has them, `timestamp`,
+        `window_start` and `window_end`.
 
         Raises:
-            StreamsNotStartedError: the application was not started yet, or has ended.
+            StreamsNotStartedError: the application has not been started, or has ended.
             UnknownStateStoreError: the topology has no store of that name.
         """
         return self._topology_host().table(store_name)
 
     def view(self, store_name: str, refresh_ms: Duration = 1_000, rows: int = 20) -> StoreView:
-        """Return a view of a store that redraws itself in place where a notebook shows it, until the application ends;
-        it closes an earlier view of the same store.
+        """Return a view of a store that redraws itself in a notebook.
+
+        It ends with the application, and closes an earlier view of the same store.
 
         Args:
             store_name: the name of the store, of any kind.
-            refresh_ms: how often the store is read (ms).
-            rows: how many entries are shown at most.
+            refresh_ms: the interval between reads of the store (ms).
+            rows: the maximum number of entries shown.
 
         Raises:
             ValueError: `refresh_ms` or `rows` is below 1.
@@ -198,20 +211,20 @@ class RunningTopology(ABC):
         return view
 
     def tap(self, node: str, n: int = 20) -> Tap:
-        """Keep the last records that reach a node of the running topology, for a look at them; an earlier tap of the
-        same node is closed.
+        """Keep the last records that reach a node of the running topology, for inspection.
 
-        `with streams.tap("shouted") as tap:` keeps them in the block. Without taps the topology runs as fast as ever.
+        An earlier tap of the same node is closed. `with streams.tap("shouted") as tap:` keeps records during the block.
+        Without taps the topology runs at full speed.
 
         Args:
-            node: its name, as `describe` shows it.
-            n: how many records are kept, by each task too.
+            node: its name, as shown by `describe`.
+            n: the number of records to keep, in total and per task.
 
         Raises:
             ValueError: `n` is below 1.
             UnsupportedOperationError: it is a node of a global store, or the tasks run in another program.
-            StreamsNotStartedError: the application was not started yet.
-            StreamsError: the topology has no node of that name, or no task runs now.
+            StreamsNotStartedError: the application has not been started.
+            StreamsError: the topology has no node of that name, or no task is running.
         """
         if n < 1:
             raise ValueError(f"n must be 1 or more, got {n}.")
@@ -222,8 +235,10 @@ class RunningTopology(ABC):
         return tap
 
     def tapped(self, node: str) -> Sequence[TappedRecord] | None:
-        """Return the last records that have reached a node, the newest last; None if no tap of it is open, or none can
-        be read now."""
+        """Return the last records that have reached a node, newest last.
+
+        None without an open tap, or if it cannot be read now.
+        """
         tap = self._taps.get(node)
         if tap is None or not tap.is_open:
             return None
@@ -233,7 +248,7 @@ class RunningTopology(ABC):
             return None
 
     def untap(self, node: str) -> None:
-        """Close the tap of a node, if one is open; `Tap.close` does the same."""
+        """Close the tap of a node, if open; same as `Tap.close`."""
         if node in self._taps:
             self._taps[node].close()
 
@@ -259,30 +274,39 @@ class RunningTopology(ABC):
         return {}
 
     def staleness(self) -> Staleness:
-        """Return as of when state is read now: epoch, time (ms) of its commit, and age (ms); raises as `store`."""
+        """Return the epoch, commit time (ms) and age (ms) of the readable state.
+
+        Raises the errors of `store`.
+        """
         return self._queries().staleness()
 
     def all_local_store_partition_lags(self) -> Mapping[str, Mapping[int, LagInfo]]:
-        """Return how far each partition of each store is behind its source topics, by store and partition; asks the
-        brokers how far these go. Raises StreamsNotStartedError, and KafkaError if no broker answers."""
+        """Return the lag relative to the source topics, by store and partition.
+
+        Requests the end offsets from the brokers. Raises StreamsNotStartedError, and KafkaError if no broker answers.
+        """
         return self._queries().all_local_store_partition_lags()
 
     def store_sizes(self) -> Mapping[str, StoreSize]:
-        """Return how large each store is, global ones too, by name, as of the newest commit: about how many entries it
-        has, and on Spark the number and the bytes of its segments. On Spark this may read the state.
+        """Return the sizes of all stores, global stores included, by name.
+
+        A size, as of the newest commit, has the approximate number of entries, and on Spark the number and the bytes of
+        the segments. On Spark this may read the state.
 
         Raises:
-            StreamsNotStartedError: the application was not started yet.
+            StreamsNotStartedError: the application has not been started.
             StateStoreNotAvailableError: nothing has been committed yet.
         """
         return self._queries().store_sizes()
 
     def task_metadata(self) -> tuple[TaskMetadata, ...]:
-        """Return how far each task of this program has read and committed, by its id; asks the brokers.
+        """Return the read and committed offsets of each task of this program, by id.
+
+        Requests end offsets from the brokers.
 
         Raises:
-            StreamsNotStartedError: the application was not started yet.
-            StateStoreNotAvailableError: no task runs, or nothing has been committed yet.
+            StreamsNotStartedError: the application has not been started.
+            StateStoreNotAvailableError: no task is running, or nothing has been committed yet.
             KafkaError: no broker answers.
         """
         return self._queries().task_metadata()
@@ -290,28 +314,29 @@ class RunningTopology(ABC):
     def query_metadata_for_key(
         self, store_name: str, key: Any, key_serde: Serde | None = None, partitioner: StreamPartitioner | None = None
     ) -> KeyQueryMetadata:
-        """Return which partition of a store has `key`; all partitions are read by this program, under the address that
-        `application.server` gives.
+        """Return the partition of `key` in a store.
+
+        This program reads all partitions, under the address of `application.server`.
 
         Args:
             store_name: the name of the store.
-            key: the key; of windows and sessions that within the window.
-            key_serde: writes the key as the records do that led to it; None for the serde of the store.
-            partitioner: chose the partitions of those records; None for Kafka's default.
+            key: the key; for windows and sessions the key within the window.
+            key_serde: the serde of the key in the source records; None for the serde of the store.
+            partitioner: the partitioner of those records; None for Kafka's default.
 
         Raises:
-            StreamsNotStartedError: the application was not started yet.
+            StreamsNotStartedError: the application has not been started.
             UnknownStateStoreError: the topology has no store of that name.
-            StreamsError: the key cannot be written.
+            StreamsError: the key cannot be serialised.
         """
         return self._queries().query_metadata_for_key(store_name, key, key_serde, partitioner)
 
     def metadata_for_all_streams_clients(self) -> list[StreamsMetadata]:
-        """Return what each program of the application has; on Spark, this one has everything."""
+        """Return the metadata of each program of the application; on Spark, this one has everything."""
         return self._queries().streams_metadata()
 
     def streams_metadata_for_store(self, store_name: str) -> list[StreamsMetadata]:
-        """Return what each program has that has a store of that name, none for an unknown one."""
+        """Return the metadata of each program with a store of that name, if any."""
         return [each for each in self.metadata_for_all_streams_clients() if store_name in each.state_store_names]
 
     def _queries(self) -> StateQueries:

@@ -1,4 +1,4 @@
-"""The entries of a store, chosen by texts: for people who look at an application and do not write Python."""
+"""The entries of a store, selected by text, for users of an application without Python."""
 
 from __future__ import annotations
 
@@ -28,29 +28,37 @@ from penstock.task.standby_task import empty_store
 from penstock.windows import LONG_MAX, Windowed
 
 Entry = dict[str, Any]
-"""What is shown of an entry: its partition, key, value, and the times that it has (ms)."""
+"""The shown fields of an entry: its partition, key, value, and its times (ms), if any."""
 
 
 _WITH_ONE_VALUE = (KeyValueBytesStoreSupplier, LruMapBytesStoreSupplier)
-"""What makes stores with one value of a key."""
+"""The suppliers of stores with one value per key."""
 
 
 class Queried(Protocol):
-    """Answers interactive queries: a running application, or what reads its state."""
+    """An object with interactive queries: a running application, or a reader of its state."""
 
     def store(self, parameters: StoreQueryParameters) -> Any:
-        """Return a store, for reading."""
+        """Return a store for reading."""
         ...
 
     def query(self, request: StateQueryRequest) -> StateQueryResult:
-        """Return what each partition answers."""
+        """Return the result of each partition."""
         ...
 
 
 @dataclass(frozen=True)
 class EntrySelection:
-    """Which entries: those of `key`, or of the keys from `from_key` to `to_key`, all without; of one partition or all;
-    of windows and versions with times from `from_time` to `to_time` (ms)."""
+    """A selection of entries by key, partition and time.
+
+    Args:
+        key: a single key.
+        from_key: the first of a range of keys; None for no lower bound.
+        to_key: the last of a range of keys; None for no upper bound.
+        partition: None for all.
+        from_time: the first time of windows and versions (ms).
+        to_time: the last time of windows and versions (ms).
+    """
 
     key: str | None = None
     from_key: str | None = None
@@ -61,23 +69,30 @@ class EntrySelection:
 
 
 class StoreEntries:
-    """Reads the entries of stores."""
+    """Reads the entries of stores.
+
+    Args:
+        state: the source of the entries.
+        stores: the builders of its stores, by name.
+        config: of the application.
+    """
 
     def __init__(self, state: Queried, stores: Mapping[str, StoreBuilder], config: StreamsConfig) -> None:
-        """Read from `state`. stores: what describes its stores, by name. config: of the application."""
         self._state = state
         self._stores = stores
         self._config = config
 
     def of(self, name: str, chosen: EntrySelection) -> Generator[Entry]:
-        """Yield the chosen entries of the store `name`, one partition after the other; close the iterator where it is
-        not read to its end. The partition of an entry of a global store, and of a key that has none, is None.
+        """Yield the selected entries of the store `name`, one partition after the other.
+
+        Close the iterator unless it is read to its end. The partition of an entry is None for a global store, and for a
+        key without a value.
 
         Raises:
-            UnknownStateStoreError: there is no such store.
-            SerializationError: a text is not that of a key, or keys of this store have none.
-            UnsupportedOperationError: the kind of the store has no such selection.
-            InvalidStateStoreError: the store cannot be read now, or cannot be shown.
+            UnknownStateStoreError: the store does not exist.
+            SerializationError: a text is not a valid key, or keys of this store have no text form.
+            UnsupportedOperationError: this kind of store does not support the selection.
+            InvalidStateStoreError: the store is not readable now, or cannot be shown.
         """
         partitions = [chosen.partition] if chosen.partition is not None else self._partitions(name)
         is_found = False
@@ -90,7 +105,7 @@ class StoreEntries:
             yield {"partition": None, **_entry(self._key(builder, chosen.key), None)}
 
     def _partitions(self, name: str) -> list[int | None]:
-        """Return the partitions of the store that can be read, which are those that answer any query."""
+        """Return the readable partitions of the store: those with a result for any query."""
         request = StateQueryRequest.in_store(name).with_query(Query()).require_active()
         return [*sorted(self._state.query(request).partition_results)] or [None]
 
@@ -98,7 +113,7 @@ class StoreEntries:
         builder = self._stores.get(name)
         parameters = StoreQueryParameters.from_name_and_type(name, _type_of(builder)).with_partition(chosen.partition)
         store = self._state.store(parameters)
-        assert builder is not None  # or `store` has refused it
+        assert builder is not None  # otherwise `store` has raised
         times = chosen.from_time, chosen.to_time
         key, from_key, to_key = (self._key(builder, text) for text in (chosen.key, chosen.from_key, chosen.to_key))
         match builder.supplier:
@@ -126,7 +141,7 @@ class StoreEntries:
                 raise InvalidStateStoreError(f"Store {name} is a {builder.kind} store, which cannot be shown here.")
 
     def _key(self, builder: StoreBuilder, text: str | None) -> Any:
-        """Return the key that `text` stands for, None for None."""
+        """Return the key parsed from `text`, None for None."""
         if text is None:
             return None
         store: Any = empty_store(builder, self._config)
@@ -143,7 +158,7 @@ class StoreEntries:
 
 
 def plain(value: Any) -> Any:
-    """Return what JSON has no form for as something that it has one for."""
+    """Return a JSON-compatible form of a value that JSON does not support."""
     if isinstance(value, bytes):
         return value.hex()
     return dataclasses.asdict(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else repr(value)
@@ -171,7 +186,7 @@ def _entry(key: Any, value: Any) -> Entry:
 
 
 def _type_of(builder: StoreBuilder | None) -> Any:
-    """Return the type to ask for; for a store that is not there it does not matter."""
+    """Return the queryable type of a store; irrelevant for a missing store."""
     timestamped = builder is not None and builder.timestamped
     match None if builder is None else builder.supplier:
         case WindowBytesStoreSupplier():

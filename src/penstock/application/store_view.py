@@ -21,14 +21,19 @@ _log = logging.getLogger(__name__)
 
 
 class StoreView(Tabular):
-    """A store that redraws itself in place where a notebook shows it, until the application ends, `close` is called, or
-    another view of the same store is opened; `KafkaStreams.view` makes it.
+    """A store that redraws itself in place in a notebook; created by `KafkaStreams.view`.
 
-    A terminal shows it once.
+    It ends with the application, with `close`, or when another view of the same store is opened. A terminal shows it
+    once.
+
+    Args:
+        store: the store to show.
+        is_over: returns True after the end of the application.
+        refresh_ms: the interval between reads of the store (ms).
+        rows: the number of first entries shown.
     """
 
     def __init__(self, store: StoreTable, is_over: Callable[[], bool], refresh_ms: int, rows: int) -> None:
-        """Show the first `rows` entries of `store` every `refresh_ms`, until `is_over` returns True."""
         self._store = store
         self._is_over = is_over
         self._refresh_seconds = refresh_ms / 1_000
@@ -39,11 +44,11 @@ class StoreView(Tabular):
         self._drawn: dict[str, str] = {}
 
     def close(self) -> None:
-        """Redraw no longer; what was drawn last stays."""
+        """Stop redrawing; the last drawing stays."""
         self._closed.set()
 
     def redraw(self) -> None:
-        """Redraw the store now, wherever it is shown, if it has changed."""
+        """Redraw the store in all its displays, if it has changed."""
         with self._changing:
             shown = self._repr_mimebundle_()
             if shown != self._drawn:
@@ -58,11 +63,11 @@ class StoreView(Tabular):
         with self._changing:
             self._drawn = self._repr_mimebundle_()
             handle = display(self._drawn, raw=True, display_id=True)
-            if isinstance(shell, terminal):  # it would print each update below the last one
+            if isinstance(shell, terminal):  # it would print each update below the previous one
                 return
             self._handles.append(handle)
             if len(self._handles) == 1:
-                # The context names the cell to which a Jupyter kernel sends what is drawn.
+                # The context has the cell for the kernel's output.
                 draw = partial(copy_context().run, self._keep_drawing)
                 threading.Thread(target=draw, name=f"view-{self._store.name}", daemon=True).start()
 

@@ -19,14 +19,18 @@ if TYPE_CHECKING:
 
 
 class Tap(Tabular):
-    """The last records that have reached a node, until it is closed; `KafkaStreams.tap` makes it.
+    """The last records that have reached a node, until it is closed; created by `KafkaStreams.tap`.
 
     It is a table with `key`, `window_start` and `window_end` of windowed keys, `value`, `timestamp`, `headers`, the
     `task`, and the `topic`, `partition` and `offset` of the input record.
+
+    Args:
+        node: the name of the node.
+        limit: the number of records to keep.
+        host: returns the host of the tasks.
     """
 
     def __init__(self, node: str, limit: int, host: Callable[[], Host]) -> None:
-        """Keep the last `limit` records that reach `node` from now on. host: returns what runs the tasks."""
         self.node = node
         self._limit = limit
         self._host = host
@@ -34,16 +38,16 @@ class Tap(Tabular):
         self._is_open = True
         self._last: list[TappedRecord] = []
         self.reads = 0
-        """How often the records were read."""
+        """The number of reads of the records."""
         self.records()
 
     @property
     def is_open(self) -> bool:
-        """Whether records are still kept."""
+        """Whether records are still being kept."""
         return self._is_open
 
     def records(self) -> Sequence[TappedRecord]:
-        """Return the last records, the newest last; after `close` those that there were then.
+        """Return the last records, newest last; after `close` the last ones before it.
 
         Raises StreamsError while no task runs.
         """
@@ -55,10 +59,10 @@ class Tap(Tabular):
             return list(self._last)
 
     def close(self) -> None:
-        """Keep no more records: the application runs as without the tap. Harmless when called again."""
+        """Stop keeping records; the application runs at full speed again. Harmless when called again."""
         if not self._is_open:
             return
-        with suppress(StreamsError):  # no task runs any more: what was seen last stays
+        with suppress(StreamsError):  # no task runs any more: the last seen records stay
             self.records()
         with self._lock:
             self._is_open = False

@@ -1,4 +1,4 @@
-"""TopologyEdit: what an edit of a running application has changed, as a notebook shows it."""
+"""TopologyEdit: the changes made by an edit of a running application, for notebooks."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ from penstock.plan.describe import TopologyDescription
 
 @dataclass(frozen=True)
 class TopologyEdit:
-    """What `KafkaStreams.edit` has changed.
+    """The changes made by `KafkaStreams.edit`.
 
-    application_id: of the application. lines: what became of each store, then all other differences, as `penstock diff`
-    shows them; none if only functions have changed. description: of the topology that runs now.
+    Args:
+        application_id: of the application.
+        lines: the change of each store, then all other differences, in the format of `penstock diff`; empty if only
+            functions have changed.
+        description: of the topology that runs now.
     """
 
     application_id: str

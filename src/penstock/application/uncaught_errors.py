@@ -1,4 +1,4 @@
-"""The errors that have stopped all tasks, and the responses to them."""
+"""The errors that stopped all tasks, and the responses to them."""
 
 from __future__ import annotations
 
@@ -19,17 +19,23 @@ _log = logging.getLogger(__name__)
 
 _KEPT_ERRORS: Final = 50
 _KEPT_TRACEBACK: Final = 10_000
-"""Characters of a message and of the end of a traceback that are kept."""
+"""The number of characters kept of a message, and of the end of a traceback."""
 
 StreamsUncaughtExceptionHandler = Callable[[BaseException], StreamThreadExceptionResponse]
-"""Called with an error that has stopped all tasks, from any thread; returns what follows (Kafka class:
-StreamsUncaughtExceptionHandler)."""
+"""Handles an error that stopped all tasks, in any thread (Kafka class: StreamsUncaughtExceptionHandler)."""
 
 
 @dataclass(frozen=True)
 class UncaughtError:
-    """An error that has stopped all tasks. time_ms: when (ms since the epoch). error: its type and message. traceback:
-    its end. response: what followed. record: the one that a task failed on, None if it did not fail on one."""
+    """An error that stopped all tasks.
+
+    Args:
+        time_ms: its time (ms since the epoch).
+        error: its type and message.
+        traceback: the end of its traceback.
+        response: the response of the handler.
+        record: the record on which a task failed; None for other errors.
+    """
 
     time_ms: int
     error: str
@@ -39,10 +45,9 @@ class UncaughtError:
 
 
 class UncaughtErrors:
-    """Asks the handler of an application about its errors, and keeps the last of them.
+    """Passes the errors of an application to its handler, and keeps the last of them.
 
-    Without a handler, and where the handler fails itself, the response is SHUTDOWN_CLIENT. handler: set before the
-    start.
+    Without a handler, or if the handler itself fails, the response is SHUTDOWN_CLIENT. handler: set before the start.
     """
 
     def __init__(self, application_id: str) -> None:
@@ -64,7 +69,7 @@ class UncaughtErrors:
         return response
 
     def kept(self) -> tuple[int, Sequence[UncaughtError]]:
-        """Return the number of errors since the start, and the last 50 of them, the newest last."""
+        """Return the number of errors since the start, and the last 50, newest last."""
         with self._lock:
             return self._count, tuple(self._kept)
 

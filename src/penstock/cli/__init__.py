@@ -1,1 +1,1 @@
-"""The command line: `penstock`, a door to the rest. Each group of commands has a module; main.py gathers them."""
+"""The command line `penstock`. Each group of commands has a module; main.py collects them."""

@@ -1,4 +1,4 @@
-"""What the commands that talk to brokers share."""
+"""Common options and clients of the commands that connect to brokers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.config import StreamsConfig
 
 DEFAULT_SERVERS: Final = f"localhost:{DEFAULT_PORT}"
 TIMEOUT_MS: Final = 5_000
-"""How long a command waits for an answer of a broker."""
+"""How long a command waits for a broker's response."""
 
 ServersOfProgram = Annotated[
     str | None,
@@ -23,7 +23,7 @@ ServersOfProgram = Annotated[
 
 
 def with_default_servers(config: StreamsConfig) -> StreamsConfig:
-    """Return the configuration of a program, with the default brokers if it names none."""
+    """Return the configuration of a program, with the default brokers if it names no brokers."""
     if config["bootstrap.servers"] is not None:
         return config
     return config.overridden({"bootstrap.servers": DEFAULT_SERVERS})
@@ -31,7 +31,7 @@ def with_default_servers(config: StreamsConfig) -> StreamsConfig:
 
 @dataclass(frozen=True)
 class BrokerOptions:
-    """The options of a command that talks to brokers."""
+    """The options of a command that connects to brokers."""
 
     servers: Annotated[
         str | None,
@@ -57,5 +57,5 @@ class ProgramOptions:
     config: Settings = None
 
     def overrides(self) -> dict[str, Any]:
-        """Return the keys that the options set."""
+        """Return the keys set by the options."""
         return parsed_settings(self.config, servers=self.servers)

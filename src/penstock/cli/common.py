@@ -1,6 +1,6 @@
-"""What the commands share: consoles, options, and how a command ends.
+"""The common parts of commands: consoles, options, and exit codes.
 
-Exit codes: 0 done, 1 it failed and one line gives the reason and the remedy, 2 wrong usage, 130 Ctrl-C, 143 SIGTERM.
+Exit codes: 0 success, 1 failure with one line for the reason and the remedy, 2 wrong usage, 130 Ctrl-C, 143 SIGTERM.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from penstock.errors import StreamsError
 DEFAULT_PORT: Final = 9092
 FAILED, INTERRUPTED = 1, 130
 out: Final = Console(highlight=False, soft_wrap=True, emoji=False)
-"""For what a command answers."""
+"""For the answers of commands."""
 
 err: Final = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 """For everything else: progress, hints, errors."""
@@ -44,10 +44,10 @@ _verbose = False
 
 
 def set_verbose(verbose: bool) -> None:
-    """Show logs and, when a command fails, its traceback, if `verbose`; else warnings of Penstock alone."""
+    """Show logs and tracebacks of failed commands if `verbose`, else only warnings of Penstock."""
     global _verbose
     _verbose = verbose
-    # What other packages log while they are interrupted helps nobody: the command reports what happened.
+    # Logs of other packages during an interruption are useless: the command reports the outcome.
     level = logging.INFO if verbose else logging.CRITICAL + 1
     logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s", force=True)
     for package in ("penstock", "penstock_broker"):
@@ -78,9 +78,14 @@ def option_groups(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def parsed_settings(settings: list[str] | None, option: str = "--config", servers: str | None = None) -> dict[str, Any]:
-    """Return `key=value` texts of an option as a mapping; ends with wrong usage for a text of another form.
+    """Return `key=value` texts of an option as a mapping.
 
-    servers: what `--bootstrap-servers` gives, which is above them.
+    Ends with wrong usage for other texts.
+
+    Args:
+        settings: the texts.
+        option: name of the option, for messages.
+        servers: the value of `--bootstrap-servers`, which has precedence.
     """
     parsed: dict[str, Any] = {}
     for setting in settings or ():
@@ -92,19 +97,24 @@ def parsed_settings(settings: list[str] | None, option: str = "--config", server
 
 
 def parsed_time(text: str) -> int:
-    """Return a time such as 2030-01-31T12:00, in this machine's zone unless it names one, in ms since the epoch; raises
-    ValueError for other texts."""
+    """Return a time such as 2030-01-31T12:00 in ms since the epoch.
+
+    The time is in this machine's zone unless it names one. Raises ValueError for other texts.
+    """
     return round(datetime.fromisoformat(text).timestamp() * 1000)
 
 
 def print_json(answer: Any) -> None:
-    """Print an answer of a command for programs."""
+    """Print an answer of a command as JSON."""
     sys.stdout.write(orjson.dumps(answer).decode() + "\n")
     sys.stdout.flush()
 
 
 def report(error: BaseException) -> None:
-    """Say in one line on standard error why a command failed; with -v its traceback too."""
+    """Report a command's failure on standard error, in one line.
+
+    With -v, its traceback is shown too.
+    """
     if _verbose:
         err.print_exception(show_locals=False)
     text = str(error) or type(error).__name__
@@ -121,7 +131,10 @@ def _escaped(text: str) -> str:
 
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
-    """Make Ctrl-C only set what the yielded function returns: an exception may get lost between C and Python."""
+    """Defer Ctrl-C: it only changes the result of the yielded function to True.
+
+    An exception could get lost between C and Python.
+    """
     pressed = False
 
     def note(number: int, frame: FrameType | None) -> None:

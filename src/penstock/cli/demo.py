@@ -1,8 +1,8 @@
-"""`penstock demo`: a broker, a real text in a topic, and the word count of examples/word_count.py, on Spark or in this
-process.
+"""`penstock demo`: counts the words of a real text, with a broker.
 
-Here live the steps; what is shown lives in demo_view.py. Each run starts from an empty directory, which stays
-afterwards for inspection; a lock keeps two demos apart. All that is started ends with the demo, however it ends.
+The word count runs on Spark or in this process. This module has the steps; demo_view.py has the display. Each run
+starts with an empty directory, which is kept afterwards for inspection; a lock excludes a second demo. All processes of
+the demo end with it, however it ends.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ OUTPUT: Final = "word-count-output"
 _TEXT: Final = "python-language-reference.txt"
 _PARTITIONS: Final = 2
 _SETTINGS: Final[Mapping[HostName, Mapping[str, Any]]] = {
-    HostName.spark: {"penstock.batch.max.bytes": 1024 * 1024},  # small epochs, so that the counts are seen to grow
+    HostName.spark: {"penstock.batch.max.bytes": 1024 * 1024},  # small epochs, to show the counts growing
     HostName.threads: {"processing.guarantee": EXACTLY_ONCE_V2},
 }
 _STARTING: Final[Mapping[HostName, str]] = {
@@ -57,7 +57,7 @@ _MIN_FREE_BYTES: Final = 512 * 1024 * 1024
 _POLL_MS: Final = 100
 _POLL_RECORDS: Final = 20_000
 _QUIET_SECONDS: Final = 10.0
-"""How long the output may be silent once the word count has ended."""
+"""How long the output may be silent after the end of the word count."""
 
 
 def demo(
@@ -97,7 +97,7 @@ def demo(
 
 
 def _examples() -> Path:
-    """Return the directory of the examples: in the package where it is installed, else beside src/."""
+    """Return the directory of the examples: in the installed package, else next to src/."""
     package = Path(__file__).resolve().parent.parent
     for directory in (package / "examples", package.parent.parent / "examples"):
         if (directory / "word_count.py").is_file():
@@ -107,7 +107,10 @@ def _examples() -> Path:
 
 @contextmanager
 def _own(directory: Path) -> Iterator[None]:
-    """Hold `directory`, emptied, for the time of the block; raises LockError if another demo holds it."""
+    """Hold `directory`, emptied, for the time of the block.
+
+    Raises LockError if another demo holds it.
+    """
     try:
         private_directory(directory)
         lock = open_private(directory.parent / f"{directory.name}.lock", "ab")
@@ -137,7 +140,7 @@ def _own(directory: Path) -> Iterator[None]:
 
 
 def _write_text(config: StreamsConfig, repeat: int) -> WordCounts:
-    """Create the topics, write the text `repeat` times, and return what its words are."""
+    """Create the topics, write the text `repeat` times, and return its word counts."""
     admin = ConfluentAdmin(config)
     admin.create_topics([NewTopic(INPUT, _PARTITIONS), NewTopic(OUTPUT, _PARTITIONS)])
     admin.close()
@@ -157,7 +160,7 @@ def _write_text(config: StreamsConfig, repeat: int) -> WordCounts:
 
 
 def _count(program: LoadedProgram, config: StreamsConfig, words: WordCounts) -> None:
-    """Run the word count to the end of the topic, and show the table of counts meanwhile."""
+    """Run the word count to the topic's end, and show the counts meanwhile."""
     host = HostName(config["penstock.host"])
     streams = KafkaStreams(program.topology, config)
     streams.set_uncaught_exception_handler(lambda error: StreamThreadExceptionResponse.SHUTDOWN_CLIENT)
@@ -210,7 +213,10 @@ def _watch(
     arrived: list[tuple[TopicPartition, RecordBatch]],
     began: float,
 ) -> float:
-    """Show the counts until all words are counted or the word count has ended; return the seconds since `began`."""
+    """Show the counts until all words are counted or the word count has ended.
+
+    Return the seconds since `began`.
+    """
     texts, numbers = Serdes.string(), Serdes.long()
     view = DemoView(words)
     heard = time.monotonic()
@@ -231,7 +237,7 @@ def _watch(
 
 def _tell_result(words: WordCounts, seconds: float) -> None:
     if not out.is_terminal:
-        out.print()  # the last picture ends without a line end there
+        out.print()  # the last frame has no newline at its end
     out.print(
         f"Counted {words.counted:,} words, {len(words.counts):,} distinct ones, in {seconds:.1f} s "
         f"({words.counted / max(seconds, 0.001):,.0f} words/s), with {words.updates:,} updates of the table."
@@ -243,7 +249,7 @@ def _tell_result(words: WordCounts, seconds: float) -> None:
 
 
 def _tell_where_to_look_next(directory: Path, program: Path, host: str = "") -> None:
-    """Show commands. host: the option that chooses the host, as it was given."""
+    """Show follow-up commands; host: the option for the host, as it was given."""
     command, shown = _command(), _shown(program)
     guide = _examples().parent / "docs" / "guide.md"
     out.print(
@@ -265,7 +271,10 @@ Where to look next:
 
 
 def _command() -> str:
-    """Return how a user types `penstock` here: it may be in no directory of the path, or run as a module."""
+    """Return the command for `penstock` here.
+
+    Penstock may not be on the path, or may run as a module.
+    """
     script = Path(sys.argv[0])
     if shutil.which("penstock"):
         return "penstock"

@@ -1,4 +1,4 @@
-"""What the demo shows: the counts as they arrive, a progress bar and the rate."""
+"""The display of the demo: the counts, a progress bar and the rate."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ _ROWS = 12
 
 
 class WordCounts:
-    """The latest count of each word, and what a plain count of the same text gives."""
+    """The latest count of each word, and the plain counts of the same text.
+
+    Args:
+        expected: the plain counts of the text.
+    """
 
     def __init__(self, expected: Counter[str]) -> None:
-        """Take the counts that the text has."""
         self.expected = expected
         self.total = expected.total()
         self.counts: dict[str, int] = {}
@@ -25,26 +28,29 @@ class WordCounts:
         self.updates = 0
 
     def update(self, updates: Iterable[tuple[str, int]]) -> None:
-        """Take updates of the table, in their order."""
+        """Apply updates of the table, in their order."""
         for word, count in updates:
             self.counted += count - self.counts.get(word, 0)
             self.counts[word] = count
             self.updates += 1
 
     def complete(self) -> bool:
-        """Tell whether every word of the text has been counted."""
+        """Return whether every word of the text has been counted."""
         return self.counted >= self.total
 
     def exact(self) -> bool:
-        """Tell whether the counts equal a plain count, word by word."""
+        """Return whether the counts equal a plain count, word by word."""
         return self.counts == self.expected
 
 
 class DemoView:
-    """Renders the counts, for rich's Live."""
+    """Renders the counts, for rich's Live.
+
+    Args:
+        words: the counts to show.
+    """
 
     def __init__(self, words: WordCounts) -> None:
-        """Show `words`."""
         self._words = words
         self._progress = Progress(
             TextColumn("words counted"),
@@ -57,7 +63,7 @@ class DemoView:
         self._bar = self._progress.add_task("words", total=words.total, rate="", seconds=0.0)
 
     def render(self, seconds: float) -> RenderableType:
-        """Return what to show, `seconds` after the application began to run."""
+        """Return the display, `seconds` after the start of the application."""
         rate = f"{self._words.counted / seconds:,.0f} words/s" if seconds > 0 else ""
         self._progress.update(self._bar, completed=self._words.counted, rate=rate, seconds=seconds)
         return Group(self._table(), self._progress)

@@ -1,8 +1,8 @@
-"""`penstock dev`: runs a program, and whenever its files are saved, the changed program with the state of the old one.
+"""`penstock dev`: runs a program, and restarts it with its state after changes.
 
-The command watches files and owns the broker, if the program names none. Each version of the program is a process of
-its own (dev_process.py): it loads the program while the old version still runs, and takes over when that has ended
-behind its last commit. A program that cannot be loaded, or that cannot use the state, changes nothing.
+The command watches files and owns the broker, if the program names no brokers. Each version of the program is a process
+of its own (dev_process.py): it loads the program while the old version still runs, and takes over when the old one has
+ended after its last commit. A program that cannot be loaded, or that cannot use the state, changes nothing.
 """
 
 from __future__ import annotations
@@ -82,13 +82,19 @@ def dev(
 
 
 class _Events:
-    """Says what happens: to people on standard error, to programs in JSON on standard output."""
+    """Reports events: as text on standard error, or as JSON on standard output."""
 
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
 
     def tell(self, event: str, text: str, **more: Any) -> None:
-        """Say that `event` has happened. text: for people; more: for programs."""
+        """Report `event`.
+
+        Args:
+            event: name of the event.
+            text: its text for people.
+            more: its fields in JSON.
+        """
         if self.as_json:
             sys.stdout.write(orjson.dumps({"event": event, **more}).decode() + "\n")
             sys.stdout.flush()
@@ -97,7 +103,7 @@ class _Events:
 
 
 class _Session:
-    """The files of a program, the process that runs it, and what is to be said of both."""
+    """The files of a program, its running process, and reports about both."""
 
     def __init__(
         self, file: Path, overrides: Mapping[str, Any], creates_topics: bool, verbose: bool, events: _Events
@@ -111,9 +117,9 @@ class _Session:
         self._seen: _Files = {}
 
     def look(self) -> None:
-        """Run the changed program if files were saved, and say so if the program has ended."""
+        """Run the changed program if files were saved, and report the end of the program."""
         files = _files(self._file)
-        if files != self._loaded and files == self._seen:  # nobody writes any more
+        if files != self._loaded and files == self._seen:  # the files no longer change
             self.change()
         self._seen = files
         if self._running is not None and (code := self._running.ended()) is not None:
@@ -122,7 +128,7 @@ class _Session:
             self._events.tell("ended", text, code=code)
 
     def change(self) -> None:
-        """Load the program as it is now, and run it in place of the one that runs, if it can."""
+        """Load the current program, and replace the running one if possible."""
         self._loaded = self._seen = _files(self._file)
         order = Order(str(self._file), self._overrides, self._creates_topics, self._verbose, self._shape)
         candidate = ProgramProcess(order, self._events.as_json)
@@ -141,7 +147,7 @@ class _Session:
                 candidate.close()
 
     def close(self) -> None:
-        """End the program behind its last commit."""
+        """End the program after its last commit."""
         if self._running is not None:
             self._running.close()
             self._running = None
@@ -162,8 +168,10 @@ class _Session:
 
 
 def _files(file: Path) -> _Files:
-    """Return the Python files of the directory of `file` and those below it, which it may import; of very many only
-    some, and the file itself always."""
+    """Return the Python files in the directory of `file` and below, which it may import.
+
+    If there are very many, only some are returned, but always the file itself.
+    """
     found = {str(file): file_state(file)}
     for directory, below, names in os.walk(file.resolve().parent):
         below[:] = sorted(name for name in below if not name.startswith(".") and name not in _NOT_WATCHED)

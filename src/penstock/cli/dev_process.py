@@ -1,8 +1,8 @@
-"""A process that runs a program: it loads it, says what that means, and waits to be let go (program_process.py).
+"""A process for one program: loads it, reports its effects, and waits for the start.
 
-So what runs is what was checked. Its standard input is a pipe of the command: the order, then a line that lets it go.
-When the pipe closes, this process ends; it never outlives the command. The answer has a pipe of its own, because what
-the program prints goes to standard output.
+program_process.py starts it. The program that runs is the one that was checked. Its standard input is a pipe from the
+command: the order, then a line that starts the program. When the pipe closes, this process ends; it never outlives the
+command. The answer has a pipe of its own, because the program prints to standard output.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from penstock.termination import terminating
 
 
 def main() -> None:
-    """Do what the order on standard input says; the argument is the file descriptor for the answer."""
+    """Execute the order on standard input; the argument is the file descriptor for the answer."""
     order = msgspec.json.decode(sys.stdin.buffer.readline(), type=Order)
     set_verbose(order.verbose)
     with terminating():
@@ -57,7 +57,7 @@ def _answer(program: LoadedProgram, config: StreamsConfig, order: Order) -> Answ
     check_host(config)
     if order.creates_topics:
         create_missing_topics(program, config)
-    # As JSON, as the shape that it is compared with.
+    # As JSON, like the shape for the comparison.
     shape = msgspec.json.decode(msgspec.json.encode(savepoints.shape_of(program.topology, config)))
     evolution = savepoints.changes(program.topology, config, order.before)
     lines = tuple(evolution.lines()) if evolution.differences else ()

@@ -1,4 +1,4 @@
-"""`penstock diff`: what a changed program means for state, before it runs."""
+"""`penstock diff`: the effects of a changed program on state, before it runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.cli.program import load_program, with_servers_of_state
 ProgramFile = Annotated[Path, typer.Argument(metavar="FILE", help="A program that defines `topology` and `config`.")]
 
 _IN_JSON: Final = ("kept", "moved", "new", "removed", "restored", "still_removed", "refused", "differences")
-"""The fields of an evolution that programs get: names of stores by what happens to them, and texts."""
+"""The fields of an evolution in JSON: names of stores by their change, and texts."""
 
 
 @option_groups

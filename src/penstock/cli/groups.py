@@ -124,7 +124,7 @@ def delete(groups: Names, as_json: AsJson = False, *, brokers: BrokerOptions) ->
             deleted.append(name)
             if not as_json:
                 out.print(f"Deleted group {name}.")
-    finally:  # a group with members ends it, and those before it stay deleted
+    finally:  # a group with members ends it, and the groups before it stay deleted
         if as_json:
             print_json({"deleted": deleted})
     for name in groups:
@@ -142,8 +142,11 @@ def _committed(admin: ConfluentAdmin, group: str) -> dict[TopicPartition, Offset
 
 
 def _moved(known: OffsetAndMetadata | None, offset: int) -> OffsetAndMetadata:
-    """Return an offset without the text beside the one before, unless that says that changelog topics are older than
-    the state on Spark: another host must still not go on from them."""
+    """Return an offset without the metadata of the previous one.
+
+    Exception: metadata that says that changelog topics are older than the state on Spark is kept: another host must
+    still not continue from them.
+    """
     stays = known is not None and known.metadata == STATE_ELSEWHERE
     return OffsetAndMetadata(offset, STATE_ELSEWHERE if stays else "")
 

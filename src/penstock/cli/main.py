@@ -1,6 +1,7 @@
-"""The `penstock` command: gathers the commands, and turns what they raise into one line and an exit code.
+"""The `penstock` command: collects the commands, and turns errors into exit codes.
 
-A command is imported when it is called: `penstock --help` does not load Kafka's clients or Spark.
+It reports an error in one line. A command is imported when it is called: `penstock --help` does not load Kafka's
+clients or Spark.
 """
 
 from __future__ import annotations
@@ -39,37 +40,37 @@ COMMANDS: Final = {
     "consume": "Show the records of a topic, one per line.",
     "demo": "Count the words of a real text, and watch the counts grow.",
 }
-"""The commands in the order in which `--help` shows them, with what each is for."""
+"""The commands in the order of `--help`, with their purpose."""
 
 _MODULES: Final = {"describe": "run", "produce": "records", "consume": "records"}
-"""The module of penstock.cli that a command is in, where it does not have its name."""
+"""The module of penstock.cli with a command, if its name differs."""
 
 
 class _UnloadedCommand(TyperCommand):
-    """Stands for a command until it is called."""
+    """Represents a command until it is called."""
 
     def __init__(self, name: str, short_help: str) -> None:
         super().__init__(name, help=short_help)
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """Return the context in which the command itself runs."""
+        """Return the context of the command itself."""
         return command(str(self.name)).make_context(info_name, args, parent, **extra)
 
 
 class _Commands(TyperGroup):
-    """Knows which commands there are without importing them."""
+    """Lists the commands without importing them."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of all commands."""
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand | None:
-        """Return the command `cmd_name`, None if there is none."""
+        """Return the command `cmd_name`, None if absent."""
         return _UnloadedCommand(cmd_name, COMMANDS[cmd_name]) if cmd_name in COMMANDS else None
 
 
 def command(name: str) -> Any:
-    """Return the command `name` with its options, and import what it needs."""
+    """Import the command `name` and return it with its options."""
     module = load(f"penstock.cli.{_MODULES.get(name, name)}", f"penstock {name}")
     found = getattr(module, name, None)
     if found is None:
@@ -107,7 +108,7 @@ def _options(
 
 
 def main() -> None:
-    """Run the command line of this process and end it with the exit code of the command."""
+    """Run the command line of this process and exit with the command's exit code."""
     try:
         app()
     except (StreamsError, OSError, RuntimeError, ValueError) as error:

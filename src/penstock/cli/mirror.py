@@ -1,4 +1,4 @@
-"""`penstock mirror`: topics of one cluster as topics of another one."""
+"""`penstock mirror`: copies topics of one cluster to another."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STATUS_SECONDS: Final = 10.0
 
 @dataclass(frozen=True)
 class _Arguments:
-    """The clusters and topics of a mirror, and how it runs."""
+    """The clusters, topics and options of a mirror."""
 
     source: Annotated[str, typer.Option("--from", metavar="HOST:PORT", help="Brokers of the cluster to read.")]
     target: Annotated[str, typer.Option("--to", metavar="HOST:PORT", help="Brokers of the cluster to write.")]
@@ -66,7 +66,7 @@ class _Arguments:
     ] = False
 
     def mirror(self) -> Mirror:
-        """Return the mirror; ends with wrong usage for a text of another form."""
+        """Return the mirror; ends with wrong usage for invalid texts."""
         options = MirrorOptions(
             topics=tuple(self.topics),
             exclude=tuple(self.exclude or ()),
@@ -109,14 +109,17 @@ def mirror(given: _Arguments) -> None:
 
 
 class _Status:
-    """Says now and then how far a mirror has come: to people on standard error, to programs on standard output."""
+    """Reports the progress of a mirror periodically.
+
+    It writes text to standard error, or JSON to standard output.
+    """
 
     def __init__(self, copying: Mirror, as_json: bool) -> None:
         self._copying, self._as_json = copying, as_json
         self._next = time.monotonic() + _STATUS_SECONDS
 
     def show(self) -> None:
-        """Say it, if it is time."""
+        """Report the progress, if it is time."""
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + _STATUS_SECONDS
             topics = self._copying.topics()
@@ -132,7 +135,7 @@ def _answer(topics: list[MirroredTopic]) -> dict[str, Any]:
 
 
 def _show(topics: list[MirroredTopic], as_json: bool, failure: StreamsError | None) -> None:
-    """Show the last status; failure: the error that ended the mirror, if one did."""
+    """Show the last status; failure: the error that ended the mirror, if any."""
     if as_json:
         print_json({**_answer(topics), **({} if failure is None else {"error": str(failure)})})
         return

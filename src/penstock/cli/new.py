@@ -1,4 +1,4 @@
-"""`penstock new`: the files of a project that runs, with a test that passes."""
+"""`penstock new`: the files of a runnable project, with a passing test."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A program file: where `penstock run` and `penstock describe` find `topology`, or `topologies` by name, and `config`.
+"""A program file: the source of `topology`, or `topologies` by name, and `config` for commands.
 
-The file is run as a module that is not `__main__`, so what stands under `if __name__ == "__main__"` does not run. An
-application that the file starts without this guard refuses to run. The module is known to nobody afterwards: functions
-and classes of the file travel to workers by value.
+The file is run as a module that is not `__main__`, so code under `if __name__ == "__main__"` does not run. An
+application that the file starts without this guard refuses to run. The module is not registered afterwards: functions
+and classes of the file are sent to workers by value.
 """
 
 from __future__ import annotations
@@ -39,10 +39,13 @@ class ProgramError(StreamsError):
 
 @dataclass(frozen=True)
 class LoadedProgram:
-    """What a program file defines.
+    """The definitions of a program file.
 
-    topologies: by name; the only one of a program without names is under the empty name. config: the keys of the
-    configuration as they are in the file. files: the states of its files when they were loaded.
+    Args:
+        path: of the file.
+        topologies: by name; the only one of a program without names is under the empty name.
+        config: the keys of the configuration in the file.
+        files: the states of its files when they were loaded.
     """
 
     path: Path
@@ -61,7 +64,7 @@ class LoadedProgram:
         return self.topologies[""]
 
     def topology_named(self, name: str) -> Topology:
-        """Return the topology with a name; raises ProgramError if there is none."""
+        """Return the topology with a name; raises ProgramError if absent."""
         if name not in self.topologies or not name:
             known = ", ".join(filter(None, self.topologies)) or "none"
             raise ProgramError(f"{self.path} has no topology named {name}; it has: {known}.")
@@ -69,20 +72,23 @@ class LoadedProgram:
 
     @property
     def named_topologies(self) -> list[NamedTopology]:
-        """The topologies that have a name."""
+        """The topologies with a name."""
         return [each for each in self.topologies.values() if isinstance(each, NamedTopology)]
 
     def configured(self, overrides: Mapping[str, Any]) -> StreamsConfig:
-        """Return the configuration of the file under `overrides`; application.id defaults to the name of the file."""
+        """Return the configuration of the file under `overrides`.
+
+        application.id defaults to the name of the file.
+        """
         return StreamsConfig({"application.id": self.path.stem.replace("_", "-"), **self.config, **overrides})
 
 
 def load_program(path: Path) -> LoadedProgram:
-    """Run the file `path` and return what it defines.
+    """Run the file `path` and return its definitions.
 
     Raises:
-        ProgramError: the file is missing, fails, or does not define what it must.
-        StreamsError: what the file raises; a note names the line.
+        ProgramError: the file is missing, fails, or lacks a required definition.
+        StreamsError: the file raises it; a note names the line.
     """
     if not path.is_file():
         raise ProgramError(f"There is no file {path}; expected a Python program that defines `topology`.")
@@ -90,8 +96,8 @@ def load_program(path: Path) -> LoadedProgram:
     directory = str(path.resolve().parent)
     hiding = Path(directory, "penstock.py")
     if hiding.exists():
-        raise ProgramError(f"{hiding} hides the package penstock from programs beside it: give the file another name.")
-    # Modules beside the file are found here and, through the environment, by workers that are started later.
+        raise ProgramError(f"{hiding} hides the package penstock from programs next to it: give the file another name.")
+    # Modules next to the file are found here and, through the environment, by workers that are started later.
     sys.path.insert(0, directory)
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (directory, os.environ.get("PYTHONPATH"))))
     name = path.stem if path.stem != "__main__" else path.resolve().parent.name
@@ -115,8 +121,10 @@ def load_program(path: Path) -> LoadedProgram:
 
 
 def with_servers_of_state(config: StreamsConfig) -> StreamsConfig:
-    """Return the configuration of a program whose state is read: with the default brokers if brokers have the state and
-    it names none."""
+    """Return the configuration for reading a program's state.
+
+    It has the default brokers if brokers have the state and the program names no brokers.
+    """
     return config if keeps_checkpoint(config) else with_default_servers(config)
 
 
@@ -144,23 +152,30 @@ def _topologies(path: Path, names: Mapping[str, Any]) -> Mapping[str, Topology]:
 
 
 def modules_beside(program: Path, error: BaseException | None = None) -> dict[str, FileState]:
-    """Return the states of the files of modules beside a program that are loaded. error: why the program cannot be
-    loaded; the modules that it comes from count, too."""
+    """Return the states of the files of loaded modules in the directory of a program.
+
+    Args:
+        program: the file of the program.
+        error: the failure to load the program, if any; the modules in its traceback count, too.
+    """
     directory = program.resolve().parent
     names = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
     while error is not None:
         names |= {frame.f_code.co_filename for frame, _ in walk_tb(error.__traceback__)}
-        names.add(getattr(error, "filename", None))  # of a SyntaxError, which has no frame
+        names.add(getattr(error, "filename", None))  # for a SyntaxError, which has no frame
         error = error.__cause__
     paths = {Path(name) for name in names if isinstance(name, str)}
     return {str(path): file_state(path) for path in paths if path.is_relative_to(directory)}
 
 
 def file_state(path: Path) -> FileState:
-    """Return the time of the last change (ns) and the size (bytes) of a file, which change when it is saved."""
+    """Return the time of the last change (ns) and the size (bytes) of a file.
+
+    They change when the file is saved.
+    """
     try:
         status = path.stat()
-    except OSError:  # an editor replaces it, or it is gone
+    except OSError:  # an editor is replacing it, or it was deleted
         return -1, -1
     return status.st_mtime_ns, status.st_size
 

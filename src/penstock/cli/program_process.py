@@ -1,5 +1,6 @@
-"""Starts a process that loads a program and says what that means for the application that runs (dev_process.py). Then
-it waits until it may run the program.
+"""Starts a process that loads a program and reports its effects.
+
+The effects are those on the running application (dev_process.py). Then the process waits until it may run the program.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import msgspec
 _LOOK_SECONDS: Final = 0.02
 
 _LOAD_SECONDS: Final = 60.0
-"""How long a program may take to be loaded."""
+"""How long loading a program may take."""
 
 _END_SECONDS: Final = 60.0
 """How long a program may take to commit and end before it is killed; the next one continues from its last commit."""
@@ -26,10 +27,14 @@ _END_SECONDS: Final = 60.0
 
 @dataclass(frozen=True)
 class Order:
-    """What to run.
+    """An order to load and run a program.
 
-    overrides: of the program's configuration. creates_topics: whether to create topics that are missing. before: the
-    shape of the topology that runs now, None if none does.
+    Args:
+        path: of its file.
+        overrides: of the program's configuration.
+        creates_topics: whether to create missing topics.
+        verbose: whether to show logs.
+        before: the shape of the running topology, None without one.
     """
 
     path: str
@@ -41,9 +46,15 @@ class Order:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a program means for the one that runs: the lines of `penstock diff`, whether it is refused, and the shape of
-    its topology. error: why it cannot be loaded. files: the states of its files when it was loaded, also of one that
-    cannot be; none if the process did not answer."""
+    """The effects of a program on the running one.
+
+    Args:
+        lines: the lines of `penstock diff`.
+        refused: whether it is refused.
+        shape: the shape of its topology.
+        error: the reason why it cannot be loaded.
+        files: the states of its files when it was loaded, even if loading failed; empty if the process did not answer.
+    """
 
     lines: tuple[str, ...] = ()
     refused: bool = False
@@ -53,12 +64,18 @@ class Answer:
 
 
 class ProgramProcess:
-    """A process with one version of the program."""
+    """A process with one version of the program.
+
+    The constructor starts it; it loads the program and waits.
+
+    Args:
+        order: the program to run.
+        prints_to_stderr: whether the program's standard output goes to standard error.
+    """
 
     def __init__(self, order: Order, prints_to_stderr: bool) -> None:
-        """Start it; it loads the program and waits."""
         reading, writing = os.pipe()
-        with open(writing, "wb"):  # the process has its own
+        with open(writing, "wb"):  # the process has its own copy
             self._answers = open(reading, "rb")  # noqa: SIM115 - closed by `answer`
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "penstock.cli.dev_process", str(writing)],
@@ -70,7 +87,7 @@ class ProgramProcess:
         self._write(msgspec.json.encode(order))
 
     def answer(self) -> Answer:
-        """Return what the process says of the program; that it cannot be loaded if it says nothing."""
+        """Return the answer of the process; an error if it does not answer."""
         deadline = time.monotonic() + _LOAD_SECONDS
         os.set_blocking(self._answers.fileno(), False)
         said = b""
@@ -97,13 +114,16 @@ class ProgramProcess:
         return self._process.poll()
 
     def close(self, seconds: float = _END_SECONDS) -> None:
-        """End the process, behind a commit if it runs the program. seconds: after which it is killed."""
+        """End the process, after a commit if it runs the program.
+
+        It is killed after `seconds`.
+        """
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
             self._process.wait(seconds)
         except subprocess.TimeoutExpired:
-            os.killpg(self._process.pid, signal.SIGKILL)  # and what it has started
+            os.killpg(self._process.pid, signal.SIGKILL)  # together with its own processes
             self._process.wait()
 
     def _write(self, line: bytes) -> None:
@@ -112,4 +132,4 @@ class ProgramProcess:
             self._process.stdin.write(line + b"\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            pass  # it has ended, which `answer` and `ended` say
+            pass  # it has ended, as `answer` and `ended` report

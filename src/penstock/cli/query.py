@@ -1,4 +1,4 @@
-"""`penstock query FILE [STORE [KEY]]`: what the stores of an application hold, as of its newest commit.
+"""`penstock query FILE [STORE [KEY]]`: the content of stores as of the newest commit.
 
 On the threads host it reads the changelog topics.
 """
@@ -30,7 +30,7 @@ DEFAULT_LIMIT = 100
 
 @dataclass(frozen=True)
 class _Filter:
-    """The options that say which entries of which store are shown."""
+    """The options that select the entries to show."""
 
     store: Annotated[str | None, typer.Argument(metavar="STORE", help="A store; without one, lists the stores.")] = None
     key: Annotated[

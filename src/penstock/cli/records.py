@@ -1,4 +1,4 @@
-"""`penstock produce` and `penstock consume`: records from standard input to a topic, and from a topic to the screen."""
+"""`penstock produce` and `penstock consume`: records from standard input, and to the screen."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _POLL_MS = 200
 _POLL_RECORDS = 1000
 
 _FIELDS: Final = ("key", "value", "timestamp", "headers")
-"""What `produce --json` takes from a line."""
+"""The fields of a line for `produce --json`."""
 
 _NO_HEADERS: Final = "NO_HEADERS"
-"""What stands for no headers, as in kafka-console-consumer."""
+"""The text for no headers, as in kafka-console-consumer."""
 
 _Reader = Callable[[SerdeName, str, bytes | None], Any]
-"""Returns the bytes of a value of a serde, of a topic, as what is shown."""
+"""Returns the readable form of a value's bytes, given serde and topic."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,10 @@ class _Serdes:
 
 
 class _Line(NamedTuple):
-    """What a line says of a record; timestamp and headers are None where it says nothing of them."""
+    """A record in a line.
+
+    timestamp and headers are None if the line does not set them.
+    """
 
     key: bytes | None
     value: bytes | None
@@ -62,7 +65,7 @@ class _Line(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Where a record is; `consume --json` shows it, and `produce --json` passes over it."""
+    """The place of a record; `consume --json` shows it, and `produce --json` ignores it."""
 
     topic: str
     partition: int
@@ -70,7 +73,10 @@ class _Place(NamedTuple):
 
 
 class RecordPart(StrEnum):
-    """What `penstock consume` shows of a record besides key and value, in this order."""
+    """The parts of a record that `penstock consume` shows, in this order.
+
+    Key and value are shown besides them.
+    """
 
     TIMESTAMP = "timestamp"
     PARTITION = "partition"
@@ -79,13 +85,13 @@ class RecordPart(StrEnum):
 
 
 def _with_tabs(separator: str | None) -> str | None:
-    """Return `separator` with tabs where a shell passes on the two characters that stand for one."""
+    """Return `separator` with tabs for backslash and t, which shells do not replace."""
     return None if separator is None else separator.replace(r"\t", "\t")
 
 
 @dataclass(frozen=True)
 class _ForEachRecord:
-    """The options of `penstock produce` that hold for each record whose line does not say otherwise."""
+    """The options of `penstock produce` for records whose line does not override them."""
 
     partition: Annotated[
         int | None,
@@ -122,7 +128,7 @@ def produce(
     create: Annotated[bool, typer.Option("--create", help="Create the topic if it does not exist.")] = False,
     brokers: BrokerOptions,
 ) -> None:
-    """Write each line of standard input to a topic as a record; the text null stands for no key and no value.
+    """Write each line of standard input to a topic as a record; the text null means no key or no value.
 
     Lines are UTF-8 and end with LF, CR LF or CR. A topic that does not exist is an error without --create, unless the
     brokers have no topics at all.
@@ -178,7 +184,7 @@ def _unknown(
     admin: ConfluentAdmin, config: StreamsConfig, topic: str, topics: Iterable[str], remedy: str
 ) -> UnknownTopicOrPartitionError:
     check_topic_name(topic)
-    admin.topic_ids([topic])  # raises where it is only not to be seen
+    admin.topic_ids([topic])  # raises if it exists but is not visible
     asked = did_you_mean(topic, topics) or "."
     return UnknownTopicOrPartitionError(
         f"There is no topic {topic!r} at bootstrap.servers={config['bootstrap.servers']}{asked} "
@@ -187,8 +193,10 @@ def _unknown(
 
 
 def _lines(source: IO[str]) -> Iterator[str]:
-    """Yield the lines of a text without their ends, as kafka-console-producer reads them; raises StreamsError for one
-    that is not UTF-8."""
+    """Yield the lines of a text without their ends, as kafka-console-producer reads them.
+
+    Raises StreamsError for a line that is not UTF-8.
+    """
     if isinstance(source, TextIOWrapper):
         source.reconfigure(encoding="utf-8-sig", errors="surrogateescape", newline=None)
     for number, line in enumerate(source, start=1):
@@ -204,7 +212,7 @@ def _lines(source: IO[str]) -> Iterator[str]:
 
 
 def _text_lines(lines: Iterator[str], serdes: _Serdes, key_separator: str | None) -> Iterator[_Line]:
-    """Yield what each line says; raises StreamsError for a line without separator."""
+    """Yield the record of each line; raises StreamsError for a line without separator."""
     for number, text in enumerate(lines, start=1):
         key, found, value = (NULL, "", text) if key_separator is None else text.partition(key_separator)
         if key_separator is not None and not found:
@@ -216,7 +224,7 @@ def _text_lines(lines: Iterator[str], serdes: _Serdes, key_separator: str | None
 
 
 def _json_lines(lines: Iterator[str], serdes: _Serdes) -> Iterator[_Line]:
-    """Yield what each line says; raises StreamsError for a line that is no such object."""
+    """Yield the record of each line; raises StreamsError for a line with any other content."""
     for number, line in enumerate(lines, start=1):
         try:
             found = orjson.loads(line)
@@ -249,7 +257,7 @@ def _json_headers(headers: Any, serdes: _Serdes, number: int) -> Headers:
 
 @dataclass(frozen=True)
 class _View:
-    """The options of `penstock consume` that say which parts of which records are shown, and when it ends."""
+    """The options of `penstock consume` that select records, their parts and the end."""
 
     parts: Annotated[
         list[RecordPart] | None, typer.Option("--print", help="Show this too, before the key; may be given again.")
@@ -348,7 +356,7 @@ def _show_json(partition: TopicPartition, batch: RecordBatch, serdes: _Serdes) -
 
 
 def _records(partition: TopicPartition, batch: RecordBatch, serdes: _Serdes, read: _Reader) -> Iterator[dict[str, Any]]:
-    """Yield all that each record has, by name, with keys and values as `read` returns them."""
+    """Yield all fields of each record, by name; keys and values from `read`."""
     no_headers: list[Headers] = [()] * len(batch)
     columns = (batch.offsets.tolist(), batch.timestamps.tolist(), batch.headers or no_headers, batch.keys, batch.values)
     for offset, timestamp, headers, key, value in zip(*columns, strict=True):

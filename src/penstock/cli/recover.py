@@ -1,4 +1,4 @@
-"""`penstock recover`: lets an application go on whose changelog or repartition topics were deleted."""
+"""`penstock recover`: repairs an application whose changelog or repartition topics were deleted."""
 
 from __future__ import annotations
 

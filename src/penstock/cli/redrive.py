@@ -1,4 +1,4 @@
-"""`penstock redrive`: dead letters back to the topics that they came from."""
+"""`penstock redrive`: writes dead letters back to their original topics."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from penstock.transfers.redrive import redrive as redrive_letters
 
 @dataclass(frozen=True)
 class _Filters:
-    """The options that say which dead letters of which topic are written back."""
+    """The options that select the dead letters to write back."""
 
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic of the dead letters.")]
     source_topics: Annotated[
@@ -45,7 +45,7 @@ class _Filters:
     until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Only records before this time.")] = None
 
     def selection(self) -> LetterSelection:
-        """Return the selection of letters; ends with wrong usage for a text that is no time."""
+        """Return the selection of letters; ends with wrong usage for an invalid time."""
         return LetterSelection(
             frozenset(self.source_topics or ()),
             frozenset(self.partitions or ()),
@@ -100,7 +100,7 @@ def _show(done: Redrive, dry_run: bool) -> None:
         table = Table("from", "to", "error", "records", "first message", box=None, pad_edge=False)
         for each in done.letters:
             name = each.exception.rpartition(".")[2]
-            message = Text(f"{each.message:.80}")  # what is in brackets is no style
+            message = Text(f"{each.message:.80}")  # brackets in it are not a style
             table.add_row(f"{each.topic}-{each.partition}", each.target, name, f"{each.records:,}", message)
         out.print(table)
     doing = "Would redrive" if dry_run else "Redrove"

@@ -1,4 +1,7 @@
-"""`penstock replay`: an epoch of an application on Spark once more, in this process, with or without a debugger."""
+"""`penstock replay`: runs an epoch of an application on Spark again, in this process.
+
+`--break` and `--pdb` start a debugger.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +68,7 @@ def replay(
         set_verbose(True)
     overrides: dict[str, Any] = parsed_settings(config)
     if break_at:
-        overrides["penstock.execution"] = "record"  # so that each record comes to its node alone
+        overrides["penstock.execution"] = "record"  # so that each record reaches its node alone
     program = load_program(file)
     settings = program.configured({"penstock.host": HostName.spark.value, **overrides})
     built = program.topology.build(str(settings.required("application.id")))
@@ -108,7 +111,7 @@ def _check_nodes(built: BuiltTopology, names: list[str]) -> None:
 
 
 class _Debugger(pdb.Pdb):
-    """Python's debugger, which steps through code of the user only."""
+    """Python's debugger, which steps only through the user's code."""
 
     def __init__(self, output: IO[str]) -> None:
         super().__init__(stdout=output)
@@ -116,7 +119,7 @@ class _Debugger(pdb.Pdb):
         """Whether the user has ended the replay."""
 
     def watch(self, task: StreamTask, nodes: list[str]) -> None:
-        """Stop in the functions of `nodes`, at each record that comes there."""
+        """Stop in the functions of `nodes`, at each record that reaches them."""
         for node in nodes:
             task.before_each(node, lambda record, node=node: self._stop(task.task_id, node, record))  # type: ignore[misc]  # a lambda with a default
 
@@ -126,7 +129,7 @@ class _Debugger(pdb.Pdb):
             self.set_trace()
 
     def examine(self, error: BaseException) -> None:
-        """Look at the innermost cause of `error`, where the user's function has raised it."""
+        """Examine the innermost cause of `error`, at the raising line of the user's function."""
         while error.__cause__ is not None:
             error = error.__cause__
         self.message(f"{type(error).__name__}: {error}")
@@ -134,7 +137,7 @@ class _Debugger(pdb.Pdb):
         self.interaction(None, _of_the_user(error.__traceback__))
 
     def stop_here(self, frame: FrameType) -> bool:
-        """Return whether to stop: in code of the user only."""
+        """Return whether to stop: only in the user's code."""
         return _is_of_the_user(frame) and bool(super().stop_here(frame))
 
     def user_call(self, frame: FrameType, argument_list: Any) -> None:
@@ -151,7 +154,7 @@ def _is_of_the_user(frame: FrameType) -> bool:
 
 
 def _of_the_user(trace: TracebackType | None) -> TracebackType | None:
-    """Return `trace` up to the innermost line of the user, at which the debugger begins."""
+    """Return `trace` up to the innermost line of the user, where the debugger starts."""
     frames, last = trace, trace
     while frames is not None:
         last = frames if _is_of_the_user(frames.tb_frame) else last
@@ -161,11 +164,11 @@ def _of_the_user(trace: TracebackType | None) -> TracebackType | None:
     return TracebackType(None, last.tb_frame, last.tb_lasti, last.tb_lineno)
 
 
-# ---------------------------------------- what is shown
+# ---------------------------------------- output
 
 
 def _records(done: Replay, built: BuiltTopology, config: StreamsConfig) -> Iterator[dict[str, Any]]:
-    """Yield the output, with keys and values as the serdes of the sinks read them."""
+    """Yield the output, with keys and values deserialized by the serdes of the sinks."""
     sinks = {node.topic: node for part in built.subtopologies for node in part.nodes if isinstance(node, SinkSpec)}
     for task, part in done.output:
         sink, batch = sinks.get(part.topic), part.batch

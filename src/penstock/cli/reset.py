@@ -1,4 +1,4 @@
-"""`penstock reset`: forgets what an application has done, so that its next start is a first one."""
+"""`penstock reset`: deletes an application's progress, so that it starts afresh."""
 
 from __future__ import annotations
 

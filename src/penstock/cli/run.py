@@ -43,7 +43,7 @@ DEFAULT_UI_PORT: Final = 8090
 
 
 class HostName(StrEnum):
-    """The hosts that `penstock run` can name."""
+    """The hosts that `penstock run` accepts."""
 
     spark = "spark"
     threads = "threads"
@@ -100,8 +100,15 @@ def run(
 
 
 def run_program(program: LoadedProgram, overrides: Mapping[str, Any], until_end: bool = False) -> None:
-    """Run the topologies of a program until it ends, or the topics do; raises the error that ends it. overrides: of the
-    configuration in its file."""
+    """Run the topologies of a program until it ends, or the topics do.
+
+    Raises the error that ends it.
+
+    Args:
+        program: the program.
+        overrides: of the configuration in its file.
+        until_end: whether to stop at the current ends of the topics.
+    """
     if program.configured(overrides)["penstock.host"] == HostName.threads:
         switch_threads_often()
     streams = streams_of(program, overrides)
@@ -120,7 +127,7 @@ def run_program(program: LoadedProgram, overrides: Mapping[str, Any], until_end:
 
 @contextmanager
 def showing_progress(statistics: Callable[[], Mapping[str, Any]], seconds: float = _PROGRESS_SECONDS) -> Iterator[None]:
-    """Show during the block, every few seconds, how many records were read and how many are left."""
+    """Show the number of records read and left, every few seconds during the block."""
     has_ended = threading.Event()
 
     def show() -> None:
@@ -146,7 +153,7 @@ def _tell_what_was_done(streams: ApplicationLife[Any]) -> None:
 
 
 class Format(StrEnum):
-    """How `penstock describe` shows a topology."""
+    """The formats of `penstock describe`."""
 
     text = "text"
     mermaid = "mermaid"
@@ -191,11 +198,13 @@ def describe(
 
 @contextmanager
 def with_broker(config: StreamsConfig, embedded: EmbeddedBrokerOptions) -> Iterator[StreamsConfig]:
-    """Yield `config`, with an embedded broker behind it for the time of the block if it names no brokers.
+    """Yield `config`, with an embedded broker for the block if necessary.
+
+    It is necessary if `config` names no brokers.
 
     Args:
         config: the configuration of a program.
-        embedded: where the broker listens and has its data.
+        embedded: port and data directory of the broker.
 
     Raises:
         BrokerError: the broker cannot start, for example because another one uses the port or the directory.
@@ -219,7 +228,10 @@ def with_broker(config: StreamsConfig, embedded: EmbeddedBrokerOptions) -> Itera
 
 
 def create_missing_topics(program: LoadedProgram, config: StreamsConfig) -> None:
-    """Create the topics that the application names and reads or writes, as a broker for development does."""
+    """Create the missing topics that the application names and uses.
+
+    Brokers for development do the same.
+    """
     wanted: set[str] = set()
     for name, topology in program.topologies.items():
         built = topology.build(config.required("application.id") + (f"-{name}" if name else ""))

@@ -1,4 +1,4 @@
-"""Compares the program that runs with its files as they are saved now."""
+"""Compares the running program with its files as they are saved now."""
 
 from __future__ import annotations
 
@@ -17,15 +17,21 @@ from penstock.named_topologies import KafkaStreamsNamedTopologyWrapper
 from penstock.streams import KafkaStreams
 
 _END_SECONDS: Final = 1.0
-"""How long the process may take to end that has loaded a program and runs nothing."""
+"""How long a process that has only loaded a program may take to end."""
 
 
 class SavedProgram:
-    """Compares one program with its files. It loads the saved files in a process of their own, once for each time that
-    they are saved, however often it is asked."""
+    """Compares one program with its files.
+
+    The saved files are loaded in a separate process, once per save, however many comparisons are requested.
+
+    Args:
+        program: the running program.
+        overrides: of the configuration in its file.
+        config: its configuration.
+    """
 
     def __init__(self, program: LoadedProgram, overrides: Mapping[str, Any], config: StreamsConfig) -> None:
-        """Take the program that runs, with its configuration and what overrides that of its file."""
         self._program = program
         self._config = config
         self._overrides = {**overrides, "application.id": config.required("application.id")}
@@ -33,11 +39,11 @@ class SavedProgram:
         self._compared: Answer | None = None
 
     def compare(self) -> Comparison:
-        """Return what the saved program would change.
+        """Return the changes of the saved program.
 
         Raises:
             ProgramError: it cannot be loaded.
-            StreamsError: brokers do not answer, or it is being loaded for somebody else.
+            StreamsError: brokers do not answer, or another caller is loading it.
         """
         if _are_as(self._program.files):
             return Comparison(f"{self._program.path} has not changed since the start.")
@@ -78,7 +84,7 @@ def streams_of(program: LoadedProgram, overrides: Mapping[str, Any]) -> KafkaStr
         overrides: of the configuration in its file.
 
     Raises:
-        ConfigError: a key is missing or has a value that cannot be.
+        ConfigError: a key is missing or has an invalid value.
         TopologyError: a topology cannot be run.
     """
     if program.named_topologies:
@@ -87,10 +93,16 @@ def streams_of(program: LoadedProgram, overrides: Mapping[str, Any]) -> KafkaStr
 
 
 class _StreamsOfProgram(KafkaStreams):
-    """Runs the only topology of a program file."""
+    """Runs the only topology of a program file.
+
+    Args:
+        program: the program.
+        overrides: of the configuration in its file.
+
+    Raises the errors of KafkaStreams.
+    """
 
     def __init__(self, program: LoadedProgram, overrides: Mapping[str, Any]) -> None:
-        """Take the program, and what overrides the configuration of its file; raises as KafkaStreams does."""
         config = program.configured(overrides)
         super().__init__(program.topology, config)
         self._saved_program = SavedProgram(program, overrides, config)
@@ -100,10 +112,16 @@ class _StreamsOfProgram(KafkaStreams):
 
 
 class _NamedTopologiesOfProgram(KafkaStreamsNamedTopologyWrapper):
-    """Runs the named topologies of a program file."""
+    """Runs the named topologies of a program file.
+
+    Args:
+        program: the program.
+        overrides: of the configuration in its file.
+
+    Raises the errors of the base class.
+    """
 
     def __init__(self, program: LoadedProgram, overrides: Mapping[str, Any]) -> None:
-        """Take the program, and what overrides the configuration of its file; raises as the base class does."""
         super().__init__(program.configured(overrides))
         self._path = program.path
         self._add_all(program.named_topologies)
@@ -118,5 +136,5 @@ class _NamedTopologiesOfProgram(KafkaStreamsNamedTopologyWrapper):
 
 
 def _are_as(files: Mapping[str, FileState]) -> bool:
-    """Return whether files have the same states as when a program was loaded."""
+    """Return whether files have the same states as at the loading of a program."""
     return all(file_state(Path(path)) == state for path, state in files.items())

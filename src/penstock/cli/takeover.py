@@ -1,4 +1,4 @@
-"""`penstock takeover`: shows what a start would take over from another application of the same group."""
+"""`penstock takeover`: shows the takeover from another application of the same group before a start."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _as_json(plan: Takeover, removed: Sequence[MemberDescription]) -> dict[str, 
 
 
 def taken_over(plan: Takeover) -> dict[str, Any]:
-    """Return offsets, stores and warnings of a takeover for programs."""
+    """Return offsets, stores and warnings of a takeover, for JSON."""
     return {
         "inputs": [
             {

@@ -184,8 +184,17 @@ def delete(topics: Names, as_json: AsJson = False, *, brokers: BrokerOptions) ->
 def _for_each(
     topics: list[str], change: Callable[[str], None], refused: type[KafkaError], what: str, as_json: bool
 ) -> None:
-    """Call `change` for each of `topics`, and also continue after one that is `refused`; exit with 1 if any was. what:
-    the name of the list of changed topics in JSON."""
+    """Call `change` for each of `topics`, continuing after `refused` errors.
+
+    Exits with 1 if a call was refused.
+
+    Args:
+        topics: the names.
+        change: the call for a name.
+        refused: the class of errors after which the command continues.
+        what: name of the list of changed topics in JSON.
+        as_json: whether to print that list.
+    """
     done = []
     try:
         for name in topics:
@@ -195,7 +204,7 @@ def _for_each(
                 report(error)
             else:
                 done.append(name)
-    finally:  # another error ends it, and what was done stays done
+    finally:  # another error ends it; changes made so far stay
         if as_json:
             print_json({what: done})
     if len(done) < len(topics):

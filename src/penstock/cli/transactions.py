@@ -219,7 +219,7 @@ def _show(rows: Sequence[dict[str, Any]], as_json: bool, heads: tuple[str, ...])
     if as_json:
         print_json(rows)
         return
-    # A name that is cut would be of no use for the next command.
+    # A truncated name would be useless for the next command.
     table = Table(*(Column(head, overflow="fold") for head in heads), box=None, pad_edge=False)
     for row in rows:
         table.add_row(*("-" if value is None else str(value) for value in row.values()))

@@ -26,11 +26,14 @@ from penstock.streams import KafkaStreams
 from penstock.termination import terminating
 
 _OF_THE_APPLICATION = ("penstock.ui.port", "penstock.metrics.prometheus.port", "penstock.otel.enabled")
-"""Keys of what the application itself shows: a second process would take its ports, or double its metrics."""
+"""Keys of outputs of the application itself: a second process would take its ports, or double its metrics."""
 
 
 def _as_watcher(identity: Identity) -> Identity:
-    """Return `identity` with a client id of its own: a watcher measures other things than the application."""
+    """Return `identity` with a client id of its own.
+
+    A watcher's measurements differ from the application's.
+    """
     return identity._replace(client_id=f"{identity.client_id}-watcher")
 
 
@@ -47,7 +50,7 @@ class _Watched(KafkaStreams):
         return {}
 
     def changes(self) -> list[str]:
-        """Return what a start of its program would change, in lines."""
+        """Return the changes that a start of its program would make, in lines."""
         return _changes(self._topology, self._config)
 
 
@@ -71,7 +74,10 @@ class _WatchedTopologies(KafkaStreamsNamedTopologyWrapper):
         return self._runs.setdefault(name, _WatchedTopology(self, name))
 
     def changes(self) -> list[str]:
-        """Return what a start of its program would change, in lines that begin with the name of the topology."""
+        """Return the changes that a start of its program would make.
+
+        Each line begins with the topology's name.
+        """
         return [
             f"{each.name()}: {line}"
             for each in self.get_all_topologies()
@@ -129,6 +135,6 @@ def ui(
 
 
 def config_of_watcher(settings: StreamsConfig) -> StreamsConfig:
-    """Return the configuration of the application without what only the application itself shows."""
+    """Return the configuration of the application without the outputs of the application itself."""
     values = {key: value for key, value in settings.given().items() if key not in _OF_THE_APPLICATION}
     return StreamsConfig(values, environment={})

@@ -1,4 +1,4 @@
-"""What the hosts and the command line need of Kafka.
+"""Kafka clients of the hosts and the command line.
 
-Protocols (api), settings (settings) and their only implementation (confluent).
+`api` has the protocols, `settings` the settings, and `confluent` the only implementation.
 """

@@ -1,11 +1,11 @@
-"""The protocols of the clients: Admin, Fetcher, Consumer and Producer, and the values that they take and give.
+"""The protocols of the clients (Admin, Fetcher, Consumer, producers) and their data types.
 
-Here is no client and no import of one: `confluent.py` has the only implementation. All clients speak bytes; serdes
-belong to tasks. Every call is bounded in time; what went wrong is a StreamsError that names topic, partition and
-bootstrap.servers: BrokerNotFoundError if no broker answers, another RetriableError where the same call may succeed a
-moment later, AuthenticationError if brokers refuse the login, AuthorizationError if a right is missing,
-UnknownTopicOrPartitionError, TopicExistsError, else KafkaError. A client is used by one thread at a time and is made in
-the process that uses it.
+This module neither contains nor imports a client: `confluent.py` has the only implementation. All clients work with
+bytes; serdes belong to tasks. Every call has a timeout. Failures raise a StreamsError that names topic, partition and
+bootstrap.servers: BrokerNotFoundError if no broker answers, another RetriableError if the same call may succeed a
+moment later, AuthenticationError if brokers refuse the login, AuthorizationError if a permission is missing,
+UnknownTopicOrPartitionError, TopicExistsError, otherwise KafkaError. A client is not thread-safe: it is created in the
+process that uses it, and used by one thread at a time.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from penstock.errors import KafkaError, TaskMigratedError
 from penstock.record import Headers, PartitionBatch, RecordBatch, TopicPartition
 
 UNKNOWN_LEADER_EPOCH: Final = -1
-"""In place of the epoch of a leader that is not known, as in Kafka's protocol (KIP-320)."""
+"""Leader epoch of a position whose epoch is unknown, as in Kafka's protocol (KIP-320)."""
 
 
 @dataclass(frozen=True)
 class NewTopic:
-    """A topic to be created (Kafka class: NewTopic). partitions, replication_factor: -1 for the broker's default."""
+    """A new topic (Kafka class: NewTopic). partitions, replication_factor: -1 for the broker's default."""
 
     name: str
     partitions: int = -1
@@ -32,7 +32,7 @@ class NewTopic:
 
 
 class PartitionInfo(NamedTuple):
-    """A partition and the ids of the brokers that hold it; leader -1 for none (Kafka class: TopicPartitionInfo)."""
+    """A partition and the ids of its brokers; leader is -1 without a leader (Kafka class: TopicPartitionInfo)."""
 
     partition: int
     leader: int
@@ -44,7 +44,7 @@ class PartitionInfo(NamedTuple):
 class TopicDescription:
     """A topic, its partitions in order and its configuration (Kafka class: TopicDescription).
 
-    config: every key that may be shown; overrides: the keys that are set for this topic and not by the broker.
+    config: every key except sensitive ones; overrides: the keys set on the topic itself rather than on the broker.
     """
 
     name: str
@@ -54,8 +54,10 @@ class TopicDescription:
 
 
 class OffsetAndMetadata(NamedTuple):
-    """A committed offset and the text beside it (Kafka class: OffsetAndMetadata). leader_epoch: of the leader that has
-    written the record before it, -1 if that is not known."""
+    """A committed offset with its metadata (Kafka class: OffsetAndMetadata).
+
+    leader_epoch: the epoch of the leader that wrote the previous record, -1 if unknown.
+    """
 
     offset: int
     metadata: str = ""
@@ -63,14 +65,14 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class EpochPosition(NamedTuple):
-    """A position in a partition, and the epoch of the leader that has written the record before it."""
+    """A position in a partition, with the leader epoch of the previous record."""
 
     offset: int
     leader_epoch: int
 
 
 class MemberDescription(NamedTuple):
-    """A member of a group and the partitions that it reads (Kafka class: MemberDescription)."""
+    """A member of a group and its assigned partitions (Kafka class: MemberDescription)."""
 
     member_id: str
     client_id: str
@@ -80,9 +82,10 @@ class MemberDescription(NamedTuple):
 
 @dataclass(frozen=True)
 class GroupDescription:
-    """A group of consumers (Kafka class: ConsumerGroupDescription).
+    """A consumer group (Kafka class: ConsumerGroupDescription).
 
-    group_type: Classic, Consumer or Streams; state: such as Stable or Empty; assignor: empty where there is none.
+    group_type: Classic, Consumer or Streams; state: such as Stable or Empty; assignor: empty if the group has no
+    assignor.
     """
 
     group_id: str
@@ -93,7 +96,7 @@ class GroupDescription:
 
 
 class GroupIdentity(NamedTuple):
-    """A member of a consumer group, as offsets in a transaction show it (Kafka class: ConsumerGroupMetadata).
+    """A member of a consumer group, for committing offsets in a transaction (Kafka class: ConsumerGroupMetadata).
 
     instance_id: `group.instance.id` of a static member, None for others.
     """
@@ -105,31 +108,36 @@ class GroupIdentity(NamedTuple):
 
 
 class GroupCommit(NamedTuple):
-    """Offsets that a consumer group without members commits together with records."""
+    """Offsets of a consumer group without members, committed together with records."""
 
     group: str
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
 
 
 class Admin(Protocol):
-    """Asks about and changes topics and offsets (Kafka class: Admin)."""
+    """Describes and changes topics, offsets and groups (Kafka class: Admin)."""
 
     def cluster_id(self) -> str | None:
-        """Return the id of the cluster, None if brokers give none (Kafka class: DescribeClusterResult)."""
+        """Return the id of the cluster, None if brokers do not return an id (Kafka class: DescribeClusterResult)."""
         ...
 
     def topics(self) -> dict[str, int]:
-        """Return the number of partitions of each topic, internal ones (`__consumer_offsets`) too."""
+        """Return the number of partitions of each topic, including internal topics (`__consumer_offsets`)."""
         ...
 
     def topic_ids(self, names: Collection[str]) -> dict[str, str]:
-        """Return the id of each of these topics; a topic that is deleted and created again has another id. The result
-        leaves out topics that do not exist, and all topics if the brokers give no ids (before 2.8). Raises
-        TopicAuthorizationError for one that this user may not see."""
+        """Return the ids of topics; a recreated topic has another id.
+
+        The result omits topics that do not exist, and all topics if the brokers have no ids (before 2.8). Raises
+        TopicAuthorizationError for a topic that this user may not describe, whether it exists or not.
+        """
         ...
 
     def create_topics(self, topics: Sequence[NewTopic]) -> None:
-        """Create `topics` and return when they can be used; raises TopicExistsError if one exists (others are made)."""
+        """Create `topics` and wait until they are usable.
+
+        Raises TopicExistsError if one exists; the others are still created.
+        """
         ...
 
     def delete_topics(self, names: Sequence[str]) -> None:
@@ -137,56 +145,63 @@ class Admin(Protocol):
         ...
 
     def create_partitions(self, name: str, total: int) -> None:
-        """Raise the number of partitions of topic `name` to `total`."""
+        """Increase the number of partitions of topic `name` to `total`."""
         ...
 
     def describe_topic(self, name: str) -> TopicDescription:
-        """Return partitions and configuration of topic `name`."""
+        """Return the partitions and the configuration of topic `name`."""
         ...
 
     def beginning_offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the offset of the first record that each partition still has."""
+        """Return the offset of the first remaining record of each partition."""
         ...
 
     def end_offsets(
         self, partitions: Sequence[TopicPartition], read_committed: bool = False
     ) -> dict[TopicPartition, int]:
-        """Return the offset after the last record of each partition; with `read_committed` its last stable offset."""
+        """Return the end offset of each partition; with `read_committed` its last stable offset."""
         ...
 
     def offsets_for_time(self, partitions: Sequence[TopicPartition], timestamp_ms: int) -> dict[TopicPartition, int]:
-        """Return the offset of the first record of each partition that is not older than `timestamp_ms`; partitions
-        without such a record are left out."""
+        """Return the earliest offset of each partition with a timestamp of at least `timestamp_ms`.
+
+        Partitions without such a record are omitted.
+        """
         ...
 
     def end_positions(
         self, partitions: Sequence[TopicPartition], read_committed: bool = False
     ) -> dict[TopicPartition, EpochPosition]:
-        """Return what `end_offsets` does, each with the epoch of the leader that answered; -1 if it does not tell."""
+        """Return the `end_offsets` with the epochs of the leaders that answered, -1 for unknown epochs."""
         ...
 
     def truncated(self, positions: Mapping[TopicPartition, EpochPosition]) -> dict[TopicPartition, EpochPosition]:
-        """Return which positions are above what is left of the log that they belong to, though it may have grown since
-        (KIP-320), each with the end of what is left and its epoch; both -1 if brokers do not know it."""
+        """Return the truncated positions: those above the remaining log of their leader epoch (KIP-320).
+
+        They count as truncated even if the log has grown since. Each comes with the end of the remaining log and its
+        epoch, both -1 if brokers do not know it.
+        """
         ...
 
     def committed_offsets(
         self, group: str, partitions: Sequence[TopicPartition], stable: bool = True
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return what consumer group `group` has committed; partitions without are left out.
+        """Return the committed offsets of consumer group `group`; partitions without an offset are omitted.
 
-        stable: raise UnstableOffsetCommitError if an open transaction is about to commit others (KIP-447); else
-        return the last that are committed.
+        stable: raise UnstableOffsetCommitError if an open transaction has pending offsets (KIP-447); otherwise return
+        the last committed offsets.
         """
         ...
 
     def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Commit `offsets` for consumer group `group`, which must have no members."""
+        """Commit `offsets` for consumer group `group`, which must not have members."""
         ...
 
     def delete_groups(self, groups: Sequence[str]) -> None:
-        """Delete consumer groups with what they have committed; those that do not exist are left out. Raises KafkaError
-        for one that has members."""
+        """Delete consumer groups with their committed offsets.
+
+        Groups that do not exist are skipped. Raises KafkaError for a group with members.
+        """
         ...
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> None:
@@ -194,47 +209,50 @@ class Admin(Protocol):
         ...
 
     def close(self) -> None:
-        """Release connections and threads; harmless when called again."""
+        """Release connections and threads; idempotent."""
         ...
 
 
 class Fetcher(Protocol):
-    """Reads ranges of partitions: any number of them, one after the other, over warm connections."""
+    """Reads ranges of partitions, one after the other, over warm connections."""
 
     def fetch(
         self, partition: TopicPartition, start_offset: int, end_offset: int, read_committed: bool
     ) -> Iterator[RecordBatch]:
-        """Yield the records of `partition` from `start_offset` to before `end_offset`, in order, as batches of bytes.
+        """Yield the records of `partition` from `start_offset` until before `end_offset`, in order, as bytes.
 
-        Offsets may have gaps: compaction, aborted transactions (left out with `read_committed`) and control records.
-        `end_offset` must not lie behind the end of the partition (see `Admin.end_offsets`). Raises
-        OffsetOutOfRangeError if records from `start_offset` on have been deleted, KafkaError if none arrive in time.
+        Offsets may have gaps, due to compaction, aborted transactions (skipped with `read_committed`) and control
+        records. `end_offset` must not be above the end of the partition (see `Admin.end_offsets`). Raises
+        OffsetOutOfRangeError if records from `start_offset` on have been deleted, KafkaError if no records arrive in
+        time.
         """
         ...
 
     def close(self) -> None:
-        """Release connections and threads; harmless when called again."""
+        """Release connections and threads; idempotent."""
         ...
 
 
 class Consumer(Protocol):
-    """Follows given partitions, without a group (Kafka class: Consumer, with assign)."""
+    """Reads assigned partitions, without a group (Kafka class: Consumer, with assign)."""
 
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Read these partitions from these offsets on, in place of what was assigned before."""
+        """Read these partitions from these offsets, replacing the previous assignment."""
         ...
 
     def incremental_assign(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Read these partitions too, from these offsets on; the others keep their positions."""
+        """Add these partitions, from these offsets; the others keep their positions."""
         ...
 
     def incremental_unassign(self, partitions: Collection[TopicPartition]) -> None:
-        """Read these partitions no longer; no record of them is returned after it."""
+        """Stop reading these partitions; their records are no longer returned."""
         ...
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
-        """Return no more records of these partitions until `resume`, but for those that have arrived already. A pause
-        ends when a partition is given up."""
+        """Stop fetching these partitions until `resume`; records that have already arrived are still returned.
+
+        A pause ends when the partition is unassigned.
+        """
         ...
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
@@ -242,39 +260,44 @@ class Consumer(Protocol):
         ...
 
     def known_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return how far each of these partitions can be read, as the last fetch showed it, without a request;
-        partitions that were not fetched yet are left out."""
+        """Return the readable end of each partition from the last fetch, without a request.
+
+        Partitions that have not been fetched yet are omitted.
+        """
         ...
 
     def reached_ends(self) -> dict[TopicPartition, int]:
-        """Return up to where partitions have been read since the last call of this method, if it was to their end:
-        behind the last record there may be offsets without one."""
+        """Return the end offsets of partitions read to their end since the last call.
+
+        They may be above the offset of the last record plus one: offsets at the end may have no records.
+        """
         ...
 
     def leader_epochs(self) -> Mapping[TopicPartition, int]:
-        """Return under which epoch of its leader the last record of each partition was written that has arrived, where
-        brokers tell it."""
+        """Return the leader epoch of the last record received from each partition.
+
+        Partitions are omitted if brokers do not return epochs.
+        """
         ...
 
     def poll(
         self, timeout_ms: int, max_records: int, max_bytes: int | None = None
     ) -> list[tuple[TopicPartition, RecordBatch]]:
-        """Return up to `max_records` records that have arrived, and few more than fill `max_bytes`, waiting up to
-        `timeout_ms` for the first.
+        """Return up to `max_records` records that have arrived, waiting up to `timeout_ms` for the first.
 
-        Runs of records of one partition in the order of their arrival. Raises OffsetOutOfRangeError with the partition
-        of which the records from its position on are deleted, or were never there; it is read further when it is
-        assigned again.
+        The result has runs of records of one partition, in order of arrival, and exceeds `max_bytes` by a few records
+        at most. Raises OffsetOutOfRangeError, with the partition, if the records from its position on were deleted or
+        never existed; the partition is read again once it is assigned again.
         """
         ...
 
     def close(self) -> None:
-        """Release connections and threads; harmless when called again."""
+        """Release connections and threads; idempotent."""
         ...
 
 
 class Producer(Protocol):
-    """Writes records, in order for each partition, without transactions (Kafka class: Producer)."""
+    """Writes records without transactions, in order within each partition (Kafka class: Producer)."""
 
     def send(
         self,
@@ -285,25 +308,24 @@ class Producer(Protocol):
         timestamp: int | None = None,
         headers: Headers = (),
     ) -> None:
-        """Take a record to be written in the background.
+        """Send a record in the background; blocks while the buffer is full.
 
-        partition: None for Kafka's default (murmur2 of the key, any where there is no key). timestamp: ms since the
-        epoch, None for now. Waits while the buffer is full. Raises KafkaError for a record that cannot be written,
-        this one or an earlier one.
+        partition: None for Kafka's default (murmur2 of the key, any partition without a key). timestamp: ms since the
+        epoch, None for now. Raises KafkaError if this record or an earlier one cannot be written.
         """
         ...
 
     def flush(self) -> None:
-        """Return when all records taken are written; raises KafkaError if one could not be."""
+        """Wait until all records are written; raises KafkaError if one cannot be written."""
         ...
 
     def close(self) -> None:
-        """Flush and release connections and threads; harmless when called again."""
+        """Flush, and release connections and threads; idempotent."""
         ...
 
 
 class RefusedRecord(NamedTuple):
-    """A record that brokers refuse, and why. part: which part of the output it was in. timestamp: ms."""
+    """A record that brokers refuse, with their error. part: index of its part of the output. timestamp: ms."""
 
     part: int
     topic: str
@@ -316,80 +338,97 @@ class RefusedRecord(NamedTuple):
 
 
 class RefusedOutputError(KafkaError):
-    """Brokers refuse a part of what was sent. Make all since the last commit again, with the same records: the producer
-    then asks about those that brokers refuse."""
+    """Brokers refuse a part of the records sent.
+
+    Send all records since the last commit again, unchanged: the producer then calls `on_refused` for the refused ones.
+    """
 
 
 class CommitRefusedError(TaskMigratedError):
-    """The group refuses offsets of a member. code: the code of its answer."""
+    """The group refuses the offsets of a member.
+
+    Args:
+        message: the text of the error.
+        code: the error code of the response.
+    """
 
     def __init__(self, message: str, code: int) -> None:
-        """Take the code."""
         super().__init__(message)
         self.code = code
 
 
 OnRefused = Callable[[RefusedRecord], Sequence[PartitionBatch]]
-"""Returns what is to be written in place of a record that is refused, nothing to drop it; raises to write nothing."""
+"""Returns the replacement of a refused record, empty to drop the record. Raises to write nothing."""
 
 
 class BatchProducer(Protocol):
-    """Writes batches of records, in order for each partition, without transactions."""
+    """Writes batches of records without transactions, in order within each partition."""
 
     def send(self, output: Sequence[PartitionBatch], on_refused: OnRefused) -> None:
-        """Take records to be written in the background. Waits while the buffer is full. on_refused: decides about
-        records that the producer does not take for what they are, or that brokers have refused before. Raises what that
-        raises, RefusedOutputError if brokers refuse records, and KafkaError for a record that cannot be written, this
-        one or an earlier one."""
+        """Send records in the background; blocks while the buffer is full.
+
+        on_refused: called for records that the producer cannot encode, or that brokers have refused before. Raises the
+        errors of `on_refused`, RefusedOutputError if brokers refuse records, and KafkaError if a record of this call or
+        an earlier one cannot be written.
+        """
         ...
 
     def flush(self) -> dict[TopicPartition, int]:
-        """Return when all records taken are written: the offset behind the last record of each partition that was
-        written to since the flush before. Raises as `send`."""
+        """Wait until all records are written, and return end offsets by partition.
+
+        They are the offset after the last record of each partition written to since the previous flush. Raises the
+        errors of `send`.
+        """
         ...
 
     def lags(self) -> bool:
-        """Return whether brokers take records so slowly that those sent should be flushed before there are more."""
+        """Return whether slow brokers require a flush before more records are sent."""
         ...
 
     def close(self) -> None:
-        """Release connections and threads, and drop what was not written; harmless when called again."""
+        """Release connections and threads, dropping unwritten records; idempotent."""
         ...
 
 
 class TransactionalProducer(Protocol):
-    """Writes batches of records in transactions, with the offsets of what they were made from. A new one has ended what
-    an earlier one of its transactional id left open, and fenced that one."""
+    """Writes batches of records in transactions, with the offsets of their input.
+
+    A new producer first ends the open transaction of an earlier one with the same transactional id, and fences it.
+    """
 
     def send(self, output: Sequence[PartitionBatch], on_refused: OnRefused) -> None:
-        """Take records to be written in the background, in the open transaction or a new one. Waits while the buffer is
-        full. on_refused: decides about records that the producer does not take for what they are, or that brokers have
-        refused before. Raises what that raises, RefusedOutputError if brokers refuse records, ProducerFencedError and
-        TaskMigratedError as `commit`, and KafkaError for a record that cannot be written; then the transaction is
-        over."""
+        """Send records in the background, in the open transaction or a new one.
+
+        It blocks while the buffer is full.
+
+        on_refused: called for records that the producer cannot encode, or that brokers have refused before. Raises the
+        errors of `on_refused`, RefusedOutputError if brokers refuse records, ProducerFencedError and TaskMigratedError
+        as in `commit`, and KafkaError if a record cannot be written; the transaction is over then.
+        """
         ...
 
     def lags(self) -> bool:
-        """Return whether brokers take records so slowly that those sent should be committed before there are more."""
+        """Return whether slow brokers require a commit before more records are sent."""
         ...
 
     def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: GroupIdentity
     ) -> dict[TopicPartition, int]:
-        """Commit what was sent together with `offsets` of the group of `member`; return the offset behind the last
-        record of each partition that was written to.
+        """Commit the records sent, together with `offsets` of the group of `member`.
+
+        Returns the offset after the last record of each partition written to.
 
         Raises CommitRefusedError if the group refuses the offsets of the member; TaskMigratedError if the broker has
         ended the transaction after transaction.timeout.ms; ProducerFencedError if another producer has fenced this one;
-        RefusedOutputError if brokers refuse records; KafkaError if the transaction failed, or nobody knows whether it
-        was committed. In all cases the transaction is over, and the next one may begin.
+        RefusedOutputError if brokers refuse records; KafkaError if the transaction failed, or the outcome of the commit
+        is unknown. In all cases the transaction is over, and the next one may begin.
         """
         ...
 
     def abort(self) -> None:
-        """End the open transaction without a commit; nothing of it is ever read."""
+        """Abort the open transaction; its records are never read."""
         ...
 
     def close(self) -> None:
-        """Abort, and release connections and threads; harmless when called again."""
+        """Abort, and release connections and threads; idempotent."""
         ...

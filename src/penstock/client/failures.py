@@ -1,7 +1,7 @@
-"""The errors of calls to brokers, in one wording for all clients.
+"""The errors of requests to brokers, with the same texts for all clients.
 
-Here is no client: the clients over librdkafka and those over Penstock's own sockets report here what went wrong. Rule:
-values of settings are never reported, because they may be secrets.
+This module contains no client: those over librdkafka and those over Penstock's own sockets create their errors here.
+Rule: errors never contain values of settings, because these may be secrets.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from penstock.errors import (
 )
 
 OFFSET_OUT_OF_RANGE: Final = 1
-"""Code of Kafka's protocol for an offset that a partition does not have."""
+"""Kafka's error code for an offset outside of a partition."""
 
 CORRUPT_MESSAGE: Final = 2
-"""Code of Kafka's protocol for records that do not match their checksum, or have no format that is known."""
+"""Kafka's error code for records with a wrong checksum or an unknown format."""
 
 UNKNOWN_TOPIC_OR_PARTITION: Final = 3
-"""Code of Kafka's protocol for a missing topic or partition."""
+"""Kafka's error code for a missing topic or partition."""
 
 _TOPIC_ALREADY_EXISTS: Final = 36
 
@@ -42,11 +42,11 @@ FORBIDDEN: Final[Mapping[int, tuple[type[AuthorizationError], str]]] = {
     31: (ClusterAuthorizationError, "cluster"),
     53: (TransactionalIdAuthorizationError, "transactional-id"),
 }
-"""Codes of Kafka's protocol for a missing right: the error, and the kind of resource."""
+"""Kafka's error codes for a missing permission: class of the error, and resource type."""
 
 
 class Right(NamedTuple):
-    """A right that a call needs, as ACLs have it. kind: topic, group, transactional-id or cluster."""
+    """A permission that a call needs, as in ACLs. kind: topic, group, transactional-id or cluster."""
 
     operation: str
     kind: str
@@ -57,11 +57,11 @@ class Right(NamedTuple):
 
 
 class Failures:
-    """Makes the errors of one client.
+    """Creates the errors of one client.
 
     Args:
-        settings: what the client was made with, under librdkafka's names.
-        timeout_ms: the bound (ms) of one call.
+        settings: the settings of the client, under librdkafka's names.
+        timeout_ms: the timeout (ms) of one call.
     """
 
     def __init__(self, settings: Mapping[str, Any], timeout_ms: int) -> None:
@@ -71,22 +71,22 @@ class Failures:
 
     @property
     def protocol(self) -> str:
-        """The security.protocol, in capitals."""
+        """The security.protocol, in upper case."""
         return str(self._settings.get("security.protocol", "PLAINTEXT")).upper()
 
     @property
     def mechanism(self) -> str:
-        """The sasl.mechanism, in capitals."""
+        """The sasl.mechanism, in upper case."""
         return str(self._settings.get("sasl.mechanism", self._settings.get("sasl.mechanisms", "GSSAPI"))).upper()
 
     def login(self, doing: str, reason: str) -> AuthenticationError:
-        """Return the error of a refused login, or of a certificate that one side does not accept."""
+        """Return the error for a refused login, or for a certificate that one side rejects."""
         return AuthenticationError(
             f"Cannot log in at bootstrap.servers={self.servers} ({doing}): {reason}. Check {self._login()}."
         )
 
     def silence(self, doing: str, reason: str) -> BrokerNotFoundError:
-        """Return the error of brokers that do not answer."""
+        """Return the error for brokers that do not answer."""
         return BrokerNotFoundError(
             f"No broker of bootstrap.servers={self.servers} answered within {self._timeout_ms} ms ({doing}): "
             f"{reason}. Check the address, that the broker runs, and that its listener uses "
@@ -94,14 +94,14 @@ class Failures:
         )
 
     def answer(self, code: int, reason: str, doing: str, *needs: Right, is_passing: bool = False) -> KafkaError:
-        """Return the error for an answer with an error code.
+        """Return the error for a response with an error code.
 
         Args:
-            code: the code of Kafka's protocol.
-            reason: what it means, without a full stop.
-            doing: what was asked for.
-            needs: the rights for it.
-            is_passing: whether the same call may succeed a moment later.
+            code: the error code of Kafka's protocol.
+            reason: the meaning of the code, without a full stop.
+            doing: the purpose of the request.
+            needs: the permissions for the request.
+            is_passing: whether the error is retriable.
         """
         if code in FORBIDDEN:
             return self._forbidden(code, reason, doing, needs)
@@ -137,14 +137,14 @@ class Failures:
         )
 
     def _user(self) -> str:
-        """Return the keys by which brokers know this client."""
+        """Return the configuration keys that identify this client to brokers."""
         if self.protocol.startswith("SASL"):
             return "the token (sasl.mechanism=OAUTHBEARER)" if self.mechanism == "OAUTHBEARER" else "sasl.username"
         known = [key for key in self._settings if key.startswith(("ssl.certificate", "ssl.keystore"))]
         return known[0] if known else f"no login (security.protocol={self.protocol})"
 
     def _login(self) -> str:
-        """Return what may be wrong where a login is refused."""
+        """Return the configuration keys that may cause a refused login."""
         tls = "ssl.ca.location, and ssl.certificate.location with ssl.key.location if the broker requires them"
         if not self.protocol.startswith("SASL"):
             return f"security.protocol={self.protocol}, {tls}"

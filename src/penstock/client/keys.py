@@ -1,6 +1,8 @@
-"""Checks that the configuration keys of an application exist: for hosts that create no client, and for all keys
-together if workers create clients later. librdkafka is only loaded and asked for keys that this module does not
-know."""
+"""Checks that the configuration keys of an application exist.
+
+They are for hosts that create no client, and for all keys at once if workers create clients later. librdkafka is loaded
+only for keys that this module does not know.
+"""
 
 from __future__ import annotations
 
@@ -47,12 +49,14 @@ OF_LIBRDKAFKA = (
     "sticky.partitioning.linger.ms", "topic.metadata.propagation.max.ms", "topic.metadata.refresh.interval.ms",
     "topic.metadata.refresh.sparse", "transaction.timeout.ms",
 )  # fmt: skip
-"""Keys of librdkafka. It may have others, which only librdkafka knows."""
+"""Known keys of librdkafka; it may have more."""
 
 
 def check_client_keys(config: StreamsConfig, roles: Collection[str] = (CONSUMER, PRODUCER, ADMIN)) -> None:
-    """Raise ConfigError for a key of `config` that Kafka Streams, Penstock and librdkafka do not have; log a warning
-    for keys of clients without effect. It does not look at values. roles: those of the clients that the host has."""
+    """Raise ConfigError for a key that Kafka Streams, Penstock and librdkafka do not have.
+
+    It also logs a warning for client keys without effect. Values are not checked. roles: the clients of the host.
+    """
     for role in roles:
         _check(role, keys_for_librdkafka(config, role))
     known, unused = {*keys_without_a_row()}, keys_of_unused_clients(config, roles)
@@ -66,11 +70,11 @@ def _check(role: str, keys: Mapping[str, str]) -> None:
 
 
 def unknown_key(written: str, key: str) -> ConfigError:
-    """Return the error for a key that librdkafka does not know.
+    """Return the error for a key that librdkafka does not have.
 
     Args:
-        written: as the user wrote it.
-        key: the same without the prefix of a client.
+        written: the key in the configuration.
+        key: the key without the prefix of a client.
     """
     meant = did_you_mean(key, (*KEYS, *keys_without_a_row(), *OF_LIBRDKAFKA))
     return ConfigError(

@@ -1,7 +1,7 @@
-"""Kafka's security keys, as its Java clients have them, in those of librdkafka.
+"""Translation of the security keys of Kafka's Java clients to those of librdkafka.
 
-Rules: what librdkafka cannot do is refused with the key that does the same, or with what to do; a restriction is never
-left out in silence. Messages never contain values, because they may be secrets.
+Rules: a key that librdkafka does not support raises an error, which names the equivalent key or a remedy; a restriction
+is never dropped silently. Errors never contain values, because these may be secrets.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _WITHOUT_EFFECT = frozenset(
         "sasl.login.retry.backoff.ms",
     )
 )
-"""Keys for when a Java client renews a ticket or token; librdkafka does so automatically."""
+"""Keys for the renewal of tickets and tokens, which librdkafka does automatically."""
 
 _REFUSED: Mapping[str, str] = {
     "sasl.client.callback.handler.class": "it is a Java class; for your own tokens set oauth_cb to a function",
@@ -69,17 +69,17 @@ JAVA_KEYS = frozenset(
         *_REFUSED,
     )
 )
-"""Keys of the Java clients that `librdkafka_security` knows."""
+"""Keys of the Java clients that `librdkafka_security` translates or refuses."""
 
 _TOKENS_BY_HTTP = "OAuthBearerLoginCallbackHandler"
 _TO_PEM = "openssl pkcs12 -in FILE.p12 -nodes -out FILE.pem (keytool -importkeystore converts a .jks to a .p12)"
 
 
 def librdkafka_security(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `settings` with Kafka's security keys in those of librdkafka; a key of librdkafka that is set stands.
+    """Translate Kafka's security keys in `settings` to librdkafka's; librdkafka's own keys take precedence.
 
     Raises:
-        ConfigError: librdkafka cannot do what a key asks for; names the key and what does the same.
+        ConfigError: librdkafka does not support a key; the error names the key and the equivalent.
     """
     given = dict(settings)
     found: dict[str, Any] = {}
@@ -91,7 +91,7 @@ def librdkafka_security(settings: Mapping[str, Any]) -> dict[str, Any]:
 def _login(given: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     handler = str(given.get("sasl.login.callback.handler.class", ""))
-    if handler.endswith(_TOKENS_BY_HTTP):  # which is what librdkafka does where it knows the address
+    if handler.endswith(_TOKENS_BY_HTTP):  # librdkafka's own behaviour if it has the URL of the endpoint
         del given["sasl.login.callback.handler.class"]
     if "sasl.oauthbearer.token.endpoint.url" in given and "oauth_cb" not in given:
         found["sasl.oauthbearer.method"] = "oidc"
@@ -100,7 +100,7 @@ def _login(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _of_jaas(text: str) -> dict[str, Any]:
-    """Return the keys for the login that a line of JAAS describes."""
+    """Return the login keys for a line of JAAS."""
     found = _JAAS.fullmatch(text)
     options: dict[str, str] = {}
     rest = "" if found is None else found["options"]
@@ -169,10 +169,10 @@ _MODULES: Mapping[str, Callable[[Mapping[str, str]], dict[str, Any]]] = {
 
 
 def _trust(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the key of the certificates that are trusted."""
+    """Return the key for the trusted certificates."""
     location = given.pop("ssl.truststore.location", None)
     kind = _store_type(given.pop("ssl.truststore.type", None), location)
-    given.pop("ssl.truststore.password", None)  # files of PEM have none
+    given.pop("ssl.truststore.password", None)  # PEM files have no password
     if location is None:
         return {}
     if kind != "PEM":
@@ -185,10 +185,10 @@ def _trust(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _identity(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the keys of the certificate of this client and its private key."""
+    """Return the keys for this client's certificate and private key."""
     location = given.get("ssl.keystore.location")
     kind = _store_type(given.pop("ssl.keystore.type", None), location)
-    if location is None or kind == "PKCS12":  # which librdkafka reads
+    if location is None or kind == "PKCS12":  # librdkafka reads PKCS12 itself
         return {}
     if kind != "PEM":
         _refuse(
@@ -202,7 +202,7 @@ def _identity(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _store_type(kind: object, location: object) -> str:
-    """Return the type of a store: the configured one, or else that of its file name, or else Java's default."""
+    """Return the type of a store: as configured, as its file name, or Java's default."""
     if kind is not None:
         return str(kind).upper()
     ending = str(location).rpartition(".")[2].lower()
@@ -219,7 +219,7 @@ def _others(given: dict[str, Any]) -> dict[str, Any]:
     found = {name: given.pop(key) for key, name in _SAME_UNDER_ANOTHER_NAME.items() if key in given}
     algorithm = "ssl.endpoint.identification.algorithm"
     if given.get(algorithm) == "":
-        given[algorithm] = "none"  # Java's way to say so
+        given[algorithm] = "none"  # Java's clients use an empty value
     return found
 
 

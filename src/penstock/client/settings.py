@@ -1,10 +1,10 @@
-"""From the application's configuration to that of each client: prefixes, defaults, what is forced and what is left out.
+"""Settings of each client, derived from the configuration of the application.
 
-Pure functions; nothing here connects. Rules, in rising order of precedence: Penstock's defaults for the role; keys
-without a prefix, for every client; keys with the prefix of the role (`consumer.`, `producer.`, `admin.`), for it alone;
-what the role forces. Keys of Kafka's Java clients that librdkafka has under another name are translated, those that
-have no meaning to it are left out and named once in the log. References to secrets are looked up here, at the last
-moment. Messages never contain values of keys.
+The functions are pure and never connect. Precedence, lowest first: Penstock's defaults for the role; keys without a
+prefix, for every client; keys with the prefix of the role (`consumer.`, `producer.`, `admin.`), for that role only;
+forced settings of the role. Keys of Kafka's Java clients are translated if librdkafka has them under another name;
+those without effect are dropped, with one log line each. References to secrets are resolved here, at the last moment.
+Messages never contain values of keys.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from penstock.errors import ConfigError
 
 CONSUMER, PRODUCER, ADMIN = "consumer", "producer", "admin"
 RESTORE_CONSUMER = "restore.consumer"
-"""A consumer that reads changelog topics: as CONSUMER, but with keys of its own."""
+"""The role of consumers of changelog topics: as CONSUMER, with additional keys."""
 
 _PREFIXES: Mapping[str, tuple[str, ...]] = {
     CONSUMER: ("consumer.", "main.consumer."),
@@ -32,7 +32,10 @@ _UNUSED_PREFIXES: Mapping[str, str] = {
     "restore.consumer.": "the prefix consumer. sets up all that reads topics",
     "global.consumer.": "the prefix consumer. sets up the consumers of global stores too",
 }
-"""Prefixes of clients that Kafka Streams has and not all hosts have, and why they change nothing there."""
+"""Prefixes of Kafka Streams' clients that not all hosts have.
+
+The values are the reasons why these have no effect there.
+"""
 
 _OTHER_PREFIXES = (*_UNUSED_PREFIXES, "topic.", "client.tag.", "penstock.", "spark.")
 
@@ -46,39 +49,44 @@ _COMMON_DEFAULTS: Mapping[str, Any] = {
 
 _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     CONSUMER: {
-        # How long a full partition queue waits before the next look; librdkafka's 1000 ms would stall a reader.
+        # Pause before a full partition queue is checked again; librdkafka's 1000 ms would stall a reader.
         "fetch.queue.backoff.ms": 10,
         "fetch.wait.max.ms": 100,
         "fetch.error.backoff.ms": 100,
         "fetch.message.max.bytes": 4 * 1024 * 1024,
-        # fetch.max.bytes is left to librdkafka, which keeps it between message.max.bytes and the next line.
+        # fetch.max.bytes keeps librdkafka's default, which is between message.max.bytes and the next line.
         "queued.min.messages": 100_000,
         "queued.max.messages.kbytes": 32 * 1024,
         "allow.auto.create.topics": False,
-        "check.crcs": True,  # as Kafka's consumers do; librdkafka's default takes a flipped byte for data
-        # So long is a topic that the broker does not know taken for a new one; librdkafka's own bound is 30 s.
+        "check.crcs": True,  # as in Kafka's consumers; by default, librdkafka does not detect a flipped byte
+        # A topic that the broker does not know is considered new for this long; librdkafka's default is 30 s.
         "topic.metadata.propagation.max.ms": 5_000,
     },
     PRODUCER: {
         "linger.ms": 5,
-        "partitioner": "murmur2_random",  # Kafka's own; librdkafka's default is CRC32
+        "partitioner": "murmur2_random",  # Kafka's default; librdkafka's is CRC32
         "queue.buffering.max.messages": 500_000,
         "queue.buffering.max.kbytes": 256 * 1024,
-        # When the last broker goes away, librdkafka would forget all brokers and start over from bootstrap.servers. A
-        # producer then loses its coordinators, and waits without an end to commit offsets (librdkafka issue 5511).
+        # When the last broker goes away, librdkafka would drop all brokers and start over from bootstrap.servers. A
+        # producer then loses its coordinators, and waits forever to commit offsets (librdkafka issue 5511).
         "metadata.recovery.strategy": "none",
-        # delivery.timeout.ms is left to librdkafka, which keeps it under transaction.timeout.ms.
+        # delivery.timeout.ms keeps librdkafka's default, which is below transaction.timeout.ms.
     },
     ADMIN: {},
 }
 
 HURRIED: Mapping[str, Any] = {"retry.backoff.ms": 5}
-"""Defaults of clients that wait for a transaction. While brokers complete it, which takes milliseconds, they refuse its
-committed offset and the offsets of the next one, and librdkafka would ask again after 100 ms only."""
+"""Defaults of clients that wait for the end of a transaction.
+
+While brokers complete it, which takes milliseconds, they refuse its committed offset and the offsets of the next one;
+librdkafka's default is to ask again only after 100 ms.
+"""
 
 OF_KNOWN_TOPICS: Mapping[str, Any] = {"topic.metadata.propagation.max.ms": 3_000}
-"""Defaults of producers that write to topics which brokers have listed: one that is missing was deleted, and librdkafka
-would wait for 30 s whether it is new."""
+"""Defaults of producers that write only to topics listed by brokers.
+
+A missing topic was deleted, but librdkafka would wait 30 s in case it is new.
+"""
 
 _FORCED: Mapping[str, Mapping[str, Any]] = {
     CONSUMER: {"enable.auto.commit": False, "enable.auto.offset.store": False, "auto.offset.reset": "error"},
@@ -93,11 +101,13 @@ _LIBRDKAFKA_NAMES: Mapping[str, str] = {
     "receive.buffer.bytes": "socket.receive.buffer.bytes",
     "send.buffer.bytes": "socket.send.buffer.bytes",
 }
-"""Keys of Kafka's Java clients that mean the same in librdkafka under another name."""
+"""Keys of Kafka's Java clients with another name in librdkafka."""
 
 _ALIASES: Mapping[str, str] = {"linger.ms": "queue.buffering.max.ms", "delivery.timeout.ms": "message.timeout.ms"}
-"""Keys with a default, here or of a client, that librdkafka also takes under a second name: where the user gives that,
-it stands."""
+"""Keys with a default in Penstock that have a second name in librdkafka.
+
+If the user sets the second name, the default does not apply.
+"""
 
 _OF_CONSUMERS = frozenset(
     (
@@ -146,11 +156,13 @@ _OF_PRODUCERS = frozenset(
 _OF_OTHERS: Mapping[str, frozenset[str]] = {
     CONSUMER: _OF_PRODUCERS,
     PRODUCER: _OF_CONSUMERS,
-    # librdkafka makes an administrator as a producer; its statistics would wait for somebody who reads them
+    # librdkafka creates an admin client as a producer; its statistics would pile up unread
     ADMIN: _OF_CONSUMERS | {"statistics.interval.ms"},
 }
-"""Keys of librdkafka that mean nothing to the clients of a role, for which it logs a warning; so they do not get those
-that the user gave to all clients."""
+"""Keys of librdkafka without meaning for a role, for which it logs a warning.
+
+These clients do not receive them from keys without a prefix.
+"""
 
 _ASSIGNMENT = "Spark assigns tasks to its executors, and each of them can build the state of a task from the checkpoint"
 _SERDES = "operators that read and write topics take serdes, or set default.key.serde and default.value.serde"
@@ -160,7 +172,7 @@ _CHECKPOINT = "the checkpoint has the state; set penstock.checkpoint.dir"
 _COMPRESSION = "librdkafka has one key for all codecs; set compression.level"
 
 _METRICS = ("metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms")
-"""Keys that have an effect, but not with the prefix of a client."""
+"""Keys that have no effect with the prefix of a client, only without."""
 
 _WITHOUT_EFFECT: Mapping[str, str] = {
     "acceptable.recovery.lag": _ASSIGNMENT,
@@ -223,8 +235,10 @@ _WITHOUT_EFFECT: Mapping[str, str] = {
     "windowed.inner.class.serde": "pass it to WindowedSerdes.time_windowed",
     "windowstore.changelog.additional.retention.ms": "state on Spark has no changelog topics",
 }
-"""Keys of Kafka Streams and of the Java clients that librdkafka does not know and that have no effect: the reason, and
-what to set instead. Those with a row in the table have an effect where an ordinary process runs the tasks."""
+"""Keys of Kafka Streams and of the Java clients without effect, with reason and alternative.
+
+librdkafka does not have them. Those in the table of keys have an effect on hosts that run tasks in ordinary processes.
+"""
 
 _NOT_THE_USERS: Mapping[str, str] = {
     "enable.auto.commit": "positions are committed with the epoch",
@@ -236,7 +250,7 @@ _NOT_THE_USERS: Mapping[str, str] = {
     "partition.assignment.strategy": "no consumer group assigns partitions",
     "transactional.id": "it consists of the application.id and the partition of the sink",
 }
-"""Keys that Penstock sets itself, as Kafka Streams does, and why."""
+"""Keys that Penstock sets itself, as Kafka Streams does, with the reason."""
 
 
 def client_settings(
@@ -245,17 +259,17 @@ def client_settings(
     forced: Mapping[str, Any] | None = None,
     defaults: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return what a client of librdkafka is to be made with.
+    """Return the settings of a client of librdkafka.
 
     Args:
-        config: the application's configuration.
+        config: the configuration of the application.
         role: CONSUMER, RESTORE_CONSUMER, PRODUCER or ADMIN.
-        forced: keys that this client needs whatever the user gave.
-        defaults: of this client, over those of its role.
+        forced: settings that this client requires, overriding the user's keys.
+        defaults: default settings of this client, overriding those of its role.
 
     Raises:
-        ConfigError: bootstrap.servers is not set, librdkafka cannot do what a key of a Java client asks for, or nothing
-            stands where a reference points to.
+        ConfigError: bootstrap.servers is missing, librdkafka does not support a key of a Java client, or a reference
+            has no target.
     """
     known = providers(config.client_config())
     servers = resolved("bootstrap.servers", config["bootstrap.servers"], known)
@@ -274,7 +288,7 @@ def client_settings(
     settings.update(_FORCED[kind])
     settings.update(forced or {})
     settings["bootstrap.servers"] = servers
-    if kind == CONSUMER:  # librdkafka wants a group even where partitions are assigned and nothing is committed
+    if kind == CONSUMER:  # librdkafka requires a group even for assigned partitions without commits
         settings.setdefault("group.id", config["application.id"] or "penstock")
     settings["client.id"] = client_id(config, kind)
     return settings
@@ -290,13 +304,16 @@ def client_id(config: StreamsConfig, role: str) -> str:
 
 
 def keys_without_a_row() -> Iterator[str]:
-    """Yield the keys of Kafka Streams and of the Java clients that have no row and are known here all the same."""
+    """Yield the keys of Kafka Streams and the Java clients missing from the table."""
     for keys in (_WITHOUT_EFFECT, _NOT_THE_USERS, _LIBRDKAFKA_NAMES, JAVA_KEYS):
         yield from keys
 
 
 def ignored_keys() -> Mapping[str, str]:
-    """Return the keys of Kafka Streams and of the Java clients that have no row and no effect, and why."""
+    """Return the keys of Kafka Streams and the Java clients without effect, with the reason.
+
+    Keys in the table are excluded.
+    """
     return {
         key: why
         for key, why in {**_WITHOUT_EFFECT, **_NOT_THE_USERS}.items()
@@ -305,26 +322,30 @@ def ignored_keys() -> Mapping[str, str]:
 
 
 def client_defaults() -> Mapping[str, Mapping[str, Any]]:
-    """Return, by role, the keys of librdkafka for which Penstock has a default of its own."""
+    """Return, by role, the keys of librdkafka with a default of Penstock."""
     return {role: {**_COMMON_DEFAULTS, **defaults} for role, defaults in _DEFAULTS.items()}
 
 
 def rows_without_effect() -> Mapping[str, str]:
-    """Return the keys with a row that have an effect in an ordinary process only, and what to set instead."""
+    """Return the keys in the table with an effect in ordinary processes only. The values are alternatives."""
     return {key: why for key, why in _WITHOUT_EFFECT.items() if key in KEYS and key not in _METRICS}
 
 
 def warn_of_rows_without_effect(config: StreamsConfig, acted_on: Collection[str]) -> None:
-    """Warn of the user's keys that have a row, and an effect on other hosts only. acted_on: those with an effect on
-    this one."""
+    """Warn of the user's keys in the table with an effect on other hosts only.
+
+    acted_on: the keys with an effect on this host.
+    """
     for key, why in rows_without_effect().items():
         if key in config.given() and key not in acted_on:
             warn_without_effect(key, why)
 
 
 def keys_for_librdkafka(config: StreamsConfig, role: str) -> dict[str, str]:
-    """Return the user's keys for `role` that librdkafka gets as they are, each with its name there. Warns of those that
-    change nothing; looks up no secrets."""
+    """Return the user's keys for `role` that librdkafka receives, with their names there.
+
+    It warns of keys without effect, and resolves no secrets.
+    """
     return {
         written: _LIBRDKAFKA_NAMES.get(key, key)
         for key, (written, _) in _chosen(config, role).items()
@@ -333,8 +354,10 @@ def keys_for_librdkafka(config: StreamsConfig, role: str) -> dict[str, str]:
 
 
 def keys_of_unused_clients(config: StreamsConfig, roles: Collection[str]) -> dict[str, str]:
-    """Return the user's keys for clients that a host does not have, each with its name in librdkafka. Warns that they
-    change nothing. roles: those of the clients that it has."""
+    """Return the user's keys for clients that a host lacks, with their names in librdkafka.
+
+    It warns that they have no effect. roles: the clients of the host.
+    """
     result = {}
     used = {prefix for role in roles for prefix in _PREFIXES[role]}
     for written in config.client_config():
@@ -347,8 +370,11 @@ def keys_of_unused_clients(config: StreamsConfig, roles: Collection[str]) -> dic
 
 
 def _chosen(config: StreamsConfig, role: str) -> dict[str, tuple[str, Any]]:
-    """Return the user's keys for `role`, those with its prefix over those without one: without the prefix, each with
-    the key as it is written and the value. Warns of keys that change nothing, and leaves them out."""
+    """Return the user's keys for `role`; keys with its prefix override those without.
+
+    The result maps each key without its prefix to the key as written and its value. Keys without effect are dropped
+    with a warning.
+    """
     every_prefix = (*(prefix for prefixes in _PREFIXES.values() for prefix in prefixes), *_OTHER_PREFIXES)
     given = config.client_config()
     chosen = {key: (key, value) for key, value in given.items() if not key.startswith(every_prefix)}
@@ -368,8 +394,10 @@ def _chosen(config: StreamsConfig, role: str) -> dict[str, tuple[str, Any]]:
 
 
 def _of_the_user(config: StreamsConfig, role: str, known: Mapping[str, str]) -> dict[str, Any]:
-    """Return the user's keys for `role` under librdkafka's names and with what their references stand for. known: the
-    providers of these."""
+    """Return the user's keys for `role` under librdkafka's names, with their references resolved.
+
+    known: the providers of the references.
+    """
     result = {}
     for key, (written, value) in _chosen(config, role).items():
         name = _LIBRDKAFKA_NAMES.get(key, key)

@@ -1,4 +1,4 @@
-"""The configuration of an application: `streams_config` reads and checks values, `keys` defines them."""
+"""The configuration of an application: `streams_config` reads and validates values, `keys` defines them."""
 
 from __future__ import annotations
 

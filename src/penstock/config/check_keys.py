@@ -1,4 +1,4 @@
-"""The keys of the configuration for the checks of the user's program."""
+"""The configuration keys for checks of the user's program."""
 
 from __future__ import annotations
 
@@ -37,4 +37,4 @@ CHECK_KEYS: Final = (
         "initializer that returns one object for all keys, or a process() that returns something.",
     ),
 )
-"""What the program is checked for, beyond what is always wrong."""
+"""The checks of the program beyond errors that are always detected."""

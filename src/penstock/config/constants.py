@@ -1,6 +1,7 @@
-"""The names that Kafka gives to configuration keys and to some of their values, as attributes of StreamsConfig.
+"""Kafka's names of configuration keys and some of their values, as attributes of StreamsConfig.
 
-A key may be written as its text or by its constant."""
+A key may be written as its text or as its constant.
+"""
 
 from __future__ import annotations
 
@@ -123,37 +124,37 @@ class ConfigConstants:
 
     @staticmethod
     def consumer_prefix(key: str) -> str:
-        """Return the key for all consumers alone."""
+        """Return the key for all consumers only."""
         return f"{ConfigConstants.CONSUMER_PREFIX}{key}"
 
     @staticmethod
     def main_consumer_prefix(key: str) -> str:
-        """Return the key for the consumers of source topics alone."""
+        """Return the key for consumers of source topics only."""
         return f"{ConfigConstants.MAIN_CONSUMER_PREFIX}{key}"
 
     @staticmethod
     def restore_consumer_prefix(key: str) -> str:
-        """Return the key for consumers that restore stores alone."""
+        """Return the key for consumers that restore stores only."""
         return f"{ConfigConstants.RESTORE_CONSUMER_PREFIX}{key}"
 
     @staticmethod
     def global_consumer_prefix(key: str) -> str:
-        """Return the key for the consumers of global stores alone."""
+        """Return the key for consumers of global stores only."""
         return f"{ConfigConstants.GLOBAL_CONSUMER_PREFIX}{key}"
 
     @staticmethod
     def producer_prefix(key: str) -> str:
-        """Return the key for producers alone."""
+        """Return the key for producers only."""
         return f"{ConfigConstants.PRODUCER_PREFIX}{key}"
 
     @staticmethod
     def admin_client_prefix(key: str) -> str:
-        """Return the key for admin clients alone."""
+        """Return the key for admin clients only."""
         return f"{ConfigConstants.ADMIN_CLIENT_PREFIX}{key}"
 
     @staticmethod
     def topic_prefix(key: str) -> str:
-        """Return the key for the configs of internal topics."""
+        """Return the key for a config of internal topics."""
         return f"{ConfigConstants.TOPIC_PREFIX}{key}"
 
     @staticmethod

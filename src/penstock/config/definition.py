@@ -1,7 +1,7 @@
-"""What a configuration key is, and how values are read (Kafka class: ConfigDef).
+"""Definitions of configuration keys and readers of their values (Kafka class: ConfigDef).
 
-A reader takes the name of the key and the value that was given; it returns what that means, or raises ConfigError with
-the name. It knows in words what it takes, for the reference. Not here: the keys.
+A reader takes the name of a key and its raw value, and returns the parsed value, or raises ConfigError with the name.
+It describes its values in words for the reference documentation. The keys themselves are in `keys`.
 """
 
 from __future__ import annotations
@@ -19,26 +19,38 @@ from penstock.topic_names import why_illegal
 
 @dataclass(frozen=True)
 class Reader:
-    """Reads the values of a key. takes: in words, the values that it takes."""
+    """Reads the values of a key.
+
+    Args:
+        takes: a description of the valid values.
+        read: parses a value; takes the name of the key and the raw value.
+    """
 
     takes: str
     read: Callable[[str, Any], Any]
 
     def __call__(self, name: str, value: Any) -> Any:
-        """Return what `value` means for the key `name`; raises ConfigError."""
+        """Return the parsed `value` of the key `name`; raises ConfigError."""
         return self.read(name, value)
 
 
 def reader(takes: str) -> Callable[[Callable[[str, Any], Any]], Reader]:
-    """Return a decorator that makes a Reader of a function."""
+    """Return a decorator that turns a function into a Reader."""
     return partial(Reader, takes)
 
 
 @dataclass(frozen=True)
 class ConfigKey:
-    """One key: how its value is read, what it is if not set, how much it matters (high, medium, low) and what it does.
+    """A key of the configuration.
 
-    change: what another value at the next start means for an application that has state, beyond the value itself.
+    Args:
+        name: of the key.
+        parse: the reader of its values.
+        default: its value if not set.
+        importance: high, medium or low.
+        doc: its purpose.
+        change: the consequences of a changed value at the next start for an application with state, beyond the value
+            itself.
     """
 
     name: str
@@ -61,7 +73,7 @@ def text(name: str, value: Any) -> str:
 
 @reader("string of letters, digits, '.', '_' and '-'")
 def topic_name(name: str, value: Any) -> str:
-    """Return a string that names a topic or begins the names of topics; raises ConfigError for anything else."""
+    """Return a topic name or prefix; raises ConfigError for an illegal one."""
     why = why_illegal(text(name, value))
     if why is not None:
         raise ConfigError(f"Invalid value {value!r} for configuration {name}: it {why}, which no topic may have.")
@@ -69,7 +81,7 @@ def topic_name(name: str, value: Any) -> str:
 
 
 def whole(minimum: int) -> Reader:
-    """Return the reader of whole numbers, also written as texts, of `minimum` or more."""
+    """Return the reader of whole numbers of at least `minimum`, also as strings."""
 
     @reader(f"whole number, {minimum} or more")
     def parse(name: str, value: Any) -> int:
@@ -86,7 +98,7 @@ def whole(minimum: int) -> Reader:
 
 @reader("true or false")
 def boolean(name: str, value: Any) -> bool:
-    """Return true or false, also written as a text; raises ConfigError for anything else."""
+    """Return a boolean, also from a string; raises ConfigError for anything else."""
     if isinstance(value, bool):
         return value
     if str(value).lower() in ("true", "false"):
@@ -95,8 +107,7 @@ def boolean(name: str, value: Any) -> bool:
 
 
 def one_of(*choices: str) -> Reader:
-    """Return the reader of a value that must be one of `choices`, in small letters or capitals: as Kafka's constants
-    are written."""
+    """Return the reader of one of `choices`, case-insensitive like Kafka's constants."""
     by_letters = {choice.lower(): choice for choice in choices}
 
     @reader(", ".join(choices))
@@ -113,8 +124,11 @@ def one_of(*choices: str) -> Reader:
 
 @reader("Serde, its class or its name")
 def serde(name: str, value: Any) -> Serde:
-    """Return a serde, given as an object, a class or the name of one of `Serdes`, also as Java names it
-    (`org.apache.kafka.common.serialization.Serdes$StringSerde`); raises ConfigError for anything else."""
+    """Return a serde, given as an object, a class or a name.
+
+    A name is that of a method of `Serdes` or of Java's class
+    (`org.apache.kafka.common.serialization.Serdes$StringSerde`). Raises ConfigError for anything else.
+    """
     if isinstance(value, type) and issubclass(value, Serde):
         return value()
     if isinstance(value, str) and (named := _SERDES.get(value.rpartition("Serdes$")[2])) is not None:
@@ -153,17 +167,17 @@ _SERDES: Mapping[str, Callable[[], Serde]] = {
     "VoidSerde": Serdes.void,
     "json": Serdes.json,
 }
-"""The serdes that a configuration may name: as `Serdes` calls them, and as Kafka's Java classes are called."""
+"""The serdes by their names in `Serdes` and in Kafka's Java classes."""
 
 
 @reader("object or class")
 def anything(name: str, value: Any) -> Any:
-    """Return any value unchanged: the code that uses it checks it."""
+    """Return any value unchanged; the code that uses it validates it."""
     return value
 
 
 def handler(kind: type[ExceptionHandler]) -> Reader:
-    """Return the reader of an exception handler: a class, an object, or the name of a built-in one."""
+    """Return the reader of an exception handler: a class, an object, or the name of a built-in handler."""
 
     @reader(f"{kind.__name__}, its class, or the name of a built-in one")
     def parse(name: str, value: Any) -> ExceptionHandler:
@@ -182,7 +196,7 @@ def handler(kind: type[ExceptionHandler]) -> Reader:
 
 @reader("function")
 def function(name: str, value: Any) -> Any:
-    """Return what can be called; raises ConfigError for anything else."""
+    """Return a callable; raises ConfigError for anything else."""
     if not callable(value):
         raise ConfigError(f"Invalid value {value!r} for configuration {name}: expected a function.")
     return value
@@ -190,7 +204,7 @@ def function(name: str, value: Any) -> Any:
 
 @reader("object or class")
 def rocksdb_config_setter(name: str, value: Any) -> Any:
-    """Return a RocksDBConfigSetter, or its class, with both of its methods; raises ConfigError for anything else."""
+    """Return a RocksDBConfigSetter, or its class; raises ConfigError if it lacks one of its methods."""
     if isinstance(value, str):
         raise ConfigError(f"Invalid value {value!r} for configuration {name}: expected a class, not the name of one.")
     kind = value if isinstance(value, type) else type(value)
@@ -208,4 +222,4 @@ _OF_ROCKSDB_CONFIG_SETTERS: Mapping[str, str] = {
     "close": "releases what set_config created for a database: define close(self, name, options), "
     "with only pass if there is nothing to release",
 }
-"""What a RocksDBConfigSetter must have, and what for."""
+"""The methods of a RocksDBConfigSetter, and their purposes."""

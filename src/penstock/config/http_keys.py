@@ -1,4 +1,4 @@
-"""The keys of the configuration for what an application shows over HTTP: pages and metrics."""
+"""The configuration keys of an application's HTTP servers: pages and metrics."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The keys of the configuration: a row a key, with type, default, importance and one line of documentation.
+"""The configuration keys: one row per key, with type, default, importance and one line of documentation.
 
-Keys of Kafka keep their names, our own begin with `penstock.`.
+Keys of Kafka keep their names; Penstock's own begin with `penstock.`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ UPGRADE_FROM = (
     *(f"3.{minor}" for minor in range(10)),
     *(f"4.{minor}" for minor in range(3)),
 )
-"""The versions of Kafka Streams that `upgrade.from` may name."""
+"""The versions of Kafka Streams allowed in `upgrade.from`."""
 
 KEYS: Mapping[str, ConfigKey] = {
     key.name: key
@@ -643,4 +643,4 @@ KEYS: Mapping[str, ConfigKey] = {
         ),
     )
 }
-"""All keys that have a row, by name."""
+"""All keys with a row, by name."""

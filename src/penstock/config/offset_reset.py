@@ -1,5 +1,4 @@
-"""The texts that say where to begin to read without a position, in the configuration and in AutoOffsetReset
-(KIP-1106)."""
+"""The values of auto.offset.reset in the configuration and in AutoOffsetReset (KIP-1106)."""
 
 from __future__ import annotations
 
@@ -21,8 +20,10 @@ _MS: Final = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "second
 
 
 def duration_of(offset_reset: str) -> int | None:
-    """Return the duration (ms) of a text such as `by_duration:PT24H`, or of one with whole milliseconds, which
-    AutoOffsetReset makes; None for any other."""
+    """Return the duration (ms) of a value such as `by_duration:PT24H`; None for any other.
+
+    AutoOffsetReset writes whole milliseconds instead, such as `by_duration:1000`.
+    """
     text = offset_reset.removeprefix(BY_DURATION)
     if text == offset_reset:
         return None
@@ -36,7 +37,7 @@ def duration_of(offset_reset: str) -> int | None:
 
 @reader("earliest, latest, none, or by_duration: with a duration of ISO 8601, such as by_duration:PT24H")
 def offset_reset(name: str, value: Any) -> str:
-    """Return a place to begin, in small letters if it has a name; raises ConfigError for anything else."""
+    """Return an offset reset, names in lower case; raises ConfigError for anything else."""
     text = str(value)
     if text.lower() in (EARLIEST, LATEST, NONE):
         return text.lower()

@@ -1,8 +1,8 @@
-"""The configuration of an application: values by key, checked.
+"""The configuration of an application: validated values by key.
 
-A key comes from the user's mapping, else from the environment (`application.id` as PENSTOCK_APPLICATION_ID,
-`penstock.host` as PENSTOCK_HOST), else from its row in `config.keys`. Keys without a row are kept: clients take those
-that they know (any librdkafka key). Nothing here opens anything.
+The value of a key comes from the user's mapping, else from the environment (`application.id` as
+PENSTOCK_APPLICATION_ID, `penstock.host` as PENSTOCK_HOST), else from its row in `config.keys`. Keys without a row are
+kept for the clients, which use those that they know (any librdkafka key). Nothing here opens anything.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _SECRET_PARTS = (
 _OWN_PREFIX = "penstock."
 
 _OF_KUBERNETES = re.compile("(tcp|udp|sctp)://")
-"""How the address of a service begins that Kubernetes gives to all pods of a namespace, in <SERVICE>_PORT."""
+"""The prefix of addresses that Kubernetes sets in <SERVICE>_PORT of all pods in a namespace."""
 
 _MISSPELT = 0.9
-"""How like a known variable another one has to be to stand for it, from 0 to 1: a letter or two are wrong."""
+"""The minimum similarity of a misspelt variable to a known one, from 0 to 1: a letter or two are wrong."""
 
 FORMER_NAMES = {
     "cache.max.bytes.buffering": "statestore.cache.max.bytes",  # KIP-770
@@ -48,21 +48,23 @@ FORMER_NAMES = {
     "default.dsl.store": "dsl.store.suppliers.class",  # KIP-954
     "default.production.exception.handler": "production.exception.handler",  # KIP-1056
 }
-"""Deprecated names of keys, which hold where the new one is not set."""
+"""Deprecated names of keys, used if the new key is not set."""
 
 _FORMER_VALUES = {("default.dsl.store", "rocksDB"): "rocksdb"}
-"""What values of keys under a deprecated name are called now."""
+"""The current values of keys with a deprecated name."""
 
 
 def environment_name(key: str) -> str:
-    """Return the environment variable of `key`: `application.id` -> PENSTOCK_APPLICATION_ID; the prefix penstock. is
-    not doubled."""
+    """Return the environment variable of `key`: `application.id` -> PENSTOCK_APPLICATION_ID.
+
+    The prefix penstock. is not doubled.
+    """
     name = key.replace(".", "_").replace("-", "_").upper()
     return name if name.startswith("PENSTOCK_") else f"PENSTOCK_{name}"
 
 
 def redacted(key: str, value: Any) -> str:
-    """Return `value` as it may be shown: secrets (passwords, tokens, JAAS lines ...) as [hidden]."""
+    """Return `value` for display: secrets (passwords, tokens, JAAS lines ...) as [hidden]."""
     return "[hidden]" if any(part in key.lower() for part in _SECRET_PARTS) else str(value)
 
 
@@ -70,10 +72,10 @@ _warned: set[str] = set()
 
 
 def warn_without_effect(key: str, why: str) -> None:
-    """Say in the log, once in a process, that the configuration `key` changes nothing, and why.
+    """Log, once per process, that the configuration `key` has no effect.
 
     Args:
-        key: as the user wrote it.
+        key: as written by the user.
         why: the reason, and the key to set instead, if any.
     """
     _warn_once(key, "The configuration %s is ignored: %s.", key, why)
@@ -86,8 +88,10 @@ def _warn_once(key: str, message: str, *arguments: str) -> None:
 
 
 def current_names(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `values` with each key under its current name; a deprecated name that is given beside it is kept and has
-    no effect. Both cases are logged once per process (Kafka class: StreamsConfigUtils)."""
+    """Return `values` with each key under its current name (Kafka class: StreamsConfigUtils).
+
+    If both names are set, the deprecated one is kept and has no effect. Both cases are logged once per process.
+    """
     found = dict(values)
     for old, new in FORMER_NAMES.items():
         if old not in found:
@@ -102,20 +106,20 @@ def current_names(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_known(given: Mapping[str, Any]) -> None:
-    """Raise ConfigError for a key that begins as Penstock's own do and is none; other keys may be a client's."""
+    """Raise ConfigError for an unknown key with Penstock's prefix; other keys may be a client's."""
     for key in given:
         if key.startswith(_OWN_PREFIX) and key not in KEYS:
             raise ConfigError(f"Unknown configuration {key}{did_you_mean(key, KEYS) or ': Penstock has no such key.'}")
 
 
 def did_you_mean(key: str, known: Iterable[str]) -> str:
-    """Return the question after the key that is meant, probably; empty where none of `known` is like `key`."""
+    """Return a question about the most similar `known` key, or an empty text."""
     close = get_close_matches(key, list(known), n=1)
     return f": did you mean {close[0]}?" if close else ""
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the keys that environment variables set; those that are empty set nothing."""
+    """Return the keys set by environment variables; empty variables are ignored."""
     keys = {environment_name(name): name for name in (*KEYS, *FORMER_NAMES)}
     found: dict[str, str] = {}
     for variable, value in environment.items():
@@ -132,7 +136,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def keys_of(config: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Return the keys that a user has given; raises TypeError for anything but a dict or a StreamsConfig."""
+    """Return the keys of a user's configuration; raises TypeError unless a dict or a StreamsConfig."""
     if config is not None and not isinstance(config, Mapping):
         raise TypeError(
             f"Expected a dict or a StreamsConfig as configuration, got {config!r:.100}. The topology comes first: "
@@ -142,12 +146,19 @@ def keys_of(config: Mapping[str, Any] | None) -> Mapping[str, Any]:
 
 
 class StreamsConfig(ConfigConstants, Mapping[str, Any]):
-    """The configuration of one application, checked (Kafka class: StreamsConfig). Reading a key that has a row and no
-    value gives its default."""
+    """The validated configuration of one application (Kafka class: StreamsConfig).
+
+    A key with a row but without a value has its default.
+
+    Args:
+        values: by dotted key; they take precedence over the environment.
+        environment: the environment variables; None for os.environ.
+
+    Raises:
+        ConfigError: a value is invalid.
+    """
 
     def __init__(self, values: Mapping[str, Any] | None = None, environment: Mapping[str, str] | None = None) -> None:
-        """Take `values` (dotted keys), then the environment (default: os.environ); raises ConfigError for a value that
-        cannot be."""
         around = current_names(_from_environment(os.environ if environment is None else environment))
         own = current_names(keys_of(values))
         given = {**around, **own}
@@ -173,16 +184,18 @@ class StreamsConfig(ConfigConstants, Mapping[str, Any]):
         return len(self._values)
 
     def given(self) -> Mapping[str, Any]:
-        """Return the keys and values as the user gave them (mapping and environment)."""
+        """Return the keys and values given by the user (mapping and environment)."""
         return dict(self._given)
 
     def overridden(self, values: Mapping[str, Any]) -> StreamsConfig:
-        """Return this configuration with `values` before its own; raises ConfigError for a value that cannot be."""
+        """Return this configuration overridden by `values`; raises ConfigError for an invalid value."""
         return StreamsConfig({**self._given, **current_names(values)}, environment={}) if values else self
 
     def required(self, key: str) -> Any:
-        """Return the value of `key`; raises ConfigError naming the key and its environment variable if it is not
-        set."""
+        """Return the value of `key`.
+
+        Raises ConfigError with the key and its environment variable if it is not set.
+        """
         value = self._values.get(key)
         if value is None:
             raise ConfigError(
@@ -191,18 +204,18 @@ class StreamsConfig(ConfigConstants, Mapping[str, Any]):
         return value
 
     def client_config(self) -> dict[str, Any]:
-        """Return the keys that have no row (a client's own, such as security settings), and bootstrap.servers."""
+        """Return the keys without a row (a client's own, such as security settings), and bootstrap.servers."""
         own = {key: value for key, value in self._given.items() if key not in KEYS}
         if self._values["bootstrap.servers"] is not None:
             own["bootstrap.servers"] = self._values["bootstrap.servers"]
         return own
 
     def client_id(self) -> str:
-        """Return client.id, or the application.id."""
+        """Return client.id, by default the application.id."""
         return str(self._values["client.id"] or self._values["application.id"] or "")
 
     def checkpoint_directory(self) -> str:
-        """Return penstock.checkpoint.dir, or <state.dir>/<application.id>/checkpoint."""
+        """Return penstock.checkpoint.dir, by default <state.dir>/<application.id>/checkpoint."""
         chosen: str | None = self._values["penstock.checkpoint.dir"]
         return chosen or str(Path(self._values["state.dir"]) / self.required("application.id") / "checkpoint")
 

@@ -1,1 +1,1 @@
-"""What users write: the DSL. It only makes GraphNodes; `plan` gives them their meaning."""
+"""The DSL, the API for users' programs: it only creates GraphNodes, and `plan` interprets them."""

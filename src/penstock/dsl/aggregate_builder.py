@@ -1,4 +1,4 @@
-"""How the aggregations of grouped records are added to the graph: below a repartition where the grouping needs one."""
+"""Adds aggregations of grouped records to the graph, with a repartition if required."""
 
 from __future__ import annotations
 
@@ -15,7 +15,15 @@ if TYPE_CHECKING:
 
 
 class GroupedStreamAggregateBuilder:
-    """Grouped records, as the operators on them share them (Kafka class: GroupedStreamAggregateBuilder)."""
+    """The grouped records of an aggregation (Kafka class: GroupedStreamAggregateBuilder).
+
+    Args:
+        graph: the graph.
+        id: the node with the records.
+        key_serde, value_serde: their serdes.
+        repartition_name: the user's name of the repartition; None for a name derived from the store.
+        repartition_required: whether the keys may have changed.
+    """
 
     def __init__(
         self,
@@ -26,8 +34,6 @@ class GroupedStreamAggregateBuilder:
         repartition_name: str | None,
         repartition_required: bool,
     ) -> None:
-        """Hold the records of node `id` of `graph`; repartition_name: as the user named it, None to name it after the
-        store."""
         self.graph = graph
         self.id = id
         self.key_serde = key_serde
@@ -43,13 +49,18 @@ class GroupedStreamAggregateBuilder:
         queryable: str | None,
         key_serde: Serde | None,
     ) -> KTable:
-        """Add the node that `make` returns for its parent, below a repartition if one is needed; returns its table,
-        whose keys have `key_serde`."""
+        """Add the node that `make` returns for its parent, after a repartition if required.
+
+        Returns the table of the node, with keys of `key_serde`.
+        """
         parent = self._repartition(store.name) if self.repartition_required else self.id
         return self.graph.table(self.graph.add(make(parent)), key_serde, store.value_serde, queryable)
 
     def new_repartition(self, store_name: str) -> nodes.RepartitionNode:
-        """Return a repartition of the records, which is not added yet; its names take three numbers of the counter."""
+        """Return a repartition of the records, not added yet.
+
+        Its names take three numbers of the counter.
+        """
         repartition_names = names.RepartitionNames.make(self._repartition_name or store_name, self.graph.names)
         return nodes.RepartitionNode(
             name=repartition_names.source,
@@ -60,8 +71,9 @@ class GroupedStreamAggregateBuilder:
         )
 
     def _repartition(self, store_name: str) -> nodes.NodeId:
-        """Return the repartition before an aggregation: its own, or the one that all aggregations share if the user
-        named it.
+        """Return the repartition before an aggregation.
+
+        It is the aggregation's own, or shared by all aggregations if the user named it.
         """
         node = self.new_repartition(store_name)
         if self._shared_repartition is not None:

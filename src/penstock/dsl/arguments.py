@@ -1,4 +1,7 @@
-"""The checks of what users pass to operators: options, serdes, windows. Each error shows how to write what is meant."""
+"""Checks of the users' arguments to operators: options, serdes, windows.
+
+Each error shows the correct form.
+"""
 
 from __future__ import annotations
 
@@ -20,18 +23,18 @@ Options = TypeVar("Options")
 
 
 class _NamesSerdes(Protocol):
-    """A dataclass of options that names serdes, None if the user named none."""
+    """A dataclass of options with serdes; None for serdes not set by the user."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @property
     def key_serde(self) -> Serde | None:
-        """The serde of keys."""
+        """The key serde."""
         ...
 
     @property
     def value_serde(self) -> Serde | None:
-        """The serde of values."""
+        """The value serde."""
         ...
 
 
@@ -47,7 +50,7 @@ _AS_TEXT: Mapping[str, str] = {
     "StreamJoined": "write StreamJoined.as_({0!r})",
     "TableJoined": "write TableJoined.as_({0!r})",
 }
-"""What a string instead of these options probably means."""
+"""The probable meaning of a string instead of these options."""
 
 _KEYWORDS: Mapping[str, str] = {
     "Joined": "joined",
@@ -56,11 +59,11 @@ _KEYWORDS: Mapping[str, str] = {
     "StreamJoined": "stream_joined",
     "TableJoined": "table_joined",
 }
-"""The keyword of options that are given by position in Java."""
+"""The keywords of options that are positional in Java."""
 
 
 def option(given: Options | None, otherwise: Options) -> Options:
-    """Return `given`, or `otherwise` where it is None; raises TypeError if they are not of the same class."""
+    """Return `given`, or `otherwise` if it is None; raises TypeError for different classes."""
     if given is None:
         return otherwise
     kind = type(otherwise)
@@ -77,19 +80,19 @@ def option(given: Options | None, otherwise: Options) -> Options:
 
 
 def by_name_hint(given: object) -> str:
-    """Return how to give the options `given` by name; empty for what is no such option."""
+    """Return the keyword form of the options `given`; empty for other objects."""
     kind = type(given).__name__
     return f"give it by name, {_KEYWORDS[kind]}=..." if kind in _KEYWORDS else ""
 
 
 def check_by_name(join: str, takes: Sequence[str], by_position: Sequence[object], by_name: Iterable[str]) -> None:
-    """Raise TypeError unless a join is given all of its options by name, and only those that it takes.
+    """Raise TypeError unless a join receives its options by keyword, and only valid ones.
 
     Args:
-        join: which join it is, for the message.
+        join: the name of the join, for the message.
         takes: the keywords of its options.
-        by_position: what stands behind the arguments that have a position, as in Java.
-        by_name: the keywords that are given.
+        by_position: the extra positional arguments, as in Java.
+        by_name: the given keywords.
     """
     taken = " and ".join(takes)
     if by_position:
@@ -105,12 +108,12 @@ def check_by_name(join: str, takes: Sequence[str], by_position: Sequence[object]
 
 
 def first(*serdes: Serde | None) -> Serde | None:
-    """Return the first of `serdes` that is not None; None if none is known."""
+    """Return the first of `serdes` that is not None, or None."""
     return next((serde for serde in serdes if serde is not None), None)
 
 
 def inheriting(options: Inheriting, key_serde: Serde | None, value_serde: Serde | None) -> Inheriting:
-    """Return a copy of `options` with these serdes where it names none."""
+    """Return a copy of `options` with these serdes in place of missing ones."""
     return replace(
         options,
         key_serde=first(options.key_serde, key_serde),
@@ -119,9 +122,11 @@ def inheriting(options: Inheriting, key_serde: Serde | None, value_serde: Serde 
 
 
 def inherited(where: str, options: Inheriting, key_serde: Serde | None, value_serde: Serde | None) -> Inheriting:
-    """Return a copy of `options` with the serdes of the keys and values that it is for, where it names none.
+    """Return a copy of `options` with serdes of its keys and values for missing ones.
 
-    Raises TypeError if it names one that cannot write what the other reads. where: the operator, for the message.
+    Raises TypeError if an option's serde cannot write the values that the inherited one reads.
+
+    where: the operator, for the message.
     """
     check_fits(where, "key", options.key_serde, key_serde)
     check_fits(where, "value", options.value_serde, value_serde)
@@ -129,7 +134,10 @@ def inherited(where: str, options: Inheriting, key_serde: Serde | None, value_se
 
 
 def check_fits(where: str, part: str, named: Serde | None, known: Serde | None) -> None:
-    """Raise TypeError if the serde `named` cannot write the keys or values (`part`) that `known` reads."""
+    """Raise TypeError if serde `named` cannot write the values that `known` reads.
+
+    part: "key" or "value".
+    """
     if named is None or known is None:
         return
     writes, given = written_type(named), read_type(known)
@@ -145,7 +153,7 @@ def check_fits(where: str, part: str, named: Serde | None, known: Serde | None) 
 
 
 def check_same_builder(graph: Graph, other: Graph) -> None:
-    """Raise TopologyError unless both sides of an operator were made by one StreamsBuilder."""
+    """Raise TopologyError unless both sides of an operator come from one StreamsBuilder."""
     if graph is not other:
         raise TopologyError(
             "The other side was made by another StreamsBuilder: read all topics of a topology with one builder."
@@ -160,13 +168,13 @@ def check_keys_meet(
     other_key_serde: Serde | None,
     keys: str = "keys",
 ) -> None:
-    """Raise TypeError if the keys of the two sides of a join are of types that are never equal.
+    """Raise TypeError if the key types of a join's two sides are never equal.
 
     Args:
         graph: the operators so far.
-        node, other: those whose records are joined.
-        key_serde, other_key_serde: the serdes of their keys, None if not known.
-        keys: what the join compares with the keys of `other`, for the message.
+        node, other: the joined operators.
+        key_serde, other_key_serde: the serdes of their keys, None if unknown.
+        keys: the values compared with the keys of `other`, for the message.
     """
     one, two = (None if serde is None else read_type(serde) for serde in (key_serde, other_key_serde))
     if one is None or two is None or issubclass(one, two) or issubclass(two, one):
@@ -181,7 +189,7 @@ def check_keys_meet(
 
 
 def _described(node: BaseNode) -> str:
-    """Return the name of an operator, with the topics that it reads and the line that created it."""
+    """Return the name of an operator, with its topics and the line that created it."""
     match node:
         case StreamSourceNode(pattern=None):
             reads = f"reads {', '.join(node.topics)}"
@@ -195,9 +203,9 @@ def _described(node: BaseNode) -> str:
 
 
 def by_position(names: Sequence[str], given: Sequence[Any], by_keyword: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of `by_keyword` and those that are `given` by position, in the order of `names`.
+    """Return the options of `by_keyword` and the positional ones, ordered by `names`.
 
-    Raises TypeError for one that is given twice, and where there are more than names.
+    Raises TypeError for an option given twice, or for too many positional ones.
     """
     if len(given) > len(names):
         raise TypeError(f"Expected {', '.join(names)} by position, got {len(given)} arguments.")
@@ -208,7 +216,7 @@ def by_position(names: Sequence[str], given: Sequence[Any], by_keyword: Mapping[
 
 
 def is_function(given: object) -> bool:
-    """Return whether `given` is a function of the user's, and not what makes a serde without being called."""
+    """Return whether `given` is a user's function, not an uncalled factory of a serde."""
     return callable(given) and not _makes_serdes(given) and not _is_uncalled(given)
 
 
@@ -222,7 +230,7 @@ def check_serdes(options: object, *names: str) -> None:
 
 
 def check_windows(windows: object) -> None:
-    """Raise TypeError if `windows` is nothing that records can be grouped by."""
+    """Raise TypeError if `windows` cannot group records."""
     if not isinstance(windows, Windows | SlidingWindows | SessionWindows):
         raise TypeError(
             f"Expected TimeWindows, SlidingWindows, SessionWindows, UnlimitedWindows or your own Windows, got "
@@ -239,7 +247,7 @@ def _is_uncalled(given: Any) -> bool:
 
 
 def serde_hint(given: Any) -> str:
-    """Return what to write for `given`, which is no serde, as the end of a message."""
+    """Return the correct form for `given`, not a serde, as a message's end."""
     if _makes_serdes(given):
         return f": write {given.__name__}()"
     if _is_uncalled(given):

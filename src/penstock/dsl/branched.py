@@ -1,4 +1,4 @@
-"""Splitting a stream: `Branched`, the options of a branch, and BranchedKStream, which collects the branches."""
+"""Splitting a stream: `Branched`, a branch's options, and BranchedKStream, the collection of branches."""
 
 from __future__ import annotations
 
@@ -20,10 +20,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Branched:
-    """Name of a branch, and the function that is applied to it (Kafka class: Branched).
+    """The name of a branch, and its function (Kafka class: Branched).
 
-    name: None to number the branch. function: its result, if not None, is the branch that the map of branches holds.
-        consumer: takes the branch, which then is not in the map.
+    Args:
+        name: None for the number of the branch.
+        function: receives the branch; the result, unless None, replaces it in the map of branches.
+        consumer: receives the branch, which is then not in the map.
     """
 
     name: str | None = None
@@ -37,7 +39,7 @@ class Branched:
 
     @staticmethod
     def with_function(function: Callable[[KStream], KStream | None], name: str | None = None) -> Branched:
-        """Return options that put `function(branch)` into the map; it may return None to leave the branch out."""
+        """Return options to put `function(branch)` into the map; a result of None omits the branch."""
         return Branched(name=name, function=checked(function, "function(branch)"))
 
     @staticmethod
@@ -51,23 +53,27 @@ class Branched:
 
 
 class _Branches(dict[str, T]):
-    """The branches by name. The error for a name that it does not have lists the names that it has."""
+    """The branches by name; the error for an unknown name lists the existing names."""
 
     def __missing__(self, name: str) -> NoReturn:
         raise KeyError(f"There is no branch {name!r}. The branches, with the prefix of split(): {', '.join(self)}.")
 
 
 class BranchedKStream(Shell, Generic[K, V]):
-    """A stream that is being split: a record goes to the first branch with a matching predicate (Kafka class:
-    BranchedKStream); created by `KStream.split`.
+    """A stream that is being split (Kafka class: BranchedKStream); created by `KStream.split`.
+
+    A record goes to the first branch with a matching predicate.
+
+    Args:
+        graph: the graph.
+        id: the node of the split.
+        split: that node.
+        stream: creates a stream of a node's records.
     """
 
     _iterated = "default_branch() and no_default_branch() return the branches, a dict of streams by name."
 
     def __init__(self, graph: Graph, id: NodeId, split: SplitNode, stream: Callable[[NodeId], KStream[K, V]]) -> None:
-        """Add branches to the node `id` of `graph`, which is `split`; `stream` makes a stream of the records of a
-        node.
-        """
         self._graph = graph
         self._id = id
         self._split = split
@@ -75,15 +81,19 @@ class BranchedKStream(Shell, Generic[K, V]):
         self._branches: dict[str, KStream[K, V]] = {}
 
     def branch(self, predicate: Callable[[K, V], bool], branched: Branched | None = None) -> BranchedKStream[K, V]:
-        """Add the branch of the records that match `predicate(key, value)` and no earlier predicate; returns this."""
+        """Add the branch of records that match `predicate(key, value)` and no earlier predicate.
+
+        Returns this object.
+        """
         checked(predicate, "predicate(key, value)")
         self._split = replace(self._split, predicates=(*self._split.predicates, predicate))
         self._add(branched or Branched(), len(self._split.predicates))
         return self
 
     def default_branch(self, branched: Branched | None = None) -> dict[str, KStream[K, V]]:
-        """Add the branch of all other records; returns the branches by name: prefix and the name given, or the number
-        of the branch, 0 for the default.
+        """Add the branch of all other records; returns the branches by name.
+
+        The name is the prefix and the given name, or the number of the branch, 0 for the default.
         """
         self._add(branched or Branched(), 0)
         return _Branches(self._branches)

@@ -33,10 +33,13 @@ from penstock.state.suppliers import VersionedBytesStoreSupplier
 
 
 class StreamsBuilder(Shell):
-    """Creates streams, tables and stores, and builds their Topology (Kafka class: StreamsBuilder)."""
+    """Creates streams, tables and stores, and builds their Topology (Kafka class: StreamsBuilder).
+
+    Args:
+        topology_config: the part of the configuration that is needed while the program is built.
+    """
 
     def __init__(self, topology_config: TopologyConfig | None = None) -> None:
-        """Start with an empty program; topology_config: the configuration that must be known while it is built."""
         self._topology_config = topology_config
         self._graph = Graph(
             Shells(stream=KStream, table=KTable, grouped_stream=KGroupedStream, grouped_table=KGroupedTable),
@@ -46,10 +49,10 @@ class StreamsBuilder(Shell):
     def stream(
         self, topic: str | Iterable[str] | re.Pattern[str], consumed: Consumed[K, V] | None = None
     ) -> KStream[K, V]:
-        """Return the stream of the records of topics.
+        """Return the stream of the records of one or more topics.
 
         Args:
-            topic: a topic, several topics, or a compiled regular expression: all topics whose whole name matches.
+            topic: a topic, several topics, or a compiled regular expression for complete topic names.
             consumed: serdes, timestamp extractor, offset reset, name of the node.
 
         Raises:
@@ -77,7 +80,7 @@ class StreamsBuilder(Shell):
     def stream_from(
         self, data_frame: Any, consumed: Consumed[K, V] | None = None, partitions: int | None = None
     ) -> KStream[K, V]:
-        """Return the stream of the rows of a streaming DataFrame of Spark, each row once.
+        """Return the stream of the rows of a streaming Spark DataFrame, each row once.
 
         The host writes them to the topic `<application.id>-<name>-source`, and the topology reads it. Columns are those
         of Spark's own Kafka sink: `value` (string or binary), and optionally `key` (string or binary), `timestamp` (the
@@ -85,10 +88,10 @@ class StreamsBuilder(Shell):
         chooses the partition of rows without one.
 
         Args:
-            data_frame: the DataFrame, such as `spark.readStream.parquet(...)` returns.
+            data_frame: the DataFrame, such as from `spark.readStream.parquet(...)`.
             consumed: serdes, timestamp extractor, name of the node and thus of the topic; a name keeps both when the
                 program changes.
-            partitions: of a new topic; None for as many as Spark has cores.
+            partitions: of a new topic; None for the number of Spark's cores.
 
         Raises:
             ValueError: `partitions` is below 1.
@@ -116,7 +119,9 @@ class StreamsBuilder(Shell):
         consumed: Consumed[K, V] | Materialized | None = None,
         materialized: Materialized | None = None,
     ) -> KTable[K, V]:
-        """Return the table whose updates the records of a topic are: the last value of each key, None deletes.
+        """Return the table of a topic: the last value of each key, None deletes.
+
+        The topic's records are the updates of the table.
 
         Args:
             topic: the topic.
@@ -151,13 +156,13 @@ class StreamsBuilder(Shell):
         consumed: Consumed[K, V] | Materialized | None = None,
         materialized: Materialized | None = None,
     ) -> GlobalKTable[K, V]:
-        """Return the table of a topic whose keys every task can read, whatever its partitions.
+        """Return the global table of a topic: every task can read all keys, whatever its partitions.
 
         Args:
-            topic: the topic, which nothing else in the program reads.
+            topic: the topic; nothing else in the program reads it.
             consumed: serdes and name of the node; its serdes take precedence over those of `materialized`, which may be
                 given alone.
-            materialized: name and base of the store; it gets no changelog, because the topic is one.
+            materialized: name and base of the store; it gets no changelog, because the topic serves as one.
 
         Raises TopologyError for a versioned store.
         """
@@ -177,12 +182,13 @@ class StreamsBuilder(Shell):
     def add_global_store(
         self, store_builder: StoreBuilder, topic: str, consumed: Consumed | None, supplier: SupplierLike
     ) -> StreamsBuilder:
-        """Add a store that is filled from all partitions of a topic; every processor can read it without being
-        connected.
+        """Add a store filled from all partitions of a topic.
+
+        Every processor can read it without being connected.
 
         Args:
-            store_builder: describes the store; it gets no changelog, because the topic is one.
-            topic: the topic, which nothing else in the program reads.
+            store_builder: describes the store; it gets no changelog, because the topic serves as one.
+            topic: the topic; nothing else in the program reads it.
             consumed: serdes and name of the node; None for the defaults.
             supplier: creates the processor that writes each record to the store; it forwards nothing.
 
@@ -209,13 +215,13 @@ class StreamsBuilder(Shell):
         return self._graph.add(node)
 
     def add_state_store(self, store_builder: StoreBuilder) -> StreamsBuilder:
-        """Add a store that processors connect to by its name; returns this builder."""
+        """Add a store that processors connect to by name; returns this builder."""
         check_store_builder(store_builder)
         self._graph.add(nodes.AddStateStoreNode(name=store_builder.name, store=store_builder))
         return self
 
     def build(self, config: Mapping[str, Any] | None = None) -> Topology:
-        """Return the topology built so far, optimised as `topology.optimization` of `config` requires.
+        """Return the current topology, optimised according to `topology.optimization` of `config`.
 
         Raises TopologyError if it is invalid, or has generated names that the TopologyConfig forbids, and ConfigError
         for unknown optimisations.
@@ -248,7 +254,7 @@ def _in_order(
 
 
 def _check_topic(topic: object) -> None:
-    """Raise an error unless `topic`, one of those of a stream, is the name of a topic."""
+    """Raise an error unless `topic`, one of a stream's topics, is a topic name."""
     if isinstance(topic, re.Pattern):
         raise TypeError(f"Expected the names of topics, got {topic!r} among them: a pattern must be the only argument.")
     if not isinstance(topic, str):
@@ -257,7 +263,7 @@ def _check_topic(topic: object) -> None:
 
 
 def _check_one_topic(topic: object, what: str) -> None:
-    """Raise an error unless `topic` is the name of a topic; `what` has exactly one."""
+    """Raise an error unless `topic` is a topic name; `what` has exactly one topic."""
     if isinstance(topic, re.Pattern):
         raise TypeError(
             f"A {what} reads one topic, got {topic!r}: stream() takes a pattern, and to_table() creates a table."

@@ -1,9 +1,8 @@
-"""CogroupedKStream and its windowed forms: several grouped streams aggregated into one table with one store. Every
-method adds nodes; nothing runs.
+"""CogroupedKStream and its windowed forms: several grouped streams aggregated into one table.
 
-Each stream becomes a separate aggregation on the store; a node below merges their updates. All streams must have
-the same keys and equal numbers of partitions. The parameter `named` is the prefix of the names of all these nodes: a
-string or `Named.as_("x")`; TopologyError if it is not legal.
+The table has one store. Every method adds nodes; nothing runs. Each stream becomes a separate aggregation on the store;
+a node below merges their updates. All streams must have the same keys and equal numbers of partitions. The parameter
+`named` is the prefix of the names of all these nodes: a string or `Named.as_("x")`; TopologyError if it is invalid.
 """
 
 from __future__ import annotations
@@ -34,8 +33,13 @@ Aggregator = Callable[[Any, Any, Any], Any]
 
 
 class _CogroupedStreams:
-    """The grouped streams of one cogroup with their aggregators, and the repartitions made for them (Kafka class:
-    CogroupedStreamAggregateBuilder)."""
+    """The streams of one cogroup with their aggregators and repartitions.
+
+    Kafka class: CogroupedStreamAggregateBuilder.
+
+    Args:
+        graph: the graph.
+    """
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -47,7 +51,7 @@ class _CogroupedStreams:
         self._aggregators[stream] = aggregator
 
     def store_name(self, options: Materialized) -> str:
-        """Return the name that the user gave the store, or a generated one."""
+        """Return the user's name of the store, or a generated one."""
         return options.user_store_name or self.graph.names.new_store_name(names.COGROUP_AGGREGATE)
 
     def key_serde(self) -> Serde | None:
@@ -55,7 +59,7 @@ class _CogroupedStreams:
         return first(*(stream.key_serde for stream in self._aggregators))
 
     def value_serde(self, initializer: Callable[[], Any], *mergers: Callable[..., Any]) -> Serde | None:
-        """Return the serde that the annotations of the functions choose for the aggregate."""
+        """Return the aggregate serde selected by the functions' annotations."""
         return serde_of_aggregate(initializer, *self._aggregators.values(), *mergers)
 
     def build(
@@ -66,8 +70,10 @@ class _CogroupedStreams:
         key_serde: Serde | None,
         named: Named | str | None,
     ) -> KTable:
-        """Add a node for each stream, which `make` returns for its name, parent and aggregator, and the node that
-        merges them; returns its table."""
+        """Add one node per stream, and a node that merges them; returns the merged table.
+
+        `make` returns a stream's node for its name, parent and aggregator.
+        """
         for stream in self._aggregators:
             self._add_parent(stream, store.name)
         given = name_of(named)
@@ -81,7 +87,7 @@ class _CogroupedStreams:
         return self.graph.table(self.graph.add(merge), key_serde, store.value_serde, queryable)
 
     def _add_parent(self, stream: GroupedStreamAggregateBuilder, store_name: str) -> None:
-        """Record the parent of the aggregation of `stream`: a repartition, created once, if one is needed."""
+        """Record the parent of the aggregation of `stream`: a repartition, created once, if required."""
         if not stream.repartition_required:
             self._parents[stream] = stream.id
             return
@@ -94,18 +100,24 @@ class _CogroupedStreams:
 
 
 class CogroupedKStream(Shell, Generic[K, VR]):
-    """Streams grouped by the same keys, for a common aggregation (Kafka class: CogroupedKStream); records without key
-    or value are dropped."""
+    """Streams grouped by the same keys, for a common aggregation (Kafka class: CogroupedKStream).
+
+    Created by `KGroupedStream.cogroup`, without streams. Records without key or value are dropped.
+
+    Args:
+        graph: the graph.
+    """
 
     def __init__(self, graph: Graph) -> None:
-        """Start without streams; users call `KGroupedStream.cogroup` instead."""
         self._streams = _CogroupedStreams(graph)
 
     def cogroup(
         self, grouped_stream: KGroupedStream[K, V], aggregator: Callable[[K, V, VR], VR]
     ) -> CogroupedKStream[K, VR]:
-        """Add a grouped stream, whose records update the aggregate with `aggregator(key, value, aggregate)`; returns
-        this."""
+        """Add a grouped stream; returns this object.
+
+        Its records update the aggregate by `aggregator(key, value, aggregate)`.
+        """
         checked(aggregator, "aggregator(key, value, aggregate)")
         self._streams.add(grouped_stream.aggregate_builder, aggregator)
         return self
@@ -116,10 +128,11 @@ class CogroupedKStream(Shell, Generic[K, VR]):
         materialized: Materialized | None = None,
         named: Named | str | None = None,
     ) -> KTable[K, VR]:
-        """Return the table of an aggregate of each key: `initializer()`, then the aggregator of each record's stream;
-        None deletes the key.
+        """Return the table of an aggregate of each key.
 
-        The serde of the keys comes from `materialized`, else from the streams; that of the aggregate is chosen as in
+        It starts as `initializer()` and is updated by the aggregator of each record's stream; None deletes the key.
+
+        The key serde comes from `materialized`, else from the streams; that of the aggregate is selected as in
         `KGroupedStream.aggregate`.
         """
         checked(initializer, "initializer()")
@@ -150,11 +163,17 @@ class CogroupedKStream(Shell, Generic[K, VR]):
 
 
 class TimeWindowedCogroupedKStream(Shell, Generic[K, VR]):
-    """Streams grouped by key and time window, for a common aggregation (Kafka class: TimeWindowedCogroupedKStream);
-    results are emitted at each update."""
+    """Streams grouped by key and time window, for a common aggregation.
+
+    Kafka class: TimeWindowedCogroupedKStream. Created by `CogroupedKStream.windowed_by`. Results are emitted at each
+    update.
+
+    Args:
+        streams: the grouped streams.
+        windows: the windows.
+    """
 
     def __init__(self, streams: _CogroupedStreams, windows: Windows | SlidingWindows) -> None:
-        """Hold streams; users call `CogroupedKStream.windowed_by` instead."""
         self._streams = streams
         self._windows = windows
 
@@ -164,9 +183,9 @@ class TimeWindowedCogroupedKStream(Shell, Generic[K, VR]):
         materialized: Materialized | None = None,
         named: Named | str | None = None,
     ) -> KTable[Windowed[K], VR]:
-        """Return the table of an aggregate of each key and window, as `CogroupedKStream.aggregate` does.
+        """Return the table of an aggregate of each key and window, like `CogroupedKStream.aggregate`.
 
-        Raises ValueError if `materialized` keeps results for less time than windows are open.
+        Raises ValueError if `materialized` retains results for less time than windows are open.
         """
         checked(initializer, "initializer()")
         options, windows = option(materialized, Materialized()), self._windows
@@ -181,11 +200,17 @@ class TimeWindowedCogroupedKStream(Shell, Generic[K, VR]):
 
 
 class SessionWindowedCogroupedKStream(Shell, Generic[K, VR]):
-    """Streams grouped by key and session, for a common aggregation (Kafka class: SessionWindowedCogroupedKStream);
-    results are emitted at each update."""
+    """Streams grouped by key and session, for a common aggregation.
+
+    Kafka class: SessionWindowedCogroupedKStream. Created by `CogroupedKStream.windowed_by`. Results are emitted at each
+    update.
+
+    Args:
+        streams: the grouped streams.
+        windows: the session windows.
+    """
 
     def __init__(self, streams: _CogroupedStreams, windows: SessionWindows) -> None:
-        """Hold streams; users call `CogroupedKStream.windowed_by` instead."""
         self._streams = streams
         self._windows = windows
 
@@ -196,10 +221,10 @@ class SessionWindowedCogroupedKStream(Shell, Generic[K, VR]):
         materialized: Materialized | None = None,
         named: Named | str | None = None,
     ) -> KTable[Windowed[K], VR]:
-        """Return the table of an aggregate of each key and session, as `CogroupedKStream.aggregate` does;
-        `merger(key, one, other)` merges the aggregates of two sessions.
+        """Return the table of an aggregate of each key and session, like `CogroupedKStream.aggregate`.
 
-        Raises ValueError if `materialized` keeps sessions for less time than they are open.
+        `merger(key, one, other)` merges the aggregates of two sessions. Raises ValueError if `materialized` retains
+        sessions for less time than they are open.
         """
         checked(initializer, "initializer()")
         checked(merger, "merger(key, one, other)")

@@ -1,6 +1,4 @@
-"""The checks of user functions when a node is made: that they can be called as they will be, and whether one takes
-the key too.
-"""
+"""Checks of user functions at the creation of a node: their parameters, and whether they include the key."""
 
 from __future__ import annotations
 
@@ -15,17 +13,17 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 
 def checked(function: Callable[..., Any], form: str) -> Callable[..., Any]:
-    """Return `function` if it can be called as `form` shows, such as `predicate(key, value)`; raises TypeError that
-    shows the form.
+    """Return `function` if it is callable in the form `form`, such as `predicate(key, value)`.
 
-    A callable without a readable signature passes; a generator function raises TypeError.
+    Otherwise raises TypeError that shows the form. A callable without a readable signature passes; a generator function
+    raises TypeError.
     """
     _check_no_generator(function, form.partition("(")[0])
     return checked_items(function, form)
 
 
 def checked_items(function: Callable[..., Any], form: str) -> Callable[..., Any]:
-    """Return `function`, which may be a generator function because its result is iterated, as `checked` does."""
+    """Like `checked`, but accepts a generator function, since the result is iterated."""
     role, _, arguments = form.partition("(")
     if not callable(function):
         raise TypeError(f"Expected a function {form}, got {function!r}.")
@@ -38,18 +36,19 @@ def checked_items(function: Callable[..., Any], form: str) -> Callable[..., Any]
 
 
 def takes_key(function: Callable[..., Any], role: str, values: tuple[str, ...] = ("value",)) -> bool:
-    """Return whether `function` takes the key before its `values`, by the number of positional parameters that it
-    requires: one more than there are values, or as many.
+    """Return whether `function` takes the key before its `values`.
 
-    A class, or a callable without a readable signature, takes the values alone. Raises TypeError for any other number
-    of parameters, showing both forms, and for a generator function.
+    It does if it requires one positional parameter more than there are values.
+
+    A class, or a callable without a readable signature, takes only the values. Raises TypeError for any other number of
+    parameters, showing both forms, and for a generator function.
     """
     _check_no_generator(function, role)
     return items_take_key(function, role, values)
 
 
 def items_take_key(function: Callable[..., Any], role: str, values: tuple[str, ...] = ("value",)) -> bool:
-    """Return whether `function`, which may be a generator function because its result is iterated, takes the key."""
+    """Like `takes_key`, but accepts a generator function, since the result is iterated."""
     listed = ", ".join(values)
     forms = f"{role}({listed}) or {role}(key, {listed})"
     if not callable(function):
@@ -90,7 +89,7 @@ def _check_no_generator(function: Callable[..., Any], role: str) -> None:
 
 
 def _called(function: Callable[..., Any]) -> Any:
-    """Return the code that a call of `function` runs: of an object with `__call__`, that method."""
+    """Return the code that a call of `function` runs: for an object with `__call__`, that method."""
     plain = inspect.isroutine(function) or isinstance(function, type | partial)
     return function if plain else type(function).__call__
 

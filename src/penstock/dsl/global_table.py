@@ -1,4 +1,4 @@
-"""GlobalKTable: a table that every task can read completely, for joins with streams by any of their fields."""
+"""GlobalKTable: a table fully readable by every task, for stream joins on any field."""
 
 from __future__ import annotations
 
@@ -11,13 +11,18 @@ from penstock.serdes import Serde
 
 
 class GlobalKTable(Shell, Generic[K, V]):
-    """A table whose keys every task can read (Kafka class: GlobalKTable); created by `StreamsBuilder.global_table`.
+    """A table with all keys readable by every task (Kafka class: GlobalKTable).
 
-    store_name: the name of its store, which any processor can read with `context.get_state_store(store_name)`.
+    Created by `StreamsBuilder.global_table`.
+
+    Args:
+        id: the node of the table.
+        key_serde: the serde of the keys.
+        store_name: the name of its store, which any processor can read with `context.get_state_store(store_name)`.
+        queryable_store_name: the same if the user named it, otherwise None.
     """
 
     def __init__(self, id: NodeId, key_serde: Serde | None, store_name: str, queryable_store_name: str | None) -> None:
-        """Hold the table of node `id` with the global store `store_name`; users get it from StreamsBuilder."""
         self._id = id
         self._key_serde = key_serde
         self.store_name = store_name
@@ -25,5 +30,5 @@ class GlobalKTable(Shell, Generic[K, V]):
 
     @property
     def queryable_store_name(self) -> str | None:
-        """The name of the table's store if the user named it, None if the table cannot be queried."""
+        """The user's name of the table's store, or None if the table cannot be queried."""
         return self._queryable_store_name

@@ -1,8 +1,7 @@
-"""The graph that a StreamsBuilder is making: its nodes, its counter of names, and the shells (KStream, KTable ...)
-that users hold.
+"""The graph of a StreamsBuilder: its nodes, its name counter, and the users' shells (KStream, KTable ...).
 
-The shells are made here from classes that the builder hands in, so that the modules of streams, tables and groups need
-not import one another.
+The builder passes in the classes of the shells, so that the modules of streams, tables and groups need not import each
+other.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Shells:
-    """The classes of the things that users hold."""
+    """The classes of the users' objects."""
 
     stream: Callable[..., KStream]
     table: Callable[..., KTable]
@@ -45,10 +44,14 @@ class Shells:
 
 
 class Graph:
-    """The nodes that one StreamsBuilder has made so far (Kafka class: InternalStreamsBuilder)."""
+    """The nodes created so far by one StreamsBuilder (Kafka class: InternalStreamsBuilder).
+
+    Args:
+        shells: the classes of the users' objects.
+        topology_config: the part of the configuration that is needed before the nodes become a topology.
+    """
 
     def __init__(self, shells: Shells, topology_config: TopologyConfig | None) -> None:
-        """Start without nodes; topology_config: what must be known while they become a topology."""
         self.names = InternalNameProvider()
         self._shells = shells
         self._topology_config = topology_config
@@ -59,13 +62,17 @@ class Graph:
         return dict(self._nodes)
 
     def topology(self, optimizations: frozenset[str] = frozenset()) -> Topology:
-        """Return the topology of the nodes created so far with these optimisations; raises TopologyError if they
-        cannot be one."""
+        """Return the topology of the nodes created so far with these optimisations.
+
+        Raises TopologyError if they are not a valid topology.
+        """
         return lower(optimize(self.plan(), optimizations), self._topology_config)
 
     def forms(self, kind: str, id: NodeId, key_serde: Serde | None, value_serde: Serde | None) -> Forms:
-        """Return how what users hold of the node `id`, such as a KStream, shows itself in a notebook: with all that
-        leads to the node."""
+        """Return the notebook display of a user's object, such as a KStream.
+
+        It includes all nodes that lead to the node `id`.
+        """
         title = f"{kind} {self.name_of(id)}"
         facts = {"keys": _name(key_serde), "values": _name(value_serde)}
         end = ForeachNode(name=f"{self.name_of(id)}-shown", action=lambda key, value: None)
@@ -84,8 +91,10 @@ class Graph:
         max_records: int,
         *between: GraphNode,
     ) -> Head[Any, Any]:
-        """Return the first records of the node `id`, which has these `serdes`, behind the nodes `between`; see
-        `KStream.head`."""
+        """Return the first records of the node `id` with these `serdes`, after the nodes `between`.
+
+        See `KStream.head`.
+        """
         name = f"{self.name_of(id)}-head"
 
         def ending_in(supplier: ProcessorSupplier) -> Topology:
@@ -98,7 +107,10 @@ class Graph:
         return head
 
     def _ending_in(self, id: NodeId, *nodes: GraphNode) -> Topology:
-        """Return the topology of a copy of this graph, with `nodes` one below the other below the node `id`."""
+        """Return the topology of a copy of this graph, with `nodes` added.
+
+        They form a chain below the node `id`.
+        """
         plan = dict(self._nodes)
         for node in nodes:
             following = len(plan)
@@ -125,21 +137,25 @@ class Graph:
         self._nodes[id] = node
 
     def move_to_end(self, id: NodeId) -> None:
-        """Make the node `id` count as added last, as Kafka does with a repartition that a second operator shares."""
+        """Make the node `id` the last one, as Kafka does with a shared repartition.
+
+        The repartition moves when a second operator uses it.
+        """
         self._nodes[id] = self._nodes.pop(id)
 
     def stream(
         self, id: NodeId, key_serde: Serde | None, value_serde: Serde | None, *, repartition_required: bool
     ) -> KStream:
-        """Return the stream of the records of node `id`; repartition_required: whether its keys changed since its
-        last topic.
+        """Return the stream of a node's records.
+
+        repartition_required: whether the keys changed since the last topic.
         """
         return self._shells.stream(self, id, key_serde, value_serde, repartition_required)
 
     def table(
         self, id: NodeId, key_serde: Serde | None, value_serde: Serde | None, queryable_store_name: str | None
     ) -> KTable:
-        """Return the table whose updates node `id` forwards."""
+        """Return the table with the updates of node `id`."""
         return self._shells.table(self, id, key_serde, value_serde, queryable_store_name)
 
     def grouped_stream(
@@ -151,13 +167,14 @@ class Graph:
         *,
         repartition_required: bool,
     ) -> KGroupedStream:
-        """Return the records of node `id` grouped by their keys; repartition_name: as the user named it, None to name
-        it after the store.
+        """Return the records of node `id` grouped by their keys.
+
+        repartition_name: the user's name; None for a name derived from the store.
         """
         return self._shells.grouped_stream(self, id, key_serde, value_serde, repartition_name, repartition_required)
 
     def grouped_table(self, id: NodeId, grouped: Grouped) -> KGroupedTable:
-        """Return the entries of node `id`, which have their new keys, with the options `grouped`."""
+        """Return the entries of node `id`, already with their new keys, with the options `grouped`."""
         return self._shells.grouped_table(self, id, grouped)
 
 

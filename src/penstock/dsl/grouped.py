@@ -1,5 +1,6 @@
-"""KGroupedStream: aggregations of records by key, each into a table with a store. Every method adds nodes; nothing
-runs.
+"""KGroupedStream: aggregations of records by key, each into a table with a store.
+
+Every method adds nodes; nothing runs.
 """
 
 from __future__ import annotations
@@ -27,11 +28,19 @@ if TYPE_CHECKING:
 
 
 class KGroupedStream(Shell, Generic[K, V]):
-    """Records grouped by key (Kafka class: KGroupedStream); records without key or without value are dropped by every
-    aggregation.
+    """Records grouped by key (Kafka class: KGroupedStream).
 
-    The parameter `named` names the node of an operator: a string or `Named.as_("x")`; TopologyError if it is not legal.
-    `materialized` configures the store of the table; a store with a name can be queried.
+    Created by `KStream.group_by` and `group_by_key`. Every aggregation drops records without key or value.
+
+    The parameter `named` names the node of an operator: a string or `Named.as_("x")`; TopologyError if it is invalid.
+    `materialized` configures the store of the table; a named store can be queried.
+
+    Args:
+        graph: the graph.
+        id: the node with the records.
+        key_serde, value_serde: their serdes.
+        repartition_name: the user's name of the repartition; None for a name derived from the store.
+        repartition_required: whether the keys may have changed.
     """
 
     def __init__(
@@ -43,13 +52,12 @@ class KGroupedStream(Shell, Generic[K, V]):
         repartition_name: str | None,
         repartition_required: bool,
     ) -> None:
-        """Hold the records of node `id` of `graph`; users call `KStream.group_by` or `group_by_key` instead."""
         self.aggregate_builder = GroupedStreamAggregateBuilder(
             graph, id, key_serde, value_serde, repartition_name, repartition_required
         )
 
     def count(self, materialized: Materialized | None = None, named: Named | str | None = None) -> KTable[K, int]:
-        """Return the table of the number of records of each key, as a whole number of 8 bytes."""
+        """Return the table of the number of records of each key, as an 8-byte integer."""
         if materialized is not None and option(materialized, Materialized()).user_store_name is None:
             self.aggregate_builder.graph.names.new_store_name(names.STREAM_AGGREGATE)  # Kafka takes this number twice
         store, queryable = self._store(materialized, names.STREAM_AGGREGATE, Serdes.long())
@@ -64,8 +72,9 @@ class KGroupedStream(Shell, Generic[K, V]):
         materialized: Materialized | None = None,
         named: Named | str | None = None,
     ) -> KTable[K, V]:
-        """Return the table of the values of each key combined: the first value, then `reducer(aggregate, value)`;
-        None deletes the key.
+        """Return the table of the combined values of each key.
+
+        The aggregate starts as the first value and is updated by `reducer(aggregate, value)`; None deletes the key.
         """
         checked(reducer, "reducer(aggregate, value)")
         store, queryable = self._store(
@@ -85,8 +94,9 @@ class KGroupedStream(Shell, Generic[K, V]):
         materialized: Materialized | None = None,
         named: Named | str | None = None,
     ) -> KTable[K, VR]:
-        """Return the table of an aggregate of each key: `initializer()`, then `aggregator(key, value, aggregate)`;
-        None deletes the key.
+        """Return the table of an aggregate of each key.
+
+        It starts as `initializer()` and is updated by `aggregator(key, value, aggregate)`; None deletes the key.
 
         The serde of the aggregate comes from `materialized`, else from `default.value.serde`, else from the annotation
         of `aggregator` or `initializer`.
@@ -112,23 +122,27 @@ class KGroupedStream(Shell, Generic[K, V]):
     def windowed_by(
         self, windows: Windows | SlidingWindows | SessionWindows
     ) -> TimeWindowedKStream[K, V] | SessionWindowedKStream[K, V]:
-        """Return the records grouped by key and window: a SessionWindowedKStream for SessionWindows, otherwise a
-        TimeWindowedKStream."""
+        """Return the records grouped by key and window.
+
+        The result is a SessionWindowedKStream for SessionWindows, otherwise a TimeWindowedKStream.
+        """
         check_windows(windows)
         if isinstance(windows, SessionWindows):
             return SessionWindowedKStream(self.aggregate_builder, windows)
         return TimeWindowedKStream(self.aggregate_builder, windows)
 
     def cogroup(self, aggregator: Callable[[K, V, VR], VR]) -> CogroupedKStream[K, VR]:
-        """Return a cogroup that aggregates these records with `aggregator(key, value, aggregate)`; add other groupings
-        to it."""
+        """Return a cogroup that aggregates these records with `aggregator(key, value, aggregate)`.
+
+        Add other groupings to it.
+        """
         cogrouped: CogroupedKStream[K, VR] = CogroupedKStream(self.aggregate_builder.graph)
         return cogrouped.cogroup(self, aggregator)
 
     def _store(
         self, materialized: Materialized | None, prefix: str, value_serde: Serde | None
     ) -> tuple[StoreBuilder, str | None]:
-        """Return the store of an aggregation, and its name if the user gave it."""
+        """Return the store of an aggregation, and its name if the user set it."""
         options = option(materialized, Materialized())
         queryable = options.user_store_name
         name = self.aggregate_builder.graph.names.new_store_name(prefix) if queryable is None else queryable
@@ -137,5 +151,5 @@ class KGroupedStream(Shell, Generic[K, V]):
     def _aggregated(
         self, make: Callable[[nodes.NodeId], nodes.GraphNode], store: StoreBuilder, queryable: str | None
     ) -> KTable:
-        """Add the node that `make` returns for its parent, below a repartition if one is needed."""
+        """Add the node that `make` returns for its parent, after a repartition if required."""
         return self.aggregate_builder.build(make, store, queryable, store.key_serde)

@@ -1,5 +1,6 @@
-"""KGroupedTable: aggregations of the entries of a table by another key, each into a table with a store. Every method
-adds nodes; nothing runs.
+"""KGroupedTable: aggregations of table entries by another key, each into a table with a store.
+
+Every method adds nodes; nothing runs.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where an aggregation goes: its store, whether that can be queried, its name, the node above it."""
+    """The place of an aggregation: its store, the queryable name, its name, the node above it."""
 
     store: StoreBuilder
     queryable_store_name: str | None
@@ -35,22 +36,26 @@ class _Place:
 
 
 class KGroupedTable(Shell, Generic[K, V]):
-    """The entries of a table grouped by another key (Kafka class: KGroupedTable); made by `KTable.group_by`.
+    """The entries of a table grouped by another key (Kafka class: KGroupedTable).
 
-    When an entry changes, its old value is taken from the aggregate of its group and the new one is added. The
-    parameter `named` names the node of an operator: a string or `Named.as_("x")`; TopologyError if it is not legal.
-    `materialized` configures the store of the table; a store with a name can be queried.
+    Created by `KTable.group_by`. When an entry changes, its old value is subtracted from the aggregate of its group and
+    the new one is added. The parameter `named` names the node of an operator: a string or `Named.as_("x")`;
+    TopologyError if it is invalid. `materialized` configures the store of the table; a named store can be queried.
+
+    Args:
+        graph: the graph.
+        id: the node with the entries.
+        grouped: the options of the grouping.
     """
 
     def __init__(self, graph: Graph, id: nodes.NodeId, grouped: Grouped) -> None:
-        """Hold the entries of node `id` of `graph`; users call `KTable.group_by` instead."""
         self._graph = graph
         self._id = id
         self._grouped = grouped
         self._shared_repartition: nodes.NodeId | None = None
 
     def count(self, materialized: Materialized | None = None, named: Named | str | None = None) -> KTable[K, int]:
-        """Return the table of the number of entries of each group, as a whole number of 8 bytes."""
+        """Return the table of the number of entries of each group, as an 8-byte integer."""
         place = self._place(named, materialized, names.TABLE_AGGREGATE, Serdes.long())
         return self._table(nodes.TableCountNode(name=place.name, parents=(place.parent,), store=place.store), place)
 
@@ -61,8 +66,10 @@ class KGroupedTable(Shell, Generic[K, V]):
         materialized: Materialized | None = None,
         named: Named | str | None = None,
     ) -> KTable[K, V]:
-        """Return the table of the values of each group combined: the first value, then `adder(aggregate, value)` for
-        new values and `subtractor(aggregate, value)` for old ones; None deletes the group.
+        """Return the table of the combined values of each group.
+
+        The aggregate starts as the first value and is updated by `adder(aggregate, value)` for new values and
+        `subtractor(aggregate, value)` for old ones; None deletes the group.
         """
         checked(adder, "adder(aggregate, value)")
         checked(subtractor, "subtractor(aggregate, value)")
@@ -80,8 +87,10 @@ class KGroupedTable(Shell, Generic[K, V]):
         materialized: Materialized | None = None,
         named: Named | str | None = None,
     ) -> KTable[K, VR]:
-        """Return the table of an aggregate of each group: `initializer()`, then `adder(key, value, aggregate)` for new
-        values and `subtractor(key, value, aggregate)` for old ones; None deletes the group.
+        """Return the table of an aggregate of each group.
+
+        It starts as `initializer()` and is updated by `adder(key, value, aggregate)` for new values and
+        `subtractor(key, value, aggregate)` for old ones; None deletes the group.
 
         The serde of the aggregate comes from `materialized`, else from `default.value.serde`, else from the annotation
         of `adder`, `subtractor` or `initializer`.
@@ -104,8 +113,10 @@ class KGroupedTable(Shell, Generic[K, V]):
     def _place(
         self, named: Named | str | None, materialized: Materialized | None, prefix: str, value_serde: Serde | None
     ) -> _Place:
-        """Return where an aggregation goes, below a repartition: its own, or the one that all aggregations share if the
-        user named it."""
+        """Return the place of an aggregation, below a repartition.
+
+        The repartition is the aggregation's own, or shared by all aggregations if the user named it.
+        """
         options, provider, name = option(materialized, Materialized()), self._graph.names, name_of(named)
         queryable = options.user_store_name
         store_name = provider.new_store_name(names.TABLE_AGGREGATE) if queryable is None else queryable

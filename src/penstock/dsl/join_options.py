@@ -1,6 +1,6 @@
 """The option objects of joins: Joined, StreamJoined, TableJoined. Immutable: `with_...` returns a changed copy.
 
-Serdes that are left None are the defaults of the configuration, or those of the stream where it must be repartitioned.
+Serdes of None mean the configured defaults, or those of the stream if it must be repartitioned.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from penstock_broker.common.durations import Duration, milliseconds
 
 @dataclass(frozen=True, kw_only=True)
 class Joined:
-    """How a stream is joined with a table (Kafka class: Joined).
+    """Options of a join of a stream with a table (Kafka class: Joined).
 
-    key_serde, value_serde: of the repartition topic, if one is needed. other_value_serde: of the table's values; not
-    used. name: of the node and the repartition topic. grace_period_ms: how long a record waits for late updates of a
-    versioned table (KIP-923), None for not at all.
+    Args:
+        key_serde, value_serde: of the repartition topic, if required.
+        other_value_serde: of the table's values; not used.
+        name: of the node and the repartition topic.
+        grace_period_ms: how long a record waits for late updates of a versioned table (KIP-923); None to not wait.
     """
 
     key_serde: Serde | None = None
@@ -40,7 +42,7 @@ class Joined:
 
     @staticmethod
     def as_(name: str) -> Joined:
-        """Return options with the name of the node and of the repartition topic."""
+        """Return options with the name of the node and the repartition topic."""
         return Joined(name=name)
 
     @staticmethod
@@ -51,7 +53,7 @@ class Joined:
         name: str | None = None,
         grace_period_ms: Duration | None = None,
     ) -> Joined:
-        """Return options as given; raises TopologyError for a name that is not legal."""
+        """Return these options; raises TopologyError for an invalid name."""
         return Joined(
             key_serde=key_serde,
             value_serde=value_serde,
@@ -61,7 +63,7 @@ class Joined:
         )
 
     def with_key_serde(self, key_serde: Serde | None) -> Joined:
-        """Return a copy with this serde of keys."""
+        """Return a copy with this key serde."""
         return replace(self, key_serde=key_serde)
 
     def with_value_serde(self, value_serde: Serde | None) -> Joined:
@@ -77,19 +79,23 @@ class Joined:
         return replace(self, name=name)
 
     def with_grace_period(self, grace_period_ms: Duration) -> Joined:
-        """Return a copy whose records wait `grace_period_ms` of stream time before they are joined."""
+        """Return a copy with records waiting `grace_period_ms` of stream time before the join."""
         return replace(self, grace_period_ms=milliseconds(grace_period_ms, "grace period"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamJoined:
-    """How two streams are joined (Kafka class: StreamJoined).
+    """Options of a join of two streams (Kafka class: StreamJoined).
 
-    value_serde, other_value_serde: of this stream and of the other. name: what the names of the nodes and of the
-    repartition topics begin with. store_name: what the names of the stores begin with. this_store_supplier,
-    other_store_supplier: window stores that keep duplicates, for the size and the retention of the windows. store_type:
-    "in_memory" or "rocksdb" (on disk), None for `dsl.store.suppliers.class`. logging, changelog_config: whether the
-    stores have changelog topics, and their configs.
+    Args:
+        key_serde: of the keys of both streams.
+        value_serde, other_value_serde: of the values of this stream and the other.
+        name: prefix of the names of the nodes and repartition topics.
+        store_name: prefix of the names of the stores.
+        this_store_supplier, other_store_supplier: window stores that keep duplicates, with the size and the retention
+            of the windows.
+        store_type: "in_memory" or "rocksdb" (on disk); None for `dsl.store.suppliers.class`.
+        logging, changelog_config: whether the stores have changelog topics, and their configs.
     """
 
     key_serde: Serde | None = None
@@ -113,7 +119,7 @@ class StreamJoined:
 
     @staticmethod
     def as_(store_name: str) -> StreamJoined:
-        """Return options with what the names of the stores begin with."""
+        """Return options with the name prefix of the stores."""
         return StreamJoined(store_name=store_name)
 
     @overload
@@ -134,14 +140,14 @@ class StreamJoined:
     ) -> StreamJoined: ...
     @staticmethod
     def with_(*given: Any, **options: Any) -> StreamJoined:
-        """Return options as given: the serdes of keys, values and the other values, or the suppliers of both stores."""
+        """Return these options: serdes of keys, values and other values, or suppliers of both stores."""
         names: tuple[str, ...] = ("key_serde", "value_serde", "other_value_serde")
         if given and isinstance(given[0], WindowBytesStoreSupplier):
             names = ("this_store_supplier", "other_store_supplier")
         return StreamJoined(**by_position(names, given, options))
 
     def with_key_serde(self, key_serde: Serde | None) -> StreamJoined:
-        """Return a copy with this serde of keys."""
+        """Return a copy with this key serde."""
         return replace(self, key_serde=key_serde)
 
     def with_value_serde(self, value_serde: Serde | None) -> StreamJoined:
@@ -153,11 +159,11 @@ class StreamJoined:
         return replace(self, other_value_serde=other_value_serde)
 
     def with_name(self, name: str) -> StreamJoined:
-        """Return a copy with what the names of the nodes and repartition topics begin with."""
+        """Return a copy with this name prefix of the nodes and repartition topics."""
         return replace(self, name=name)
 
     def with_store_name(self, store_name: str) -> StreamJoined:
-        """Return a copy with what the names of the stores begin with."""
+        """Return a copy with this name prefix of the stores."""
         return replace(self, store_name=store_name)
 
     def with_this_store_supplier(self, supplier: WindowBytesStoreSupplier) -> StreamJoined:
@@ -169,24 +175,26 @@ class StreamJoined:
         return replace(self, other_store_supplier=supplier)
 
     def with_store_type(self, store_type: str) -> StreamJoined:
-        """Return a copy whose stores are "in_memory" or on disk ("rocksdb") (Kafka: withDslStoreSuppliers)."""
+        """Return a copy with stores "in_memory" or on disk ("rocksdb") (Kafka: withDslStoreSuppliers)."""
         return replace(self, store_type=store_type)
 
     def with_logging_enabled(self, config: Mapping[str, str]) -> StreamJoined:
-        """Return a copy whose stores have changelog topics, created with `config` besides Kafka Streams' own."""
+        """Return a copy with changelog topics, created with `config` in addition to Kafka Streams' own."""
         return replace(self, logging=True, changelog_config=dict(config))
 
     def with_logging_disabled(self) -> StreamJoined:
-        """Return a copy whose stores have no changelog topics."""
+        """Return a copy without changelog topics."""
         return replace(self, logging=False, changelog_config={})
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableJoined:
-    """How two tables are joined by foreign key (Kafka class: TableJoined, KIP-775).
+    """Options of a foreign-key join of two tables (Kafka class: TableJoined, KIP-775).
 
-    partitioner: partitions the primary table, other_partitioner: the foreign table; None for Kafka's own choice by the
-    key. Each must return exactly one partition. name: what the names of nodes, topics and store begin with.
+    Args:
+        partitioner, other_partitioner: partitioners of the primary and the foreign table; None for Kafka's own choice
+            by key. Each must return exactly one partition.
+        name: prefix of the names of nodes, topics and store.
     """
 
     partitioner: StreamPartitioner | None = None
@@ -199,7 +207,7 @@ class TableJoined:
 
     @staticmethod
     def as_(name: str) -> TableJoined:
-        """Return options with what names begin with."""
+        """Return options with this name prefix."""
         return TableJoined(name=name)
 
     @staticmethod
@@ -218,5 +226,5 @@ class TableJoined:
         return replace(self, other_partitioner=other_partitioner)
 
     def with_name(self, name: str) -> TableJoined:
-        """Return a copy with what names begin with."""
+        """Return a copy with this name prefix."""
         return replace(self, name=name)

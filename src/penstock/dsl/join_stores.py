@@ -1,4 +1,4 @@
-"""The stores of a join of two streams: their names, sizes and settings, and the checks of those that users supply."""
+"""The stores of a join of two streams: their names, sizes and settings, and checks of user-supplied ones."""
 
 from __future__ import annotations
 
@@ -15,10 +15,17 @@ from penstock.windows import JoinWindows
 
 
 class StreamJoinStores:
-    """Describes the stores of one join (Kafka classes: StreamJoinedStoreFactory, OuterStreamJoinStoreFactory)."""
+    """Describes the stores of one join (Kafka classes: StreamJoinedStoreFactory, OuterStreamJoinStoreFactory).
+
+    Args:
+        options: the options of the join.
+        windows: its windows.
+
+    Raises:
+        StreamsError: two stores have the same name.
+    """
 
     def __init__(self, options: StreamJoined, windows: JoinWindows) -> None:
-        """Describe stores for `options` and `windows`; raises StreamsError when two stores have one name."""
         this, other = options.this_store_supplier, options.other_store_supplier
         if this is not None and other is not None and this.name == other.name:
             raise StreamsError("Both StoreSuppliers have the same name.  StoreSuppliers must provide unique names")
@@ -28,23 +35,24 @@ class StreamJoinStores:
         self._in_memory = None if options.store_type is None else options.store_type == "in_memory"
 
     def this(self, generated: str, suffix: str) -> StoreBuilder:
-        """Return the store of this stream's records; raises StreamsError for a supplier that does not fit.
+        """Return the store of this stream's records; raises StreamsError for an unsuitable supplier.
 
         Args:
-            generated: the generated name of the join's processor, which the store is called after if the user named
-                nothing.
-            suffix: what follows the name that the user gave.
+            generated: the generated name of the join's processor, from which the store's name is derived if the user
+                set no name.
+            suffix: the suffix of the user's name.
         """
         return self._window_store(self._options.this_store_supplier, generated, suffix, self._options.value_serde)
 
     def other(self, generated: str, suffix: str) -> StoreBuilder:
-        """Return the store of the other stream's records; arguments and errors as of `this`."""
+        """Return the store of the other stream's records, with arguments and errors like `this`."""
         options = self._options
         return self._window_store(options.other_store_supplier, generated, suffix, options.other_value_serde)
 
     def outer(self, type: JoinType, this_generated: str) -> StoreBuilder | None:
-        """Return the store of records that have met none yet, None for an inner join; `this_generated` is the generated
-        name of this side's processor.
+        """Return the store of unmatched records, or None for an inner join.
+
+        this_generated: the generated name of this side's processor.
         """
         if not type.keeps_left:
             return None

@@ -1,7 +1,6 @@
-"""The option objects of the DSL: how an operator is named, which serdes it uses, how its store is kept. Immutable:
-`with_...` returns a changed copy.
+"""The option objects of the DSL: names, serdes and stores of operators. Immutable: `with_...` returns a changed copy.
 
-An option that is None is inherited from the stream, or is the default of the configuration, as each operator documents.
+An option of None is inherited from the stream, or is the configured default, as documented by each operator.
 """
 
 from __future__ import annotations
@@ -42,17 +41,18 @@ class Named:
 
     @staticmethod
     def as_(name: str) -> Named:
-        """Return the name `name`; raises TopologyError if it is not legal."""
+        """Return the name `name`; raises TopologyError if it is invalid."""
         return Named(name)
 
     def with_name(self, name: str) -> Named:
-        """Return another name; raises TopologyError if it is not legal."""
+        """Return another name; raises TopologyError if it is invalid."""
         return Named(name)
 
 
 def name_of(named: Named | str | None) -> str | None:
-    """Return the name that the user gave as a text or a Named, None if there is none; raises TopologyError if it is
-    not legal, TypeError for other options.
+    """Return the name in the user's string or Named, or None without one.
+
+    Raises TopologyError if it is invalid, TypeError for other options.
     """
     match named:
         case None:
@@ -72,11 +72,13 @@ def _check_optional(name: str | None) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Consumed(Generic[K, V]):
-    """How a topic is read (Kafka class: Consumed).
+    """Options for reading a topic (Kafka class: Consumed).
 
-    key_serde, value_serde: None for the defaults. timestamp_extractor: gives each record its timestamp in ms, None for
-    `default.timestamp.extractor`.
-    offset_reset: where to begin without a position, as AutoOffsetReset makes it; None for `auto.offset.reset`.
+    Args:
+        key_serde, value_serde: None for the defaults.
+        timestamp_extractor: returns each record's timestamp in ms; None for `default.timestamp.extractor`.
+        offset_reset: the start without a committed position, from AutoOffsetReset; None for `auto.offset.reset`.
+        name: the name of the source node.
     """
 
     key_serde: Serde[K] | None = None
@@ -110,8 +112,11 @@ class Consumed(Generic[K, V]):
     def with_(only: TimestampExtractor | OffsetReset, /) -> Consumed: ...
     @staticmethod
     def with_(*given: Any, **options: Any) -> Consumed[Any, Any]:
-        """Return options as given: serdes, timestamp extractor and offset reset in this order, or one of the last two
-        alone; raises TopologyError for a name, ValueError for an offset_reset that cannot be."""
+        """Return these options: serdes, timestamp extractor and offset reset, in this order.
+
+        One of the last two may be given alone. Raises TopologyError for an invalid name, ValueError for an invalid
+        offset_reset.
+        """
         names: tuple[str, ...] = ("key_serde", "value_serde", "timestamp_extractor", "offset_reset")
         if len(given) == 1 and isinstance(given[0], OffsetReset):
             names = ("offset_reset",)
@@ -120,11 +125,11 @@ class Consumed(Generic[K, V]):
         return Consumed(**by_position(names, given, options))
 
     def with_key_serde(self, key_serde: Serde[KR] | None) -> Consumed[KR, V]:
-        """Return a copy with this serde of keys."""
+        """Return a copy with this key serde."""
         return Consumed(**{**vars(self), "key_serde": key_serde})
 
     def with_value_serde(self, value_serde: Serde[VR] | None) -> Consumed[K, VR]:
-        """Return a copy with this serde of values."""
+        """Return a copy with this value serde."""
         return Consumed(**{**vars(self), "value_serde": value_serde})
 
     def with_timestamp_extractor(self, timestamp_extractor: TimestampExtractor | None) -> Consumed[K, V]:
@@ -132,7 +137,7 @@ class Consumed(Generic[K, V]):
         return replace(self, timestamp_extractor=timestamp_extractor)
 
     def with_offset_reset_policy(self, offset_reset: str | None) -> Consumed[K, V]:
-        """Return a copy that begins at "earliest" or "latest" without a committed offset."""
+        """Return a copy that starts at "earliest" or "latest" without a committed offset."""
         return replace(self, offset_reset=offset_reset)
 
     def with_name(self, name: str) -> Consumed[K, V]:
@@ -142,8 +147,9 @@ class Consumed(Generic[K, V]):
 
 @dataclass(frozen=True, kw_only=True)
 class Produced:
-    """How a topic is written (Kafka class: Produced). None: serdes of the stream, Kafka's own choice of the
-    partition.
+    """Options for writing a topic (Kafka class: Produced).
+
+    None means the serdes of the stream, and Kafka's own choice of the partition.
     """
 
     key_serde: Serde | None = None
@@ -168,15 +174,15 @@ class Produced:
         *,
         name: str | None = None,
     ) -> Produced:
-        """Return options as given; raises TopologyError for a name that is not legal."""
+        """Return these options; raises TopologyError for an invalid name."""
         return Produced(key_serde=key_serde, value_serde=value_serde, partitioner=partitioner, name=name)
 
     def with_key_serde(self, key_serde: Serde | None) -> Produced:
-        """Return a copy with this serde of keys."""
+        """Return a copy with this key serde."""
         return replace(self, key_serde=key_serde)
 
     def with_value_serde(self, value_serde: Serde | None) -> Produced:
-        """Return a copy with this serde of values."""
+        """Return a copy with this value serde."""
         return replace(self, value_serde=value_serde)
 
     def with_stream_partitioner(self, partitioner: StreamPartitioner | None) -> Produced:
@@ -190,8 +196,9 @@ class Produced:
 
 @dataclass(frozen=True, kw_only=True)
 class Grouped:
-    """How records are grouped: serdes and name of the repartition topic, if one is needed (Kafka class: Grouped). None:
-    serdes of the stream, a name after the store.
+    """Options for grouping records: serdes and name of the repartition topic, if required (Kafka class: Grouped).
+
+    None means the serdes of the stream, and a name derived from the store.
     """
 
     key_serde: Serde | None = None
@@ -204,7 +211,10 @@ class Grouped:
 
     @staticmethod
     def as_(name: str) -> Grouped:
-        """Return options with the name of the repartition topic (and of the node that selects the key)."""
+        """Return options with the name of the repartition topic.
+
+        The node that selects the key has this name as well.
+        """
         return Grouped(name=name)
 
     @overload
@@ -217,17 +227,19 @@ class Grouped:
     def with_(name: str, key_serde: Serde | None, value_serde: Serde | None, /) -> Grouped: ...
     @staticmethod
     def with_(*given: Any, **options: Any) -> Grouped:
-        """Return options as given: two serdes, or a name before both; raises TopologyError for a name that is not
-        legal."""
+        """Return these options: two serdes, optionally after a name.
+
+        Raises TopologyError for an invalid name.
+        """
         serdes = "key_serde", "value_serde"
         return Grouped(**by_position(("name", *serdes) if len(given) == len(serdes) + 1 else serdes, given, options))
 
     def with_key_serde(self, key_serde: Serde | None) -> Grouped:
-        """Return a copy with this serde of keys."""
+        """Return a copy with this key serde."""
         return replace(self, key_serde=key_serde)
 
     def with_value_serde(self, value_serde: Serde | None) -> Grouped:
-        """Return a copy with this serde of values."""
+        """Return a copy with this value serde."""
         return replace(self, value_serde=value_serde)
 
     def with_name(self, name: str) -> Grouped:
@@ -237,10 +249,12 @@ class Grouped:
 
 @dataclass(frozen=True, kw_only=True)
 class Repartitioned:
-    """How a stream is repartitioned (Kafka class: Repartitioned). None: serdes of the stream, Kafka's own choice of
-    the partition, a generated name.
+    """Options for repartitioning a stream (Kafka class: Repartitioned).
 
-    number_of_partitions: of the repartition topic; None for as many as the topics have that the stream comes from.
+    None means the serdes of the stream, Kafka's own choice of the partition, and a generated name.
+
+    Args:
+        number_of_partitions: of the repartition topic; None for as many as the stream's source topics have.
     """
 
     key_serde: Serde | None = None
@@ -267,7 +281,7 @@ class Repartitioned:
         partitioner: StreamPartitioner | None = None,
         name: str | None = None,
     ) -> Repartitioned:
-        """Return options as given; raises TopologyError for a name that is not legal."""
+        """Return these options; raises TopologyError for an invalid name."""
         return Repartitioned(
             key_serde=key_serde,
             value_serde=value_serde,
@@ -277,15 +291,15 @@ class Repartitioned:
         )
 
     def with_key_serde(self, key_serde: Serde | None) -> Repartitioned:
-        """Return a copy with this serde of keys."""
+        """Return a copy with this key serde."""
         return replace(self, key_serde=key_serde)
 
     def with_value_serde(self, value_serde: Serde | None) -> Repartitioned:
-        """Return a copy with this serde of values."""
+        """Return a copy with this value serde."""
         return replace(self, value_serde=value_serde)
 
     def with_number_of_partitions(self, number_of_partitions: int) -> Repartitioned:
-        """Return a copy whose topic has this number of partitions."""
+        """Return a copy with this number of partitions of the topic."""
         return replace(self, number_of_partitions=number_of_partitions)
 
     def with_stream_partitioner(self, partitioner: StreamPartitioner | None) -> Repartitioned:
@@ -299,11 +313,16 @@ class Repartitioned:
 
 @dataclass(frozen=True, kw_only=True)
 class Materialized:
-    """How the store of a table is kept (Kafka class: Materialized). A table whose store the user named can be queried.
+    """Options of a table's store (Kafka class: Materialized).
 
-    store_supplier: name and base of the store, before `store_name` and `store_type`. store_type: "in_memory" or
-        "rocksdb" (on disk), None for `dsl.store.suppliers.class`. logging: whether there is a changelog topic;
-        changelog_config: its configs. caching: whether updates are held in the record cache.
+    A table can be queried if the user named its store.
+
+    Args:
+        store_supplier: name and base of the store; takes precedence over `store_name` and `store_type`.
+        store_type: "in_memory" or "rocksdb" (on disk); None for `dsl.store.suppliers.class`.
+        logging: whether the store has a changelog topic.
+        changelog_config: the configs of the changelog topic.
+        caching: whether the record cache holds updates back.
     """
 
     store_name: str | None = None
@@ -326,8 +345,9 @@ class Materialized:
 
     @staticmethod
     def as_(store: str | StoreSupplier) -> Materialized:
-        """Return options with the name of the store, or with a supplier from `Stores`; raises TopologyError for a
-        name that is not legal.
+        """Return options with the name of the store, or with a supplier from `Stores`.
+
+        Raises TopologyError for an invalid name.
         """
         if isinstance(store, str):
             return Materialized(store_name=check_name(store))
@@ -343,20 +363,25 @@ class Materialized:
         return Materialized(key_serde=key_serde, value_serde=value_serde)
 
     def with_key_serde(self, key_serde: Serde | None) -> Materialized:
-        """Return a copy with this serde of keys."""
+        """Return a copy with this key serde."""
         return replace(self, key_serde=key_serde)
 
     def with_value_serde(self, value_serde: Serde | None) -> Materialized:
-        """Return a copy with this serde of values."""
+        """Return a copy with this value serde."""
         return replace(self, value_serde=value_serde)
 
     def with_retention(self, retention_ms: Duration) -> Materialized:
-        """Return a copy that keeps the results of windows for `retention_ms`; raises ValueError if it is negative."""
+        """Return a copy that retains the results of windows for `retention_ms`.
+
+        Raises ValueError if it is negative.
+        """
         return replace(self, retention_ms=milliseconds(retention_ms, "retention"))
 
     def with_store_type(self, store_type: str) -> Materialized:
-        """Return a copy whose store is "in_memory" or on disk ("rocksdb"); raises ValueError if there is a supplier,
-        which decides this itself."""
+        """Return a copy with a store "in_memory" or on disk ("rocksdb").
+
+        Raises ValueError if a supplier is set, which decides this itself.
+        """
         if self.store_supplier is not None:
             raise ValueError("Cannot set store type when store supplier is pre-configured.")
         return replace(self, store_type=store_type)
@@ -379,17 +404,16 @@ class Materialized:
 
     @property
     def user_store_name(self) -> str | None:
-        """The name that the user gave the store; None if the name is generated."""
+        """The user's name of the store, or None if the name is generated."""
         return self.store_name if self.store_supplier is None else self.store_supplier.name
 
     @property
     def in_memory(self) -> bool | None:
-        """Whether the store is in memory; None for the value of `dsl.store.suppliers.class`."""
+        """Whether the store is in memory; None follows `dsl.store.suppliers.class`."""
         return None if self.store_type is None else self.store_type == "in_memory"
 
     def supplier_of(self, kinds: type[_S] | tuple[type[_S], ...]) -> _S | None:
-        """Return the supplier that the user gave, None if there is none; raises TypeError if it is of none of
-        `kinds`."""
+        """Return the user's supplier, or None without one; raises TypeError for other `kinds`."""
         given = self.store_supplier
         if given is None or isinstance(given, kinds):
             return given
@@ -402,8 +426,10 @@ class Materialized:
     def builder(
         self, supplier: StoreSupplier, key_serde: Serde | None, value_serde: Serde | None, *, timestamped: bool
     ) -> StoreBuilder:
-        """Return the store of `supplier` with these options; serdes that the options have go before those given. Raises
-        TypeError if one cannot write what the given one reads."""
+        """Return the store of `supplier` with these options, whose serdes take precedence.
+
+        Raises TypeError if an option's serde cannot write the values that the given one reads.
+        """
         check_fits(f"Store {supplier.name}", "key", self.key_serde, key_serde)
         check_fits(f"Store {supplier.name}", "value", self.value_serde, value_serde)
         return StoreBuilder(
@@ -418,7 +444,7 @@ class Materialized:
         )
 
     def store_builder(self, name: str, key_serde: Serde | None, value_serde: Serde | None) -> StoreBuilder:
-        """Return the store `name` with these options; serdes that the options have go before those given."""
+        """Return the store `name` with these options, whose serdes take precedence."""
         kinds = KeyValueBytesStoreSupplier, LruMapBytesStoreSupplier, VersionedBytesStoreSupplier
         supplier = self.supplier_of(kinds) or KeyValueBytesStoreSupplier(name, self.in_memory, keeps_headers=None)
         timestamped = not isinstance(supplier, VersionedBytesStoreSupplier)  # versions have their own timestamps

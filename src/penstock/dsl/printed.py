@@ -1,4 +1,4 @@
-"""Printed: where and how `KStream.print` shows records."""
+"""Printed: options for the output of `KStream.print`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from penstock.plan.names import check_name
 
 @dataclass(frozen=True, kw_only=True)
 class Printed:
-    """Where records are shown, and how (Kafka class: Printed); made by `to_sys_out` or `to_file`.
+    """Destination and format of printed records (Kafka class: Printed); created by `to_sys_out` or `to_file`.
 
-    path: the file that lines are appended to; None for standard output. label: shown before each record, None for the
-    name of the node that it comes from. mapper: makes the text of a record, None for its key and value. name: of the
-    printing node.
+    Args:
+        path: the file that receives the lines; None for standard output.
+        label: shown before each record; None for the name of its node.
+        mapper: returns the text of a record; None for its key and value.
+        name: of the printing node.
     """
 
     path: str | None = None
@@ -35,8 +37,10 @@ class Printed:
 
     @staticmethod
     def to_file(path: str) -> Printed:
-        """Return options to append to the file `path`, as the task that prints sees it; raises TopologyError for a
-        blank path."""
+        """Return options to append to the file `path`, as seen by the printing task.
+
+        Raises TopologyError for a blank path.
+        """
         if path is None:
             raise TypeError("filePath can't be null")
         if not path.strip():
@@ -56,5 +60,5 @@ class Printed:
         return replace(self, mapper=mapper)
 
     def with_name(self, name: str) -> Printed:
-        """Return a copy with the name of the printing node; raises TopologyError if it is not legal."""
+        """Return a copy with the printing node's name; raises TopologyError if it is invalid."""
         return replace(self, name=name)

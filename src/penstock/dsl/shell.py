@@ -1,6 +1,6 @@
-"""Errors of streams, tables and groups for what Python programs do with collections, and for Kafka's names.
+"""Errors for using streams, tables and groups as Python collections, and for Kafka's names.
 
-Type checkers do not see this module's methods: for them, such code stays an error.
+Type checkers do not see this module's methods: for them, such code remains an error.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ _BEFORE_CAPITALS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 class Shell:
-    """What users hold while they write a program: it has no records, and no truth."""
+    """The base of the users' DSL objects: it has no records, and no truth value."""
 
     _instead: ClassVar[Mapping[str, str]] = {}
-    """What to write for an operator that another class of the DSL, or an older Kafka Streams, has: by its name."""
+    """Replacements for operators of other DSL classes, or of older Kafka Streams, by name."""
 
     _iterated: ClassVar[str] = (
         "Pass a function to an operator, such as stream.foreach(lambda key, value: ...); in a notebook, head() shows "
         "the first records."
     )
-    """What to write instead of a loop."""
+    """The replacement for a loop."""
 
     if not TYPE_CHECKING:
 

@@ -1,8 +1,9 @@
-"""KStream: the operators of a stream of records. Every method adds a node and returns an object for its records;
-nothing runs.
+"""KStream: the operators of a stream of records.
+
+Every method adds a node and returns an object for its records; nothing runs.
 
 Rules: an operator that may change keys marks its stream, so that the next operator by key repartitions it; serdes are
-inherited where keys and values are; the return annotation of a function chooses the serde of its result if the
+inherited together with keys and values; the return annotation of a function selects the serde of its result if the
 configuration has no default.
 """
 
@@ -51,8 +52,14 @@ if TYPE_CHECKING:
 class KStream(StreamJoins[K, V]):
     """A stream of records (Kafka class: KStream); created by `StreamsBuilder.stream` and by operators.
 
-    The parameter `named` names the node of an operator: a string or `Named.as_("x")`; TopologyError if it is not legal.
-    A function with the wrong parameters raises TypeError.
+    The parameter `named` names the node of an operator: a string or `Named.as_("x")`; TopologyError if it is invalid. A
+    function with the wrong parameters raises TypeError.
+
+    Args:
+        graph: the graph.
+        id: the node with the records.
+        key_serde, value_serde: their serdes.
+        repartition_required: whether the keys may have changed since the last topic.
     """
 
     _instead: ClassVar[Mapping[str, str]] = {
@@ -78,7 +85,6 @@ class KStream(StreamJoins[K, V]):
         value_serde: Serde | None,
         repartition_required: bool,
     ) -> None:
-        """Hold the records of node `id` of `graph`; users call `StreamsBuilder.stream` instead."""
         self._graph = graph
         self._id = id
         self._key_serde = key_serde
@@ -87,13 +93,15 @@ class KStream(StreamJoins[K, V]):
 
     @property
     def key_serde(self) -> Serde | None:
-        """Serde of the keys that operators inherit, None if the default of the configuration applies (Kafka class:
-        AbstractStream)."""
+        """The key serde inherited by operators, as in Kafka's AbstractStream.
+
+        None means the configured default.
+        """
         return self._key_serde
 
     @property
     def value_serde(self) -> Serde | None:
-        """Serde of the values that operators inherit, None if the default of the configuration applies."""
+        """The value serde inherited by operators; None means the configured default."""
         return self._value_serde
 
     def _repr_mimebundle_(
@@ -104,20 +112,20 @@ class KStream(StreamJoins[K, V]):
     def head(
         self, n: int = 20, config: StreamsConfig | Mapping[str, Any] | None = None, max_records: int = 100_000
     ) -> Head[K, V]:
-        """Return the first records of this stream, for a look at it in a notebook.
+        """Return the first records of this stream, for inspection in a notebook.
 
-        The inline host reads the source topics from the beginning through the topology up to here, and stops; it
-        commits, writes and creates nothing.
+        The inline host processes the source topics from the beginning up to this operator, and stops; it commits,
+        writes and creates nothing.
 
         Args:
-            n: how many records to return at most.
-            config: the configuration, with bootstrap.servers, which the environment may set too
+            n: maximum number of records to return.
+            config: the configuration, with bootstrap.servers, which may also be set by the environment
                 (PENSTOCK_BOOTSTRAP_SERVERS), and the default serdes.
-            max_records: how many records of the source topics to read at most, of each global table that many too.
+            max_records: maximum number of records read from the source topics, and from each global table.
 
         Raises:
             ValueError: `n` or `max_records` is below 1.
-            ConfigError: bootstrap.servers is missing, or a value cannot be.
+            ConfigError: bootstrap.servers is missing, or a value is invalid.
             TopologyError: the program cannot be built.
             StreamsError: a source topic is missing, no broker answers, or a processor fails.
         """
@@ -143,8 +151,9 @@ class KStream(StreamJoins[K, V]):
     @overload
     def map_values(self, mapper: Callable[[K, V], VR], named: Named | str | None = None) -> KStream[K, VR]: ...
     def map_values(self, mapper: Callable[..., VR], named: Named | str | None = None) -> KStream[K, VR]:
-        """Return each record with the value `mapper(value)`, or `mapper(key, value)` if `mapper` requires two
-        arguments.
+        """Return each record with the value `mapper(value)`.
+
+        If `mapper` requires two arguments, the value is `mapper(key, value)`.
         """
         with_key = takes_key(mapper, "mapper")
         name = self._name(named, names.STREAM_MAP_VALUES)
@@ -160,8 +169,9 @@ class KStream(StreamJoins[K, V]):
         self, mapper: Callable[[K, V], Iterable[VR]], named: Named | str | None = None
     ) -> KStream[K, VR]: ...
     def flat_map_values(self, mapper: Callable[..., Iterable[VR]], named: Named | str | None = None) -> KStream[K, VR]:
-        """Return a record for each value of `mapper(value)`, or of `mapper(key, value)` if `mapper` requires two
-        arguments.
+        """Return a record for each value of `mapper(value)`.
+
+        If `mapper` requires two arguments, it is called as `mapper(key, value)`.
         """
         with_key = items_take_key(mapper, "mapper")
         name = self._name(named, names.STREAM_FLAT_MAP_VALUES)
@@ -174,14 +184,14 @@ class KStream(StreamJoins[K, V]):
         return self._same(nodes.PeekNode(name=self._name(named, names.STREAM_PEEK), parents=(self._id,), action=action))
 
     def foreach(self, action: Callable[[K, V], object], named: Named | str | None = None) -> None:
-        """Call `action(key, value)` for each record; nothing can follow."""
+        """Call `action(key, value)` for each record; a terminal operator."""
         checked(action, "action(key, value)")
         self._graph.add(
             nodes.ForeachNode(name=self._name(named, names.STREAM_FOREACH), parents=(self._id,), action=action)
         )
 
     def print(self, printed: Printed) -> None:
-        """Print each record with the options `printed`; nothing can follow."""
+        """Print each record with the options `printed`; a terminal operator."""
         if not isinstance(printed, Printed):
             raise TypeError(f"Expected Printed, got {printed!r}: write Printed.to_sys_out().")
         name = self._name(printed.name, names.STREAM_PRINTER)
@@ -210,7 +220,7 @@ class KStream(StreamJoins[K, V]):
         )
 
     def select_key(self, mapper: Callable[[K, V], KR], named: Named | str | None = None) -> KStream[KR, V]:
-        """Return each record under the key `mapper(key, value)`."""
+        """Return each record with the key `mapper(key, value)`."""
         id = self._select_key(mapper, name_of(named))
         return self._graph.stream(
             id, serde_of_result(mapper, is_key=True), self._value_serde, repartition_required=True
@@ -225,8 +235,8 @@ class KStream(StreamJoins[K, V]):
         """Return the records that your own processor forwards.
 
         Args:
-            supplier: a ProcessorSupplier, or any callable without arguments that returns a new Processor; stores that
-                it names are added and connected.
+            supplier: a ProcessorSupplier, or any callable without arguments that returns a new Processor; its stores
+                are added and connected.
             store_names: names of further stores to connect.
             named: name of the node.
 
@@ -244,12 +254,13 @@ class KStream(StreamJoins[K, V]):
     def process_values(
         self, supplier: FixedKeySupplierLike, *store_names: str, named: Named | str | None = None
     ) -> KStream[K, Any]:
-        """Return the records that your own fixed-key processor forwards; it cannot change keys, so no repartition
-        follows.
+        """Return the records that your own fixed-key processor forwards.
+
+        It cannot change keys, so no repartition follows.
 
         Args:
             supplier: a FixedKeyProcessorSupplier, or any callable without arguments that returns a new
-                FixedKeyProcessor; stores that it names are added and connected.
+                FixedKeyProcessor; its stores are added and connected.
             store_names: names of further stores to connect.
             named: name of the node.
 
@@ -265,15 +276,17 @@ class KStream(StreamJoins[K, V]):
         self, supplier: ProcessorSupplier, store_names: tuple[str, ...], named: Named | str | None, prefix: str
     ) -> nodes.ProcessNode:
         name = name_of(named)
-        if name is None:  # a name of the user's own takes no number here, in contrast to all other operators
+        if name is None:  # unlike in all other operators, a user-defined name takes no number here
             name = self._graph.names.new_processor_name(prefix)
         return nodes.ProcessNode(name=name, parents=(self._id,), supplier=supplier, store_names=store_names)
 
     # ---------------------------------------- several streams, groups, topics
 
     def merge(self, other: KStream[K, V], named: Named | str | None = None) -> KStream[K, V]:
-        """Return the records of this stream and of `other`, in processing order; the result inherits the serdes that
-        both share."""
+        """Return the records of this stream and of `other`, in processing order.
+
+        The result inherits the serdes that both share.
+        """
         if not isinstance(other, KStream):
             raise TypeError(f"Expected a KStream to merge with, got {other!r}.")
         check_same_builder(self._graph, other._graph)
@@ -285,8 +298,10 @@ class KStream(StreamJoins[K, V]):
         return self._graph.stream(id, key_serde, value_serde, repartition_required=required)
 
     def split(self, named: Named | str | None = None) -> BranchedKStream[K, V]:
-        """Split the stream: call `branch` for each branch, then `default_branch` or
-        `no_default_branch`; `named` is the prefix of their names.
+        """Split the stream into branches.
+
+        Call `branch` for each branch, then `default_branch` or `no_default_branch`; `named` is the prefix of their
+        names.
         """
         name = self._name(named, names.STREAM_BRANCH)
         split = nodes.SplitNode(name=name, parents=(self._id,))
@@ -299,8 +314,9 @@ class KStream(StreamJoins[K, V]):
         return BranchedKStream(self._graph, self._graph.add(split), split, stream)
 
     def repartition(self, repartitioned: Repartitioned | None = None) -> KStream[K, V]:
-        """Return the records after a write to and a read from an internal topic, which puts them on the partition of
-        their key; records without a key are dropped.
+        """Return the records after writing them to an internal topic and reading them again.
+
+        The topic puts them on the partition of their key; records without a key are dropped.
         """
         options = inherited("repartition", option(repartitioned, Repartitioned()), self._key_serde, self._value_serde)
         prefix = options.name
@@ -322,7 +338,7 @@ class KStream(StreamJoins[K, V]):
         return self._graph.stream(id, options.key_serde, options.value_serde, repartition_required=False)
 
     def group_by_key(self, grouped: Grouped | None = None) -> KGroupedStream[K, V]:
-        """Return the records grouped by their keys; repartitioned first if an operator before may have changed keys."""
+        """Return the records grouped by key, repartitioned if an earlier operator may have changed keys."""
         options = inherited("group_by_key", option(grouped, Grouped()), self._key_serde, self._value_serde)
         return self._grouped(self._id, options, self._repartition_required)
 
@@ -340,8 +356,9 @@ class KStream(StreamJoins[K, V]):
         )
 
     def to_table(self, named: Named | str | None = None, materialized: Materialized | None = None) -> KTable[K, V]:
-        """Return the table whose updates the records are: the last value of each key, None deletes; repartitioned
-        first if an operator before may have changed keys.
+        """Return the table of the last value of each key; None deletes.
+
+        The records are the updates of the table. They are repartitioned if an earlier operator may have changed keys.
 
         `materialized` is the store of the table; without a name, the table gets a store only if an operator needs it.
         """
@@ -375,7 +392,7 @@ class KStream(StreamJoins[K, V]):
         """Write the records to a topic.
 
         Args:
-            topic: the topic, or a function of key, value and RecordMetadata that names it for each record.
+            topic: the topic, or a function of key, value and RecordMetadata that returns the topic of each record.
             produced: serdes, if they differ from those of the stream; partitioner; name of the node.
         """
         if not isinstance(topic, str):
@@ -399,18 +416,17 @@ class KStream(StreamJoins[K, V]):
     ) -> None:
         """Pass the records to Spark as DataFrames, batch by batch.
 
-        The topology writes them to the topic `<application.id>-<name>-sink`, a query of Spark reads that and calls
-        `function(data_frame, epoch)` in the program, as `foreachBatch` does: a batch that runs again after a failure
-        has the same number and the same rows, so a function that replaces what it wrote under that number writes
-        exactly once. Numbers increase, also over a reset; the first is a time in ms. Columns are those of Spark's own
-        source for Kafka: `key` and `value` (binary), `topic`, `partition`, `offset`, `timestamp`, `timestampType` and
-        `headers`.
+        The topology writes them to the topic `<application.id>-<name>-sink`; a Spark query reads it and calls
+        `function(data_frame, epoch)` in the program, like `foreachBatch`: a batch that runs again after a failure has
+        the same number and the same rows, so a function that replaces its output of that number writes exactly once.
+        Numbers increase, also over a reset; the first is a time in ms. Columns are those of Spark's own Kafka source:
+        `key` and `value` (binary), `topic`, `partition`, `offset`, `timestamp`, `timestampType` and `headers`.
 
         Args:
-            function: takes a DataFrame and its number.
+            function: receives a DataFrame and its number.
             produced: serdes, if they differ from those of the stream; partitioner; name of the node and thus of the
                 topic; a name keeps both when the program changes.
-            partitions: of a new topic; None for as many as Spark has cores.
+            partitions: of a new topic; None for the number of Spark's cores.
 
         Raises:
             ValueError: `partitions` is below 1.

@@ -1,4 +1,4 @@
-"""The joins of KStream: with a stream within windows, with a table by key, with a global table by a selected key.
+"""The joins of KStream: with a stream within windows, a table by key, a global table by a selected key.
 
 Only nodes are added; a side whose keys may have changed is repartitioned first.
 """
@@ -51,7 +51,7 @@ class StreamJoins(Shell, Generic[K, V]):
     """The joins of KStream.
 
     A `joiner` is a function of the two values, or of key and the two values if it requires three arguments; the left
-    value is that of this stream. Records without key or value have no result, unless a method states otherwise.
+    value is this stream's. Records without key or value have no result, unless a method states otherwise.
     """
 
     _graph: Graph
@@ -119,12 +119,12 @@ class StreamJoins(Shell, Generic[K, V]):
         *given: Any,
         **options: Any,
     ) -> Any:
-        """Return the results of records of this stream that match a record of `other`.
+        """Return the results for records of this stream with a matching record of `other`.
 
         Args:
             other: a stream, a table, or a global table.
             joiner: returns the result for the two values.
-            windows: how far apart in time records of two streams may be.
+            windows: the maximum time between records of two streams.
             stream_joined: with a stream: serdes, names and stores.
             joined: with a table: serdes, name, grace period.
             key_selector: with a global table: `key_selector(key, value)` returns the key to look up.
@@ -190,8 +190,10 @@ class StreamJoins(Shell, Generic[K, V]):
         *given: Any,
         **options: Any,
     ) -> Any:
-        """As `join`; each record of this stream without a match in `other` has a result with None as the other value,
-        even if it has no key. With windows, this result comes when the window is over.
+        """Like `join`, but unmatched records of this stream also have a result.
+
+        Its other value is None. This includes records without a key. With windows, the result follows at the end of the
+        window.
         """
         return self._join(JoinType.LEFT, other, joiner, windows, given, options)
 
@@ -223,8 +225,9 @@ class StreamJoins(Shell, Generic[K, V]):
         *given: Any,
         **options: Any,
     ) -> KStream[K, VR]:
-        """As `left_join` with a stream; each record of `other` without a match in this stream also has a result, with
-        None as this stream's value.
+        """Like `left_join` with a stream, but unmatched records of `other` also have a result.
+
+        In it, this stream's value is None.
         """
         if not isinstance(other, StreamJoins):
             raise TypeError(f"Expected a KStream for an outer join, got {other!r}.")
@@ -258,7 +261,7 @@ class StreamJoins(Shell, Generic[K, V]):
         if isinstance(other, TableJoins):
             check_by_name("A join of a stream with a table", _OF_TABLE, behind, options)
             return self._join_table(type, other, joiner, **options)
-        if behind and is_function(behind[0]):  # the order of Java: key selector, then joiner
+        if behind and is_function(behind[0]):  # Java's order: key selector, then joiner
             raise TypeError(
                 "A join with a global table takes the joiner first, and the key selector by name: "
                 "join(table, joiner, key_selector=lambda key, value: key)."
@@ -386,8 +389,10 @@ class StreamJoins(Shell, Generic[K, V]):
         )
 
     def _copartitioned(self, name: str | None, key_serde: Serde | None, value_serde: Serde | None) -> nodes.NodeId:
-        """Return the node whose records are on the partitions of their keys: this stream, or a repartition of it. The
-        repartition is called `name`, or after the stream if `name` is None; joins without a name share one.
+        """Return the node with records on the partitions of their keys: this stream, or a repartition.
+
+        The repartition is called `name`, or is named after the stream if `name` is None; joins without a name share
+        one.
         """
         if not self._repartition_required:
             return self._id

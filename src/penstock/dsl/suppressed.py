@@ -1,6 +1,4 @@
-"""The options of `KTable.suppress`: until when updates are held back, and how many at most. Immutable: `with_...`
-returns a changed copy.
-"""
+"""The options of `KTable.suppress`: time limits and buffer limits. Immutable: `with_...` returns a changed copy."""
 
 from __future__ import annotations
 
@@ -15,11 +13,14 @@ from penstock_broker.common.durations import Duration, milliseconds
 
 @dataclass(frozen=True, kw_only=True)
 class BufferConfig:
-    """How much is held back at most, and whether the buffer has a changelog topic (Kafka class:
-    Suppressed.BufferConfig); made by `max_records`, `max_bytes` and `unbounded`.
+    """The limits of the buffer, and its changelog topic (Kafka class: Suppressed.BufferConfig).
 
-    record_limit: number of keys. byte_limit: bytes of keys, values, headers and what belongs to them, as Kafka
-    estimates them. changelog_config: extra configs of the changelog topic.
+    Created by `max_records`, `max_bytes` and `unbounded`.
+
+    Args:
+        record_limit: number of keys.
+        byte_limit: bytes of keys, values, headers and overhead, as Kafka estimates them.
+        changelog_config: extra configs of the changelog topic.
     """
 
     record_limit: int = LONG_MAX
@@ -29,17 +30,17 @@ class BufferConfig:
 
     @staticmethod
     def max_records(record_limit: int) -> EagerBufferConfig:
-        """Return a config that holds back `record_limit` keys, and emits the oldest early beyond that."""
+        """Return a config that holds back `record_limit` keys; beyond, the oldest are emitted early."""
         return EagerBufferConfig(record_limit=record_limit)
 
     @staticmethod
     def max_bytes(byte_limit: int) -> EagerBufferConfig:
-        """Return a config that holds back `byte_limit` bytes, and emits the oldest early beyond that."""
+        """Return a config that holds back `byte_limit` bytes; beyond, the oldest are emitted early."""
         return EagerBufferConfig(byte_limit=byte_limit)
 
     @staticmethod
     def unbounded() -> StrictBufferConfig:
-        """Return a config that holds back any amount."""
+        """Return a config without limits."""
         return StrictBufferConfig()
 
     def with_max_records(self, record_limit: int) -> Self:
@@ -51,11 +52,11 @@ class BufferConfig:
         return replace(self, byte_limit=byte_limit)
 
     def with_no_bound(self) -> StrictBufferConfig:
-        """Return a copy that holds back any amount."""
+        """Return a copy without limits."""
         return StrictBufferConfig(logging=self.logging, changelog_config=self.changelog_config)
 
     def shut_down_when_full(self) -> StrictBufferConfig:
-        """Return a copy that stops the application beyond the limit, so nothing is emitted early."""
+        """Return a copy that stops the application beyond the limit, instead of emitting early."""
         return StrictBufferConfig(
             record_limit=self.record_limit,
             byte_limit=self.byte_limit,
@@ -83,20 +84,22 @@ class BufferConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class StrictBufferConfig(BufferConfig):
-    """A buffer that never emits early: the application fails where it is full (Kafka class:
-    Suppressed.StrictBufferConfig)."""
+    """A buffer that never emits early (Kafka class: Suppressed.StrictBufferConfig).
+
+    The application fails when the buffer is full.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
 class EagerBufferConfig(BufferConfig):
-    """A buffer that emits its oldest updates early where it is full (Kafka class: Suppressed.EagerBufferConfig)."""
+    """A buffer that emits its oldest updates early when full (Kafka class: Suppressed.EagerBufferConfig)."""
 
 
 _BufferConfig, _StrictBufferConfig, _EagerBufferConfig = BufferConfig, StrictBufferConfig, EagerBufferConfig
 
 
 class _BufferConfigs:
-    """The configs as Kafka Streams calls them, such as `Suppressed.BufferConfig`."""
+    """The configs by Kafka Streams' names, such as `Suppressed.BufferConfig`."""
 
     BufferConfig = _BufferConfig
     StrictBufferConfig = _StrictBufferConfig
@@ -105,10 +108,14 @@ class _BufferConfigs:
 
 @dataclass(frozen=True, kw_only=True)
 class Suppressed(_BufferConfigs):
-    """Until when updates of a table are held back (Kafka class: Suppressed); made by `until_time_limit` and
-    `until_window_closes`.
+    """The time limit for holding back a table's updates (Kafka class: Suppressed).
 
-    time_limit_ms: None for until the windows close. name: of the node; its store is called after it.
+    Created by `until_time_limit` and `until_window_closes`.
+
+    Args:
+        time_limit_ms: None for the close of the windows.
+        buffer_config: the limits of the buffer.
+        name: of the node; the store's name is derived from it.
     """
 
     time_limit_ms: int | None
@@ -121,14 +128,18 @@ class Suppressed(_BufferConfigs):
 
     @staticmethod
     def until_time_limit(time_limit_ms: Duration, buffer_config: BufferConfig) -> Suppressed:
-        """Return options that hold an update for `time_limit_ms` of stream time, counted from the first waiting update
-        of its key; later updates of the key replace it."""
+        """Return options that hold an update for `time_limit_ms` of stream time.
+
+        The time starts at the first waiting update of a key; later updates of the key replace it.
+        """
         return Suppressed(time_limit_ms=milliseconds(time_limit_ms, "time limit"), buffer_config=buffer_config)
 
     @staticmethod
     def until_window_closes(buffer_config: StrictBufferConfig) -> Suppressed:
-        """Return options that emit one result per window, when it is closed; raises TypeError for a buffer that may
-        emit early, because its results would not be final."""
+        """Return options that emit one result per window, at its close.
+
+        Raises TypeError for a buffer that may emit early, because its results would not be final.
+        """
         if not isinstance(buffer_config, StrictBufferConfig):
             raise TypeError(
                 f"Expected a buffer that never emits early, got {buffer_config!r}: call shut_down_when_full(), or use "
@@ -137,5 +148,5 @@ class Suppressed(_BufferConfigs):
         return Suppressed(time_limit_ms=None, buffer_config=buffer_config)
 
     def with_name(self, name: str) -> Suppressed:
-        """Return a copy with the name of the node; raises TopologyError if it is not legal."""
+        """Return a copy with the name of the node; raises TopologyError if it is invalid."""
         return replace(self, name=name)

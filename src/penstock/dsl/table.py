@@ -40,8 +40,14 @@ _OF_STREAMS = (
 class KTable(TableJoins[K, V]):
     """A table: the latest value of each key, as a stream of updates (Kafka class: KTable).
 
-    The parameter `named` names the node of an operator: a string or `Named.as_("x")`; TopologyError if it is not legal.
-    `materialized` gives the table a store that can be queried if it names one; without a name it only sets serdes.
+    The parameter `named` names the node of an operator: a string or `Named.as_("x")`; TopologyError if it is invalid.
+    `materialized` with a name gives the table a store that can be queried; without a name it only sets serdes.
+
+    Args:
+        graph: the graph.
+        id: the node with the updates.
+        key_serde, value_serde: the serdes of the table.
+        queryable_store_name: the user's name of its store, or None.
     """
 
     _instead: ClassVar[Mapping[str, str]] = {name: f"to_stream().{name}(...)" for name in _OF_STREAMS}
@@ -54,7 +60,6 @@ class KTable(TableJoins[K, V]):
         value_serde: Serde | None,
         queryable_store_name: str | None,
     ) -> None:
-        """Hold the updates of node `id` of `graph`; users get tables from operators."""
         self._graph = graph
         self._id = id
         self._key_serde = key_serde
@@ -63,7 +68,7 @@ class KTable(TableJoins[K, V]):
 
     @property
     def queryable_store_name(self) -> str | None:
-        """The name of the table's store if the user named it, None if the table cannot be queried."""
+        """The user's name of the table's store, or None if the table cannot be queried."""
         return self._queryable_store_name
 
     def _repr_mimebundle_(
@@ -77,14 +82,14 @@ class KTable(TableJoins[K, V]):
         """Return the first updates of this table, None for a delete; see `KStream.head`.
 
         Args:
-            n: how many updates to return at most.
-            config: the configuration, with bootstrap.servers, which the environment may set too
+            n: maximum number of updates to return.
+            config: the configuration, with bootstrap.servers, which may also be set by the environment
                 (PENSTOCK_BOOTSTRAP_SERVERS), and the default serdes.
-            max_records: how many records of the source topics to read at most, of each global table that many too.
+            max_records: maximum number of records read from the source topics, and from each global table.
 
         Raises:
             ValueError: `n` or `max_records` is below 1.
-            ConfigError: bootstrap.servers is missing, or a value cannot be.
+            ConfigError: bootstrap.servers is missing, or a value is invalid.
             TopologyError: the program cannot be built.
             StreamsError: a source topic is missing, no broker answers, or a processor fails.
         """
@@ -108,7 +113,7 @@ class KTable(TableJoins[K, V]):
         named: Named | str | None = None,
         materialized: Materialized | None = None,
     ) -> KTable[K, V]:
-        """Return the table of the entries that do not match `predicate(key, value)`; the others are deleted."""
+        """Return the table of entries that do not match `predicate(key, value)`; others are deleted."""
         return self._filtered(predicate, named, materialized, negate=True)
 
     def _filtered(
@@ -150,8 +155,9 @@ class KTable(TableJoins[K, V]):
         named: Named | str | None = None,
         materialized: Materialized | None = None,
     ) -> KTable[K, VR]:
-        """Return the table with the value `mapper(value)`, or `mapper(key, value)` if `mapper` requires two arguments,
-        for each entry; None deletes it.
+        """Return the table with the value `mapper(value)` for each entry; None deletes the entry.
+
+        If `mapper` requires two arguments, the value is `mapper(key, value)`.
         """
         with_key = takes_key(mapper, "mapper")
         options, store, versioned = self._store(materialized, names.TABLE_MAP_VALUES, serde_of_result(mapper))
@@ -172,11 +178,11 @@ class KTable(TableJoins[K, V]):
         named: Named | str | None = None,
         materialized: Materialized | None = None,
     ) -> KTable[K, Any]:
-        """Return the table with the values that your own transformer returns for each entry, including deleted ones.
+        """Return the table with values returned by your own transformer, including for deleted entries.
 
         Args:
             supplier: a ValueTransformerWithKeySupplier, or any callable without arguments that returns a new
-                ValueTransformerWithKey; stores that it names are added and connected.
+                ValueTransformerWithKey; its stores are added and connected.
             store_names: names of further stores to connect.
             named: name of the node.
             materialized: the store of the table.
@@ -194,10 +200,10 @@ class KTable(TableJoins[K, V]):
         return self._table(node, options)
 
     def suppress(self, suppressed: Suppressed) -> KTable[K, V]:
-        """Return the table with fewer updates: held back until a time limit passes, or until their windows close, by
-        the options `suppressed`.
+        """Return the table with fewer updates, according to the options `suppressed`.
 
-        Raises TopologyError for a versioned table, and for `until_window_closes` on a table without windows.
+        Updates are held back until a time limit passes, or until their windows close. Raises TopologyError for a
+        versioned table, and for `until_window_closes` on a table without windows.
         """
         if not isinstance(suppressed, Suppressed):
             raise TypeError(
@@ -237,7 +243,7 @@ class KTable(TableJoins[K, V]):
         """Return the updates as records: the new value under its key, None if the key was deleted.
 
         Args:
-            mapper: gives each record another key, `mapper(key, value)`.
+            mapper: returns another key for each record, `mapper(key, value)`.
             named: name of the node.
         """
         name = self._name(named, names.TABLE_TO_STREAM)
@@ -248,10 +254,10 @@ class KTable(TableJoins[K, V]):
     def group_by(
         self, mapper: Callable[[K, V], tuple[KR, VR] | None], grouped: Grouped | None = None
     ) -> KGroupedTable[KR, VR]:
-        """Return the entries grouped by the key of `mapper(key, value)`, which returns (key, value), repartitioned by
-        that key; an entry is left out if it returns None or a pair with None.
+        """Return the entries grouped by the key of `mapper(key, value)`, which returns (key, value).
 
-        Serdes that `grouped` does not name are the defaults of the configuration, else those of the annotation.
+        They are repartitioned by that key; an entry is omitted if the result is None or a pair with None. Serdes
+        missing in `grouped` are the configured defaults, else those of the annotation.
         """
         checked(mapper, "mapper(key, value)")
         options = inherited("group_by", option(grouped, Grouped()), *serdes_of_pair(mapper))
@@ -267,8 +273,10 @@ class KTable(TableJoins[K, V]):
     def _store(
         self, materialized: Materialized | None, prefix: str | None, value_serde: Serde | None
     ) -> tuple[Materialized, StoreBuilder | None, bool | None]:
-        """Return `materialized` with the key serde of this table and `value_serde` where it names none, the store that
-        it asks for, if it names one, and whether that makes the table versioned."""
+        """Return the options, the store if named, and whether it makes the table versioned.
+
+        The options are `materialized` with the key serde of this table and `value_serde` for missing ones.
+        """
         options = inherited("The table", option(materialized, Materialized()), self._key_serde, value_serde)
         if materialized is None:
             return options, None, None

@@ -1,5 +1,6 @@
-"""The joins of KTable: with a table by key, and with a table by a foreign key that is taken from each row. Only nodes
-are added.
+"""The joins of KTable: with a table by key, and with a table by a foreign key from each row.
+
+Only nodes are added.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _BY_FOREIGN_KEY: Final = ("table_joined", "materialized")
 class TableJoins(Shell, Generic[K, V]):
     """The joins of KTable.
 
-    A `joiner` is a function `joiner(value, other_value)`; what it returns is the value of the result, None deletes it.
+    A `joiner` is a function `joiner(value, other_value)` that returns the value of the result; None deletes it.
     """
 
     _graph: Graph
@@ -82,14 +83,13 @@ class TableJoins(Shell, Generic[K, V]):
     ) -> KTable[K, VR]: ...
 
     def join(self, other: KTable[Any, VO], joiner: Callable[..., VR], *given: Any, **options: Any) -> KTable[K, VR]:
-        """Return the table of the keys that both tables have.
+        """Return the table of keys in both tables.
 
         Args:
             other: the other table.
             joiner: returns the value of the result for the values of both tables.
             foreign_key_extractor: `extractor(value)`, or `extractor(key, value)` if it requires two arguments, returns
-                the key of `other` to which a row of this table belongs (KIP-213); without it, both tables are joined by
-                their keys.
+                the key of `other` for a row of this table (KIP-213); without it, both tables are joined by their keys.
             named: name of the nodes of a join by key.
             table_joined: names and partitioners of a foreign-key join.
             materialized: the store of the result.
@@ -131,7 +131,7 @@ class TableJoins(Shell, Generic[K, V]):
     def left_join(
         self, other: KTable[Any, VO], joiner: Callable[..., VR], *given: Any, **options: Any
     ) -> KTable[K, VR]:
-        """As `join`, with all keys of this table: if `other` has no value, the joiner is called with None."""
+        """Like `join`, with all keys of this table; the joiner receives None for missing values."""
         return self._join(JoinType.LEFT, other, joiner, given, **options)
 
     def outer_join(
@@ -142,7 +142,10 @@ class TableJoins(Shell, Generic[K, V]):
         named: Named | str | None = None,
         materialized: Materialized | None = None,
     ) -> KTable[K, VR]:
-        """As `join` by key, with the keys of either table: if one has no value, the joiner is called with None."""
+        """Like `join` by key, with the keys of either table.
+
+        The joiner receives None for missing values.
+        """
         return self._join(JoinType.OUTER, other, joiner, given, named=named, materialized=materialized)
 
     # ---------------------------------------- by key
@@ -159,7 +162,7 @@ class TableJoins(Shell, Generic[K, V]):
         if not isinstance(other, TableJoins):
             raise TypeError(f"Expected a KTable to join with, got {other!r}.")
         check_same_builder(self._graph, other._graph)
-        if given and is_function(given[0]):  # the order of Java: extractor, then joiner
+        if given and is_function(given[0]):  # Java's order: extractor, then joiner
             raise TypeError(
                 "A join by foreign key takes the joiner first, and the foreign_key_extractor by name: "
                 "join(table, joiner, foreign_key_extractor=lambda value: ...)."
@@ -202,7 +205,10 @@ class TableJoins(Shell, Generic[K, V]):
         return self._graph.table(self._graph.add(join), options.key_serde, options.value_serde, options.user_store_name)
 
     def _result_store(self, options: Materialized, prefix: str) -> StoreBuilder:
-        """Return the store of a join's result; its name takes a number from the counter if the user did not name it."""
+        """Return the store of a join's result.
+
+        Without a user's name, the name takes a number from the counter.
+        """
         name = options.user_store_name or self._graph.names.new_store_name(prefix)
         return options.store_builder(name, None, None)
 
@@ -226,7 +232,7 @@ class TableJoins(Shell, Generic[K, V]):
         )
         join_names = _foreign_key_names(self._graph.names, options.name)
         store = self._result_store(kept, names.FOREIGN_KEY_JOIN_OUTPUT)
-        # Subscriptions go to the task of the foreign key and are kept there; its answers come back to the primary key.
+        # Subscriptions go to the task of the foreign key and are stored there; answers return to the primary key.
         subscriptions = _subscription_store(join_names.subscription_store, self._key_serde)
         subscription = self._graph.add(
             nodes.ForeignKeySubscriptionNode(
@@ -281,8 +287,9 @@ def _subscription_store(name: str, primary_key_serde: Serde | None) -> StoreBuil
 
 
 def _foreign_key_names(provider: names.InternalNameProvider, name: str | None) -> nodes.ForeignKeyNames:
-    """Return the names of a foreign-key join, each with the prefix `name` or, if it is None, generated; generated
-    names take their numbers from the counter in this order.
+    """Return the names of a foreign-key join, with the prefix `name`.
+
+    If it is None, they are generated and take their numbers from the counter in this order.
     """
 
     def named(suffix: str, prefix: str) -> str:

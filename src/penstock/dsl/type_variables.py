@@ -1,5 +1,7 @@
-"""The type variables of the DSL: keys and values of streams and tables. Each defaults to Any, so a `KStream` without
-type arguments works like any other."""
+"""The type variables of the DSL: keys and values of streams and tables.
+
+Each defaults to Any, so a `KStream` without type arguments works like any other.
+"""
 
 from __future__ import annotations
 

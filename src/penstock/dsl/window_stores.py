@@ -1,6 +1,6 @@
-"""The stores that windowed aggregations use unless the user gives one, and the serdes of their tables' keys.
+"""The default stores of windowed aggregations, and the serdes of their tables' keys.
 
-Rule: a store keeps a window as long as records may change it; a retention of the user's own must not be shorter.
+Rule: a store keeps a window as long as records may change it; a user's retention must not be shorter.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ def window_store(
     key_serde: Serde | None,
     value_serde: Serde | None,
 ) -> StoreBuilder:
-    """Return the store of the results of `windows`: `name` with `options`, whose serdes go before those given.
+    """Return the store `name` of the results of `windows`, with `options`, whose serdes take precedence.
 
-    Raises ValueError if the options keep windows for too short a time.
+    Raises ValueError if the options retain windows for too short a time.
     """
     size, grace = window_size(windows), windows.grace_period_ms
     needed = 2 * size + grace if isinstance(windows, SlidingWindows) else size + grace
@@ -54,7 +54,7 @@ def window_store(
         keeps_headers=None,
     )
     store = options.builder(supplier, key_serde, value_serde, timestamped=True)
-    # results that leave by time cannot wait in a cache, which orders them by key
+    # results that leave in time order cannot wait in a cache, which orders them by key
     return store.with_caching_disabled() if final and isinstance(windows, SlidingWindows) else store
 
 
@@ -66,9 +66,9 @@ def session_store(
     key_serde: Serde | None,
     value_serde: Serde | None,
 ) -> StoreBuilder:
-    """Return the store of the results of sessions: `name` with `options`, whose serdes go before those given.
+    """Return the store `name` of the results of sessions, with `options`, whose serdes take precedence.
 
-    Raises ValueError if the options keep sessions for too short a time.
+    Raises ValueError if the options retain sessions for too short a time.
     """
     gap, grace = windows.inactivity_gap_ms, windows.grace_period_ms
     retention = gap + grace if options.retention_ms is None else options.retention_ms
@@ -86,10 +86,10 @@ def session_store(
 
 
 def window_table_serde(store: StoreBuilder, windows: Windows | SlidingWindows) -> Serde | None:
-    """Return the serde of the keys of the table that `store` has; None if the keys within have none."""
+    """Return the key serde of `store`'s table, or None without an inner serde."""
     return None if store.key_serde is None else TimeWindowedSerde(store.key_serde, window_size(windows))
 
 
 def session_table_serde(store: StoreBuilder) -> Serde | None:
-    """Return the serde of the keys of the table that `store` has; None if the keys within have none."""
+    """Return the key serde of `store`'s table, or None without an inner serde."""
     return None if store.key_serde is None else SessionWindowedSerde(store.key_serde)

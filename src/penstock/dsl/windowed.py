@@ -1,8 +1,9 @@
-"""TimeWindowedKStream and SessionWindowedKStream: aggregations of records by key and window, each into a table with a
-store. Every method adds nodes; nothing runs.
+"""TimeWindowedKStream and SessionWindowedKStream: aggregations of records by key and window.
+
+Each aggregation is a table with a store. Every method adds nodes; nothing runs.
 
 The keys of the tables are Windowed. The parameter `named` names the node of an operator: a string or `Named.as_("x")`;
-TopologyError if it is not legal. `materialized` configures the store of the table; ValueError if it keeps results for
+TopologyError if it is invalid. `materialized` configures the store of the table; ValueError if it retains results for
 less time than windows are open.
 """
 
@@ -38,9 +39,15 @@ if TYPE_CHECKING:
 
 
 class TimeWindowedKStream(Shell, Generic[K, V]):
-    """Records grouped by key and time window: tumbling, hopping, sliding, unlimited (Kafka class: TimeWindowedKStream).
+    """Records grouped by key and time window (Kafka class: TimeWindowedKStream).
 
-    Records without a key are dropped; sliding windows also drop records without a value.
+    Created by `KGroupedStream.windowed_by`. Windows are tumbling, hopping, sliding or unlimited. Records without a key
+    are dropped; sliding windows also drop records without a value.
+
+    Args:
+        builder: the grouped records.
+        windows: the windows.
+        emit_strategy: when aggregations emit.
     """
 
     def __init__(
@@ -49,15 +56,14 @@ class TimeWindowedKStream(Shell, Generic[K, V]):
         windows: Windows | SlidingWindows,
         emit_strategy: EmitStrategy = EmitStrategy.ON_WINDOW_UPDATE,
     ) -> None:
-        """Hold grouped records; users call `KGroupedStream.windowed_by` instead."""
         self._builder = builder
         self._windows = windows
         self._emit_strategy = emit_strategy
 
     def emit_strategy(self, emit_strategy: EmitStrategy) -> TimeWindowedKStream[K, V]:
-        """Make aggregations emit at each update, or once per window when it is closed; returns this.
+        """Set aggregations to emit at each update, or once per window at its close.
 
-        Raises ValueError for unlimited windows, which never close.
+        Returns this object. Raises ValueError for unlimited windows, which never close.
         """
         if isinstance(self._windows, UnlimitedWindows) and emit_strategy is EmitStrategy.ON_WINDOW_CLOSE:
             raise ValueError("ON_WINDOW_CLOSE emit strategy cannot be used for UnlimitedWindows")
@@ -67,7 +73,7 @@ class TimeWindowedKStream(Shell, Generic[K, V]):
     def count(
         self, materialized: Materialized | None = None, named: Named | str | None = None
     ) -> KTable[Windowed[K], int]:
-        """Return the table of the number of records of each key and window, as a whole number of 8 bytes."""
+        """Return the table of record counts of each key and window, as 8-byte integers."""
         windows = self._windows
         unnamed = materialized is not None and option(materialized, Materialized()).user_store_name is None
         if unnamed and isinstance(windows, Windows):
@@ -91,8 +97,11 @@ class TimeWindowedKStream(Shell, Generic[K, V]):
         materialized: Materialized | None = None,
         named: Named | str | None = None,
     ) -> KTable[Windowed[K], V]:
-        """Return the table of the values of each key and window combined: the first value, then
-        `reducer(aggregate, value)`; None deletes the result of the window."""
+        """Return the table of the combined values of each key and window.
+
+        The aggregate starts as the first value and is updated by `reducer(aggregate, value)`; None deletes the result
+        of the window.
+        """
         checked(reducer, "reducer(aggregate, value)")
         store, queryable = self._store(
             materialized, names.STREAM_REDUCE, first(self._builder.value_serde, serde_of_result(reducer))
@@ -107,8 +116,10 @@ class TimeWindowedKStream(Shell, Generic[K, V]):
         materialized: Materialized | None = None,
         named: Named | str | None = None,
     ) -> KTable[Windowed[K], VR]:
-        """Return the table of an aggregate of each key and window: `initializer()`, then
-        `aggregator(key, value, aggregate)`; None deletes the result of the window.
+        """Return the table of an aggregate of each key and window.
+
+        It starts as `initializer()` and is updated by `aggregator(key, value, aggregate)`; None deletes the result of
+        the window.
 
         The serde of the aggregate comes from `materialized`, else from `default.value.serde`, else from the annotation
         of `aggregator` or `initializer`.
@@ -124,7 +135,7 @@ class TimeWindowedKStream(Shell, Generic[K, V]):
     def _store(
         self, materialized: Materialized | None, prefix: str, value_serde: Serde | None
     ) -> tuple[StoreBuilder, str | None]:
-        """Return the store of an aggregation, and its name if the user gave it."""
+        """Return the store of an aggregation, and its name if the user set it."""
         options = option(materialized, Materialized())
         queryable = options.user_store_name
         name = self._builder.graph.names.new_store_name(prefix) if queryable is None else queryable
@@ -179,7 +190,15 @@ def windowed_aggregate(
 
 
 class SessionWindowedKStream(Shell, Generic[K, V]):
-    """Records grouped by key and session (Kafka class: SessionWindowedKStream); a record without a key is dropped."""
+    """Records grouped by key and session (Kafka class: SessionWindowedKStream).
+
+    Created by `KGroupedStream.windowed_by`. Records without a key are dropped.
+
+    Args:
+        builder: the grouped records.
+        windows: the session windows.
+        emit_strategy: when aggregations emit.
+    """
 
     def __init__(
         self,
@@ -187,20 +206,22 @@ class SessionWindowedKStream(Shell, Generic[K, V]):
         windows: SessionWindows,
         emit_strategy: EmitStrategy = EmitStrategy.ON_WINDOW_UPDATE,
     ) -> None:
-        """Hold grouped records; users call `KGroupedStream.windowed_by` instead."""
         self._builder = builder
         self._windows = windows
         self._emit_strategy = emit_strategy
 
     def emit_strategy(self, emit_strategy: EmitStrategy) -> SessionWindowedKStream[K, V]:
-        """Make aggregations emit at each update, or once per session when it is closed; returns this."""
+        """Set aggregations to emit at each update, or once per session at its close.
+
+        Returns this object.
+        """
         self._emit_strategy = emit_strategy
         return self
 
     def count(
         self, materialized: Materialized | None = None, named: Named | str | None = None
     ) -> KTable[Windowed[K], int]:
-        """Return the table of the number of records of each key and session, as a whole number of 8 bytes."""
+        """Return the table of record counts of each key and session, as 8-byte integers."""
         if materialized is not None and option(materialized, Materialized()).user_store_name is None:
             self._builder.graph.names.new_store_name(names.STREAM_AGGREGATE)  # Kafka takes this number twice
         return self._aggregated(
@@ -213,8 +234,11 @@ class SessionWindowedKStream(Shell, Generic[K, V]):
         materialized: Materialized | None = None,
         named: Named | str | None = None,
     ) -> KTable[Windowed[K], V]:
-        """Return the table of the values of each key and session combined: the first value, then
-        `reducer(aggregate, value)`, which also merges two sessions; None deletes the session."""
+        """Return the table of the combined values of each key and session.
+
+        The aggregate starts as the first value and is updated by `reducer(aggregate, value)`, which also merges two
+        sessions; None deletes the session.
+        """
         checked(reducer, "reducer(aggregate, value)")
         return self._aggregated(
             names.STREAM_REDUCE,
@@ -234,9 +258,10 @@ class SessionWindowedKStream(Shell, Generic[K, V]):
         materialized: Materialized | None = None,
         named: Named | str | None = None,
     ) -> KTable[Windowed[K], VR]:
-        """Return the table of an aggregate of each key and session: `initializer()`, then
-        `aggregator(key, value, aggregate)`; `merger(key, one, other)` merges the aggregates of two sessions. None
-        deletes the session.
+        """Return the table of an aggregate of each key and session.
+
+        It starts as `initializer()` and is updated by `aggregator(key, value, aggregate)`; `merger(key, one, other)`
+        merges the aggregates of two sessions. None deletes the session.
 
         The serde of the aggregate comes from `materialized`, else from `default.value.serde`, else from the annotation
         of `aggregator` or `initializer`.

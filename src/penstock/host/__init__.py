@@ -1,1 +1,1 @@
-"""The hosts: where tasks run. Each host is a separate package and is opened by name."""
+"""The hosts, which run tasks. Each host is a separate package and is opened by name."""

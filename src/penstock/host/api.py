@@ -1,5 +1,7 @@
-"""What `KafkaStreams` needs of a host. A host is opened by name, so that the packages of one are not those of
-another."""
+"""The interface of hosts for `KafkaStreams`.
+
+A host is opened by name, so that no host depends on the packages of another.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,10 @@ from penstock.state.query.request import StateQueryRequest, StateQueryResult
 from penstock.task.taps import TappedRecord
 
 STATE_ELSEWHERE: Final = "penstock: the state is not in changelog topics"
-"""The text beside the committed offsets of a host that keeps its state elsewhere. Changelog topics, if there are any,
-are of an earlier time, and another host must not go on with them from there."""
+"""The metadata of offsets from hosts with state outside of changelog topics.
+
+Existing changelog topics are older than the offsets, and another host must not continue with them.
+"""
 
 
 class State(Enum):
@@ -36,11 +40,11 @@ class State(Enum):
 
 
 class StreamThreadExceptionResponse(Enum):
-    """What a handler of uncaught exceptions decides (Kafka class: StreamThreadExceptionResponse).
+    """The response of a handler of uncaught exceptions (Kafka class: StreamThreadExceptionResponse).
 
     REPLACE_THREAD: continue from the last commit with new workers, within `penstock.restart.max.attempts`.
     SHUTDOWN_CLIENT: end in the state ERROR.
-    SHUTDOWN_APPLICATION: have all instances of the application end so. On Spark there is one.
+    SHUTDOWN_APPLICATION: end all instances of the application in the state ERROR. On Spark there is only one.
     """
 
     REPLACE_THREAD = "REPLACE_THREAD"
@@ -49,18 +53,18 @@ class StreamThreadExceptionResponse(Enum):
 
 
 class HostListener(Protocol):
-    """What a host tells the application, from any thread."""
+    """Receives the reports of a host, from any thread."""
 
     def on_running(self) -> None:
-        """Tell that tasks are being processed."""
+        """Report that tasks are running."""
         ...
 
     def on_rebalancing(self) -> None:
-        """Report that tasks stand still while they are set up again; `on_running` follows, or `on_error`."""
+        """Report that tasks are stopped for a rebalance; `on_running` or `on_error` follows."""
         ...
 
     def on_stopped(self) -> None:
-        """Report that the host reached the planned end without an error: everything up to it has been processed."""
+        """Report the planned end of the host. All input until then has been processed without an error."""
         ...
 
     def on_failure(self, error: BaseException) -> StreamThreadExceptionResponse:
@@ -68,13 +72,16 @@ class HostListener(Protocol):
         ...
 
     def on_error(self, error: BaseException) -> None:
-        """Tell that the host has ended with `error`."""
+        """Report that the host has ended with `error`."""
         ...
 
 
 class Staleness(NamedTuple):
-    """As of when state is read: the number of the newest commit that is known (0: none yet), when it was made, and how
-    long ago that is (ms; None before the first)."""
+    """The commit up to which state is read.
+
+    epoch: number of the newest known commit, 0 before the first. committed_ms: time of the commit. age_ms: its age in
+    ms, None before the first commit.
+    """
 
     epoch: int
     committed_ms: int
@@ -82,8 +89,11 @@ class Staleness(NamedTuple):
 
 
 class CommitFigures(NamedTuple):
-    """What a commit took. number: of the commit, on Spark the epoch. committed_at_ms: when it ended, in ms since the
-    epoch. records: that tasks processed for it. phases_ms: how long (ms) it was in each phase, in their order."""
+    """The measurements of a commit.
+
+    number: of the commit, on Spark the epoch. committed_at_ms: its end, in ms since the epoch. records: number of
+    records that tasks processed for it. phases_ms: duration (ms) of each phase, in order.
+    """
 
     number: int
     committed_at_ms: int
@@ -92,9 +102,11 @@ class CommitFigures(NamedTuple):
 
 
 class StoreSize(NamedTuple):
-    """How large a store is. entries: about how many are committed in all partitions that this program can count.
-    segments, segment_bytes: on Spark, the number and the bytes of the segments of the tasks that have the store. None
-    is not known."""
+    """The size of a store; None for unknown values.
+
+    entries: approximate number of committed entries in all partitions accessible to this program. segments,
+    segment_bytes: on Spark, number and size of the segments of the tasks with the store.
+    """
 
     entries: int | None = None
     segments: int | None = None
@@ -102,15 +114,15 @@ class StoreSize(NamedTuple):
 
 
 RECENT_COMMITS: Final = 60
-"""Commits whose figures a host keeps."""
+"""Number of commits whose measurements a host keeps."""
 
 
 @dataclass(frozen=True)
 class TaskMetadata:
-    """How far a task is in the partitions of brokers that it reads (Kafka class: TaskMetadata).
+    """The progress of a task in its input partitions on the brokers (Kafka class: TaskMetadata).
 
-    committed_offsets: the next offset to be read after the last commit; before the first commit of a partition, the
-    first offset that it has. end_offsets: the offset behind its last committed record.
+    committed_offsets: the next offset to read after the last commit; before the first commit of a partition, its first
+    offset. end_offsets: the offset after its last committed record.
     """
 
     task_id: TaskId
@@ -123,72 +135,70 @@ class TaskMetadata:
         return frozenset(self.end_offsets)
 
     def lag_of(self, partition: TopicPartition) -> int:
-        """Return how many offsets of `partition` are to come."""
+        """Return the number of unread offsets of `partition`."""
         return max(0, self.end_offsets[partition] - self.committed_offsets[partition])
 
     @property
     def lag(self) -> int:
-        """How many offsets of all its partitions are to come."""
+        """The number of unread offsets of all partitions."""
         return sum(map(self.lag_of, self.end_offsets))
 
 
 class StateQueries(Protocol):
-    """Answers interactive queries of one application; every answer is as of one commit."""
+    """Answers interactive queries of one application; every answer reflects one commit."""
 
     def stores(self) -> Mapping[str, StoreBuilder]:
-        """Return what describes the stores of the topology, by name."""
+        """Return the builders of the topology's stores, by name."""
         ...
 
     def store(self, parameters: StoreQueryParameters) -> Any:
-        """Return the requested store, for reading; raises UnknownStateStoreError if the topology has none of
-        that name."""
+        """Return a read-only view of a store. Raises UnknownStateStoreError if the topology does not have it."""
         ...
 
     def query(self, request: StateQueryRequest) -> StateQueryResult:
-        """Return what each partition answers; raises UnknownStateStoreError if the topology has no store of that
-        name."""
+        """Return the result of each partition; raises UnknownStateStoreError if the topology lacks the store."""
         ...
 
     def all_local_store_partition_lags(self) -> Mapping[str, Mapping[int, LagInfo]]:
-        """Return how far each partition of each store is behind its source topics, by store and partition."""
+        """Return the lag of each store partition to its source topics, by store and partition."""
         ...
 
     def store_sizes(self) -> Mapping[str, StoreSize]:
-        """Return how large each store is, by name, as of the newest commit; may read state."""
+        """Return the size of each store, by name, at the newest commit; may read state."""
         ...
 
     def query_metadata_for_key(
         self, store_name: str, key: Any, key_serde: Serde | None = None, partitioner: StreamPartitioner | None = None
     ) -> KeyQueryMetadata:
-        """Return the partition of a store that has `key`, and the program that offers it."""
+        """Return the partition of a store for `key`, and the program that serves it."""
         ...
 
     def streams_metadata(self) -> list[StreamsMetadata]:
-        """Return what each program of the application has: stores, and the partitions that it reads."""
+        """Return the stores and input partitions of each program of the application."""
         ...
 
     def task_metadata(self) -> tuple[TaskMetadata, ...]:
-        """Return how far each task of this program is, by its id; asks the brokers."""
+        """Return the progress of this program's tasks by id; sends requests to the brokers."""
         ...
 
     def __enter__(self) -> Self: ...
     def __exit__(self, *_: object) -> None: ...
 
     def staleness(self) -> Staleness:
-        """Return as of when queries are answered now; raises StateStoreNotAvailableError if nothing can be read."""
+        """Return the current staleness of queries; raises StateStoreNotAvailableError if no state is readable."""
         ...
 
     def close(self) -> None:
-        """Release what was opened; stores that were handed out cannot be read any more."""
+        """Release all resources; stores returned before are no longer readable."""
         ...
 
 
 @dataclass(frozen=True)
 class ApplicationReset:
-    """What a reset of an application deletes.
+    """The items that a reset of an application deletes.
 
-    checkpoint: its URI, on Spark. epoch: the last that is committed there. state_directory: on this machine. They are
-    None if there is none. groups: consumer groups. topics: internal topics.
+    checkpoint: its URI, on Spark; None if absent. epoch: its last committed epoch; None if absent. state_directory: on
+    this machine; None if absent. groups: consumer groups. topics: internal topics.
     """
 
     application_id: str
@@ -205,15 +215,17 @@ class ApplicationReset:
 
 
 class HostLife(Protocol):
-    """Runs tasks, of one topology or more: what an application must be able to ask of it."""
+    """Runs the tasks of one or more topologies, as used by an application."""
 
     def start(self, listener: HostListener) -> None:
-        """Check the topology against brokers and checkpoint, then start in the background; raises StreamsError when it
-        must not start."""
+        """Check the topology against brokers and checkpoint, then start in the background.
+
+        Raises StreamsError if the host must not start.
+        """
         ...
 
     def pause(self) -> None:
-        """Pause all tasks after the running commit, now or from the start: no records, no punctuations."""
+        """Pause all tasks after the current commit, or from the start: no records, no punctuations."""
         ...
 
     def resume(self) -> None:
@@ -221,55 +233,69 @@ class HostLife(Protocol):
         ...
 
     def clean_up(self) -> None:
-        """Delete the files on this machine that can be rebuilt from the durable ones; only while nothing runs. Raises
-        LockError if another program runs."""
+        """Delete the local files that can be rebuilt from durable ones; only while stopped.
+
+        Raises LockError if another program runs.
+        """
         ...
 
     def close(self, timeout_ms: int, leave_group: bool = True) -> bool:
-        """Stop after the running commit and release everything; return whether all had ended within `timeout_ms`.
-        leave_group: whether the other members of a group may have its tasks at once, or when the session has ended."""
+        """Stop after the current commit and release everything; return whether all ended within `timeout_ms`.
+
+        leave_group: whether other members of a group may take over the tasks at once, instead of after the session
+        timeout.
+        """
         ...
 
     def rebalance(self, reason: str) -> None:
-        """Set the tasks up again, after the running commit, for the current topics and brokers; returns immediately.
-        reason: why, for the log."""
+        """Rebalance the tasks after the current commit, for the current topics and brokers; returns immediately.
+
+        reason: for the log.
+        """
         ...
 
     def summary(self) -> str:
-        """Return one line for people: guarantee, broker, checkpoint."""
+        """Return one line for humans: guarantee, broker, checkpoint."""
         ...
 
     def statistics(self) -> Mapping[str, Any]:
-        """Return a snapshot of figures: records, bytes and ms by name."""
+        """Return a snapshot of the statistics: records, bytes and ms by name."""
         ...
 
 
 class Host(HostLife, Protocol):
-    """Runs the tasks of one topology: fills them, drains them, commits."""
+    """Runs the tasks of one topology: input, output and commits."""
 
     def reset(self) -> None:
-        """Forget all positions and all state, so that the next start is a first one; only while nothing runs. Raises
-        LockError if another program runs."""
+        """Delete all positions and state, so that the next start is a first one.
+
+        Call it only while stopped. Raises LockError if another program runs.
+        """
         ...
 
     def measured(self) -> Measured:
-        """Return what was measured of tasks, and what sensors recorded."""
+        """Return the measurements of tasks and the values of sensors."""
         ...
 
     def table(self, store_name: str) -> Any:
-        """Return the entries of a store as of the newest commit, as a table of the host's world: on Spark a DataFrame;
-        raises UnknownStateStoreError if the topology has none of that name."""
+        """Return a store's entries at the newest commit, as a table of the host.
+
+        On Spark it is a DataFrame. Raises UnknownStateStoreError if the topology does not have the store.
+        """
         ...
 
     def tapped(self, node: str, limit: int) -> Sequence[TappedRecord]:
-        """Return the last records that have reached a node, up to `limit` of each task, and keep such records from now
-        on; raises UnsupportedOperationError where this process does not run the tasks."""
+        """Keep the records that reach a node from now on, and return the last ones.
+
+        The result has up to `limit` records of each task. Raises UnsupportedOperationError if this process does not run
+        the tasks.
+        """
         ...
 
     def untap(self, node: str) -> None:
-        """Keep the records of a node no longer."""
+        """Stop keeping the records of a node."""
         ...
 
     def queries(self) -> StateQueries:
-        """Return what answers interactive queries, for as long as the host is open."""
+        """Return the interactive queries, which are valid while the host is open."""
         ...

@@ -1,85 +1,85 @@
-"""Named points at which a test can kill a process as with `kill -9`; inert unless the environment sets them.
+"""Named points at which tests can kill a process as with `kill -9`.
 
-`PENSTOCK_CRASH_POINTS` is a list of orders `<name>[@<epoch>][:jvm|:driver|:group|:stop]`, with spaces between them. An
-order names a point, the first epoch from which on it counts (0 if not given), and which other processes die before the
-process that reaches the point (a Python worker, or the process of the source or of the sink's commit): `:jvm` the JVM
-above it, which is the executor where there are executors, `:driver` the program above all JVMs, `:group` the process
-group: of a worker that is the Python daemon with all its workers. With `:stop` nobody dies: the process that reaches
-the point stands still (SIGSTOP), until it gets SIGCONT. `PENSTOCK_CRASH_DIRECTORY` must be given too: the process that
-makes the file `<order>` there is the one that is struck, so an order strikes once however many processes and restarts
-come past its point. Both variables are read once a process and must be in the environment from which the JVM is
-started. Ancestors are looked up in /proc: Linux only.
+They are inert unless the environment sets them. `PENSTOCK_CRASH_POINTS` is a list of orders
+`<name>[@<epoch>][:jvm|:driver|:group|:stop]`, separated by spaces. An order names a point, the first epoch to which it
+applies (default 0), and further processes to kill before the process that reaches the point (a Python worker, or the
+process of the source or of the sink's commit): `:jvm` the JVM above it, which is the executor if there are executors,
+`:driver` the program above all JVMs, `:group` the process group: for a worker, the Python daemon with all its workers.
+`:stop` kills no process: the process that reaches the point is stopped (SIGSTOP) until it receives SIGCONT.
+`PENSTOCK_CRASH_DIRECTORY` is also required: an order applies to the process that creates the file `<order>` there, so
+it applies once, however many processes and restarts pass its point. Each process reads both variables once; they must
+be in the environment from which the JVM is started. Ancestors are looked up in /proc: Linux only.
 
-The points, in the order in which an epoch meets them:
+The points, in the order of an epoch:
 
-    source.planned          the source process has decided the end of an epoch, Spark does not know it yet
-    source.partitions       the source process hands out the input partitions of a planned epoch
+    source.planned          the source process has decided the end of an epoch, unknown to Spark
+    source.partitions       the source process returns the input partitions of a planned epoch
     task.before_process     a worker has opened the state of a task, no user function has run
-    task.after_process      the user's functions have run, nothing of the commit is written
+    task.after_process      the user's functions have run, the commit is not written
     segment.before_write    the commit of a task is encoded, no segment is written
     segment.torn_write      a segment is written under its temporary name, not yet renamed
-    segment.after_write     the segments of a task are durable, the driver does not know them yet
-    carried.torn_write      the rows that a task hands to the next epoch are written under a temporary name
-    carried.after_write     they are durable, the driver does not know them yet
+    segment.after_write     the segments of a task are durable, unknown to the driver
+    carried.torn_write      the rows carried over to the next epoch are written under a temporary name
+    carried.after_write     they are durable, unknown to the driver
     base.after_apply        the base of a task has been advanced to its head
-    transaction.before      a sink partition has all its rows, nothing is sent
+    transaction.before      a sink partition has all its rows, no record is sent
     transaction.open        the records are sent, the transaction is open
-    transaction.after       the transaction is committed, the driver does not know it
+    transaction.after       the transaction is committed, unknown to the driver
     manifest.before_write   the driver has checked all reports of an epoch, its manifest is not written
     manifest.torn_write     the manifest is written under its temporary name, not yet renamed
     manifest.after_write    the manifest is durable, Spark's commit log does not have the epoch
 
-And where a driver starts the next topology version of a checkpoint, the epoch being that of its first manifest:
+At the start of the next topology version of a checkpoint, with the epoch of its first manifest:
 
     topology.before         everything is checked, nothing is written
     topology.segments       segments are copied or rewritten
     topology.torn_manifest  the first manifest is written under its temporary name
-    topology.manifest       the first manifest is there, the metadata names the old version
+    topology.manifest       the first manifest exists, the metadata names the old version
     topology.description    the application description is written too
     topology.after          the metadata names the next version
 
-And where a savepoint is restored, or the state of a store is dropped, the epoch being that of the manifest:
+At the restore of a savepoint, or the drop of a store's state, with the epoch of the manifest:
 
     restore.before          everything is checked, nothing is written
     restore.segments        segments are copied, or re-partitioned
     restore.torn_manifest   the manifest is written under its temporary name
-    restore.manifest        the manifest is there
-    restore.description     the application description is there too
-    restore.after           the metadata is there, which makes all of it a checkpoint
+    restore.manifest        the manifest exists
+    restore.description     the application description exists too
+    restore.after           the metadata exists, which completes the checkpoint
     drop.before             everything is checked, nothing is written
     drop.torn_manifest      the first manifest of a version without the store is written under its temporary name
-    drop.manifest           it is there, the metadata names the old version
+    drop.manifest           it exists, the metadata names the old version
     drop.after              the metadata names the version without the store
 
-And of an instance on the threads host, the epoch being the number of commits since its start, 0 outside of commits:
+In an instance on the threads host, with the number of commits since its start as epoch, 0 outside of commits:
 
-    commit.prepared         the caches of all tasks are flushed, nothing of the end of the commit is sent
+    commit.prepared         the caches of all tasks are flushed, the end of the commit is not sent
     commit.written          at least once: all records are written, no offset is committed
     commit.offsets          exactly once: records and offsets are sent, the transaction is open
     commit.committed        offsets are committed, no base has the changes
     commit.applied          the base of one task has the changes
     commit.ended            all bases have them
-    group.planned           the leader of a rebalance has planned, the group does not have the assignments
-    group.told              they are sent, nothing is answered
-    group.assigned          the group has assigned tasks, nothing is opened or closed for that
-    group.given_up          a task is closed behind its last commit, the group does not know it
-    state.opened            the base of a task is open, nothing of its changelogs is read
-    state.read              the base has a part of what it lacks of a changelog
+    group.planned           the leader of a rebalance has planned, the assignments are not sent to the group
+    group.told              they are sent, no answer has arrived
+    group.assigned          the group has assigned tasks, but not opened or closed any
+    group.given_up          a task is closed after its last commit, unknown to the group
+    state.opened            the base of a task is open, its changelogs are not read
+    state.read              the base has a part of its missing changelog records
     state.restored          the state is restored, no processor is initialised
-    state.sealed            the instance ends, and some of its bases are marked as complete
-    state.cleaned           the state of a task that others have is deleted
+    state.sealed            the instance ends, some of its bases are marked as complete
+    state.cleaned           the state of a task of another instance is deleted
 
-And where it writes, or begins with, a snapshot of `penstock.state.remote.dir`:
+When it writes, or starts from, a snapshot of `penstock.state.remote.dir`:
 
-    snapshot.segment        a segment of a snapshot is durable, nothing names it
-    snapshot.torn_write     all of them are, and what names them is written under its temporary name
-    snapshot.written        the snapshot is there, older ones are not deleted
+    snapshot.segment        a segment of a snapshot is durable, but in no manifest
+    snapshot.torn_write     all segments are, and their manifest is written under its temporary name
+    snapshot.written        the snapshot exists, older ones are not deleted
     snapshot.loaded         the base of a task has a part of a snapshot
 
-And of `penstock redrive` and `penstock mirror`, the epoch being the number of transactions since the start:
+In `penstock redrive` and `penstock mirror`, with the number of transactions since the start as epoch:
 
     transfer.fenced         earlier processes are fenced, the progress is not read
-    transfer.read           the records of a transaction are read, nothing of it is sent
+    transfer.read           the records of a transaction are read, but not sent
     transfer.sent           records and progress are sent, the transaction is open
     transfer.committed      the transaction is committed
 """
@@ -193,7 +193,7 @@ def _order(text: str) -> _Order:
 
 
 def crash_point(name: str, epoch: int) -> None:
-    """Die or stand still here if the environment asks for the point `name` at `epoch` and nobody has for it yet."""
+    """Kill or stop this process if the environment orders it for `name` and `epoch`. An order applies once."""
     for order in _orders():
         if order.point == name and epoch >= order.epoch:
             _strike(order, epoch)
@@ -218,8 +218,10 @@ def _strike(order: _Order, epoch: int) -> None:
 
 
 def _ancestors() -> list[int]:
-    """Return the pids of the JVMs above this process, nearest first, and of the program that started the last of
-    them."""
+    """Return the pids of the JVMs above this process, nearest first.
+
+    The last pid is that of the program that started the last JVM.
+    """
     found: list[int] = []
     pid = os.getppid()
     while pid > 1:

@@ -1,7 +1,8 @@
-"""Opens hosts by name: their modules are imported by name, so that nobody needs the packages of all.
+"""Opens hosts by name.
 
-`KafkaStreams` passes `penstock.host`; the error for a host that is not installed names the missing package, and
-the host that needs none.
+Their modules are imported by name, so that a program needs only the packages of its host. The name is `penstock.host`
+in `KafkaStreams`; the error for a host that is not installed names the missing package, and the host without additional
+packages.
 """
 
 from __future__ import annotations
@@ -22,29 +23,36 @@ _FACTORIES: Mapping[str, tuple[str, str]] = {
     "spark": ("penstock.host.spark.driver.spark_host", "SparkHost"),
     "threads": ("penstock.host.threads.host", "ThreadsHost"),
 }
-"""Name of the host -> module and class; called with the arguments of `open_host`."""
+"""Module and class by name of the host; called with the arguments of `open_host`."""
 
 _QUERIES: Mapping[str, tuple[str, str]] = {"spark": ("penstock.host.spark.query.queries", "CheckpointQueries")}
-"""Name of the host -> module and class of what reads its state; called with the built topology and the
-configuration."""
+"""Module and class that reads the state, by name of the host.
+
+Called with the built topology and the configuration.
+"""
 
 _DURABLE_STATE: Mapping[str, tuple[str, str]] = {
     **_QUERIES,
     "threads": ("penstock.host.threads.changelog_queries", "ChangelogQueries"),
 }
-"""Name of the host -> module and class of what reads its state from where it lasts; called as those of _QUERIES."""
+"""Module and class that reads durable state, by host; called like those of _QUERIES."""
 
 _WATCHES: Mapping[str, tuple[str, str]] = {
     "spark": ("penstock.host.spark.driver.watching", "CheckpointWatch"),
     "threads": ("penstock.host.threads.watching", "GroupWatch"),
 }
-"""Name of the host -> module and class of what follows an application that another process runs; called as those of
-_QUERIES."""
+"""Module and class that watches an application in another process, by name of the host.
+
+Called like those of _QUERIES.
+"""
 
 
 def open_watch(built: BuiltTopology, config: StreamsConfig) -> Host:
-    """Return what follows an application that another process runs, from its checkpoint, or from the brokers where its
-    host keeps none; not yet started. Raises ConfigError if one of the host's packages is not installed."""
+    """Return a watcher, not yet started, of an application that another process runs.
+
+    It reads the checkpoint of the application, or the brokers for hosts without a checkpoint. Raises ConfigError if one
+    of the host's packages is not installed.
+    """
     watch: Host = _load(_WATCHES, config)(built, config)
     return watch
 
@@ -57,17 +65,18 @@ def open_host(
     restore_listener: StateRestoreListener | None = None,
     turns: ApplicationTurns | None = None,
 ) -> Host:
-    """Return the host that `penstock.host` names, not yet started.
+    """Return the host of `penstock.host`, not yet started.
 
     Args:
         built: the topology to run.
-        config: the application's configuration.
-        session: a SparkSession to run in; None for one that the host starts and stops itself. until_end: whether to
-            stop at the ends that the inputs have at the start. restore_listener: receives the restores of stores.
-        turns: which several topologies of this process take to process; None for one that is alone.
+        config: the configuration of the application.
+        session: the SparkSession to use; None for one that the host starts and stops itself.
+        until_end: whether to stop at the end offsets of the inputs at the start.
+        restore_listener: receives the restores of stores.
+        turns: the turns of several topologies in this process; None for a single topology.
 
     Raises:
-        ConfigError: a package that the host needs is not installed.
+        ConfigError: a package of the host is not installed.
     """
     factory = _load(_FACTORIES, config)
     host: Host = factory(
@@ -77,36 +86,43 @@ def open_host(
 
 
 def keeps_checkpoint(config: StreamsConfig) -> bool:
-    """Return whether the host that `penstock.host` names keeps a checkpoint that other programs can read."""
+    """Return whether the host of `penstock.host` keeps a checkpoint that other programs can read."""
     return config["penstock.host"] in _QUERIES
 
 
 def check_host(config: StreamsConfig) -> None:
-    """Raise ConfigError if a package that the host needs which `penstock.host` names is not installed, or for a key
-    that does not exist. The host checks the keys again when it starts."""
+    """Raise ConfigError for an unknown key or a missing package of the configured host.
+
+    The host checks the keys again when it starts.
+    """
     host: Any = _load(_FACTORIES, config)
     host.check_keys(config)
 
 
 def open_state(topology: Topology, config: StreamsConfig | Mapping[str, Any]) -> StateQueries:
-    """Return what reads the state of an application that this process need not run: from its checkpoint, as of the
-    newest commit at each read, whether the application runs or not. Close it at the end, or use it in a `with`.
+    """Return the state of an application from its checkpoint, whether the application runs or not.
+
+    Each read returns the newest commit. The application may run in another process. Close the result at the end, or use
+    it in a `with`.
 
     Args:
-        topology: that of the application; it defines the stores and their serdes.
-        config: its configuration; application.id, state.dir and penstock.checkpoint.dir say where the checkpoint is.
-            This does not contact brokers.
+        topology: the topology of the application, which defines the stores and their serdes.
+        config: the configuration of the application; application.id, state.dir and penstock.checkpoint.dir locate the
+            checkpoint. This does not contact brokers.
 
     Raises:
-        ConfigError: a key is missing or has a value that cannot be, or the host keeps no state that others can read.
-        TopologyError: the topology cannot be.
+        ConfigError: a key is missing or has an invalid value, or the state of the host is not readable by others.
+        TopologyError: the topology is invalid.
     """
     return _opened_state(_QUERIES, topology, config if isinstance(config, StreamsConfig) else StreamsConfig(config))
 
 
 def open_durable_state(topology: Topology, config: StreamsConfig) -> StateQueries:
-    """Return what reads the state of an application from its checkpoint, or on threads from its changelog topics; see
-    `open_state`. Raises KafkaError, too, if brokers are asked and do not answer."""
+    """Return the state of an application from its checkpoint or changelog topics.
+
+    The latter are those of the threads host. See `open_state`. It also raises KafkaError if brokers are needed and do
+    not answer.
+    """
     return _opened_state(_DURABLE_STATE, topology, config)
 
 
@@ -118,7 +134,7 @@ def _opened_state(table: Mapping[str, tuple[str, str]], topology: Topology, conf
 
 
 def _load(table: Mapping[str, tuple[str, str]], config: StreamsConfig) -> Callable[..., Any]:
-    """Return what `table` has for the host that `penstock.host` names."""
+    """Return the entry of `table` for the host of `penstock.host`, imported."""
     name = config["penstock.host"]
     if name not in table:
         raise ConfigError(

@@ -1,8 +1,8 @@
-"""The names and shapes of the first papers on Kafka Streams (KIP-28, both drafts), over the public API.
+"""The API of the first papers on Kafka Streams (both drafts of KIP-28).
 
 Second draft: `ProcessorDef`, `TopologyBuilder`, `KStreamBuilder`, `KStreamWindowed`, run by `KafkaStreaming`. First
-draft: `KafkaProcessor`, `PTopology`, `KStreamTopology`, run by `KafkaProcess` and `KStreamProcess`. Nothing here runs
-    anything itself: each shape becomes a `Topology`, which runs on every host.
+draft: `KafkaProcessor`, `PTopology`, `KStreamTopology`, run by `KafkaProcess` and `KStreamProcess`. It is built on the
+public API: each of them becomes a `Topology`, which runs on every host.
 """
 
 from penstock.kip28.processors import (

@@ -1,7 +1,7 @@
-"""Processors in the shapes of the papers, and how one runs as a processor of today.
+"""Processors of the papers, and adapters to current processors.
 
-Rules: processors take keys and values, not records; what they forward has the timestamp of the record that is being
-processed, or of the punctuation. `init` runs once more when the topology is built, to learn which stores it makes.
+Rules: processors take keys and values instead of records; forwarded values have the timestamp of the current record or
+punctuation. `init` runs once more when the topology is built, to discover its stores.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from penstock.state.api import StoreBuilder
 
 
 class ProcessorContext(Protocol):
-    """What a processor of the papers may ask of its task."""
+    """The interface between a processor of the papers and its task."""
 
     @property
     def topic(self) -> str | None:
-        """Topic of the record that is being processed, None in punctuations."""
+        """The topic of the current record, None in punctuations."""
         ...
 
     @property
@@ -41,35 +41,39 @@ class ProcessorContext(Protocol):
         ...
 
     def forward(self, key: Any, value: Any) -> None:
-        """Hand the pair to every child."""
+        """Forward the pair to every child."""
         ...
 
     def send(
         self, topic: str, key: Any, value: Any, key_serde: Serde | None = None, value_serde: Serde | None = None
     ) -> None:
-        """Write the pair to any topic; serdes of None are those of the stream that the processor was given by
-        `KStream.process`, or else the defaults of the configuration."""
+        """Write the pair to any topic.
+
+        By default, serdes are those of the stream of `KStream.process`, else the defaults of the configuration.
+        """
         ...
 
     def schedule(self, processor: Processor | int, interval_ms: int | None = None) -> None:
-        """Call the processor's `punctuate` every `interval_ms` of stream time: `schedule(ms)` as in the papers'
-        interface, or `schedule(self, ms)` as their jobs do."""
+        """Call the processor's `punctuate` every `interval_ms` of stream time.
+
+        Either `schedule(ms)` as in the papers' interface, or `schedule(self, ms)` as in their examples.
+        """
         ...
 
     def commit(self) -> None:
-        """Ask for a commit soon."""
+        """Request a commit soon."""
         ...
 
     def open_store(self, builder: StoreBuilder) -> Any:
-        """Return the store that `builder` describes; what stores made in `init` call."""
+        """Return the store of `builder`; called by stores created in `init`."""
         ...
 
 
 class Processor:
-    """A user's processor: override `process`, and the others where needed."""
+    """A user's processor: override `process`, and the other methods as needed."""
 
     def init(self, context: ProcessorContext) -> None:
-        """Prepare: keep the context, make stores, schedule punctuations."""
+        """Prepare: keep the context, create stores, schedule punctuations."""
 
     @abstractmethod
     def process(self, key: Any, value: Any) -> None:
@@ -77,23 +81,26 @@ class Processor:
         raise NotImplementedError(f"{type(self).__name__} must define process(self, key, value).")
 
     def punctuate(self, stream_time_ms: int, /) -> None:
-        """Do what is due at the scheduled time; may be defined without the argument."""
+        """Run a scheduled punctuation; may be defined without the argument."""
 
     def close(self) -> None:
-        """Release what `init` took."""
+        """Release the resources of `init`."""
 
 
 class KafkaProcessor(Processor):
-    """A processor with a name that forwards records itself (first draft)."""
+    """A named processor with its own `forward` method (first draft).
+
+    Args:
+        name: of the node.
+    """
 
     _context: ProcessorContext
 
     def __init__(self, name: str) -> None:
-        """Name the node `name`."""
         self.name = name
 
     def forward(self, key: Any, value: Any) -> None:
-        """Hand the pair to the chained processors."""
+        """Forward the pair to the chained processors."""
         self._context.forward(key, value)
 
 
@@ -107,8 +114,10 @@ def name_of(processor: KafkaProcessor) -> str:
 
 
 class ProcessorDef:
-    """Makes processors: override `instance`. Wherever one is expected, a class or a function without arguments that
-    returns a new processor will do."""
+    """Creates processors: override `instance`.
+
+    A class, or a function without arguments that returns a new processor, is accepted instead.
+    """
 
     @abstractmethod
     def instance(self) -> Processor:
@@ -121,9 +130,13 @@ ProcessorDefLike = ProcessorDef | Processor | Callable[[], Processor]
 
 
 class InMemoryKeyValueStore:
-    """A store that a processor makes in its `init`; its entries are kept like those of any other store.
+    """A store created by a processor in its `init`; it is stored like any other.
 
-    Serdes of None are the defaults of the configuration.
+    Args:
+        name: of the store.
+        context: of the task.
+        key_serde: None for the default of the configuration.
+        value_serde: None for the default of the configuration.
     """
 
     def __init__(
@@ -133,12 +146,11 @@ class InMemoryKeyValueStore:
         key_serde: Serde | None = None,
         value_serde: Serde | None = None,
     ) -> None:
-        """Open the store `name` of the task of `context`."""
         supplier = Stores.in_memory_key_value_store(name)
         self._store = context.open_store(Stores.key_value_store_builder(supplier, key_serde, value_serde))
 
     def get(self, key: Any) -> Any:
-        """Return the value of `key`, None if there is none."""
+        """Return the value of `key`, None if absent."""
         return self._store.get(key)
 
     def put(self, key: Any, value: Any) -> None:
@@ -146,21 +158,23 @@ class InMemoryKeyValueStore:
         self._store.put(key, value)
 
     def put_if_absent(self, key: Any, value: Any) -> Any:
-        """Store `value` unless `key` has one; return the value that was there, None if there was none."""
+        """Store `value` unless `key` has one; return the previous value, None if absent."""
         return self._store.put_if_absent(key, value)
 
     def delete(self, key: Any) -> Any:
-        """Remove `key`; return the value that was there."""
+        """Remove `key`; return its previous value."""
         return self._store.delete(key)
 
     def range(self, from_key: Any, to_key: Any) -> Iterator[KeyValue]:
-        """Return the entries from `from_key` to `to_key`, both inclusive, as `all` does."""
+        """Return the entries from `from_key` to `to_key`, both inclusive, like `all`."""
         with self._store.range(from_key, to_key) as entries:
             return iter([KeyValue(key, value) for key, value in entries])
 
     def all(self) -> Iterator[KeyValue]:
-        """Return all entries, each with `key` and `value`, in the byte order of the keys; the store may be changed
-        while they are gone through."""
+        """Return all entries, each with `key` and `value`, in the byte order of the keys.
+
+        The store may be changed during the iteration.
+        """
         with self._store.all() as entries:
             return iter([KeyValue(key, value) for key, value in entries])
 
@@ -173,7 +187,7 @@ class InMemoryKeyValueStore:
 
 
 class _EmptyStore:
-    """Stands for a store while `init` runs only to learn which stores there are."""
+    """An empty store for the run of `init` that discovers stores."""
 
     def get(self, key: Any) -> None:
         return None
@@ -198,7 +212,7 @@ class _EmptyStore:
 
 
 class _StoreDiscovery:
-    """The context of the `init` that runs when the topology is built: notes stores, does nothing else."""
+    """The context of the `init` that discovers stores while the topology is built."""
 
     topic, partition, offset = None, -1, -1
 
@@ -239,7 +253,7 @@ class _TaskContext:
         self._key_serde = key_serde
         self._value_serde = value_serde
         self.template: Record[Any, Any] | None = None
-        """Gives timestamp and headers to what is forwarded."""
+        """The source of timestamp and headers for forwarded pairs."""
 
     @property
     def topic(self) -> str | None:
@@ -281,7 +295,7 @@ class _TaskContext:
 
 
 class _Adapter(penstock.Processor):
-    """Runs a processor of the papers as one of today."""
+    """Runs a processor of the papers as a current processor."""
 
     def __init__(self, processor: Processor, key_serde: Serde | None, value_serde: Serde | None) -> None:
         self._processor = processor
@@ -302,7 +316,7 @@ class _Adapter(penstock.Processor):
 
 
 def _interval(processor: Processor | int, interval_ms: int | None) -> int:
-    """Return the interval that a call of `schedule` gives in either form."""
+    """Return the interval of a call of `schedule` in either form."""
     interval = processor if isinstance(processor, int) else interval_ms
     if interval is None:
         raise TypeError("schedule needs an interval in ms: schedule(ms) or schedule(processor, ms).")
@@ -316,12 +330,17 @@ def _initialise(processor: Processor, context: ProcessorContext) -> None:
 
 
 class AdaptedSupplier(ProcessorSupplier):
-    """Makes processors of today out of those of the papers, and knows the stores that their `init` makes."""
+    """Adapts processors of the papers to current ones, with the stores created by their `init`.
+
+    Args:
+        make: creates each processor, and one immediately to discover its stores.
+        key_serde: the default of `send`.
+        value_serde: the default of `send`.
+    """
 
     def __init__(
         self, make: Callable[[], Processor], key_serde: Serde | None = None, value_serde: Serde | None = None
     ) -> None:
-        """Call `make` for each processor, and once immediately to learn its stores; serdes: those of `send`."""
         discovery = _StoreDiscovery()
         processor = make()
         _initialise(processor, discovery)
@@ -336,14 +355,20 @@ class AdaptedSupplier(ProcessorSupplier):
         return _Adapter(self._make(), self._key_serde, self._value_serde)
 
     def stores(self) -> Sequence[StoreBuilder]:
-        """Return the stores that `init` makes."""
+        """Return the stores created by `init`."""
         return self._stores
 
 
 def adapted(
     definition: ProcessorDefLike, key_serde: Serde | None = None, value_serde: Serde | None = None
 ) -> AdaptedSupplier:
-    """Return what makes the processors of `definition` for a topology of today; serdes: those of `send`."""
+    """Return the supplier of a definition's processors for a current topology.
+
+    Args:
+        definition: creates the processors.
+        key_serde: the default of `send`.
+        value_serde: the default of `send`.
+    """
     if isinstance(definition, ProcessorDef):
         make: Callable[[], Processor] = definition.instance
     else:
@@ -352,7 +377,7 @@ def adapted(
 
 
 def _copied(processor: Processor) -> Processor:
-    """Return a processor like `processor`, which was never initialised, for another task."""
+    """Return a copy of an uninitialised processor for another task."""
     try:
         return copy.deepcopy(processor)
     except TypeError as error:

@@ -1,6 +1,6 @@
-"""Streams in the shape of the second draft: where they come from, their operators, and joins of two with windows.
+"""Streams of the second draft: their sources, operators, and windowed joins.
 
-Aggregations, tables and all else are those of today, on `KStream.stream`.
+Aggregations, tables and everything else are in the current API, on `KStream.stream`.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ DAY_MS = 24 * 60 * 60 * 1000
 
 
 class KStreamBuilder:
-    """Where streams come from (second draft)."""
+    """Creates streams (second draft)."""
 
     def __init__(self) -> None:
-        """Start with an empty program."""
         self._builder = StreamsBuilder()
 
     def from_(self, topic: str, key_serde: Serde | None = None, value_serde: Serde | None = None) -> KStream:
-        """Return the stream of `topic`; serdes of None are the defaults of the configuration."""
+        """Return the stream of `topic`; serdes default to those of the configuration."""
         consumed = Consumed.with_(key_serde=key_serde, value_serde=value_serde)
         return KStream(self, self._builder.stream(topic, consumed))
 
     def build(self) -> Topology:
-        """Return the topology of all that was made so far."""
+        """Return the topology of all streams created so far."""
         return self._builder.build()
 
 
 @dataclass(frozen=True)
 class Window:
-    """How long a stream's elements wait for those of another stream (the papers' `Window`, for joins).
+    """The window of a stream for joins (the papers' `Window`).
 
-    span_ms: how far back an element of the other stream looks into this one. retention_ms: how late an element may
-    come, counted from its own time, a day where it is not set.
+    Args:
+        span_ms: the maximum age of this stream's elements when they join an element of the other stream.
+        retention_ms: the maximum delay of an element relative to its own time, by default a day.
     """
 
     span_ms: int
@@ -55,10 +55,9 @@ W = TypeVar("W", bound=TimeWindows | SessionWindows)
 
 
 def until(windows: W, retention_ms: int = DAY_MS) -> W:
-    """Return `windows` for aggregations with the retention that `Windows.until` gave: what is older is late.
-    Present-day Kafka Streams expresses this with a grace period.
+    """Return `windows` for aggregations with the retention of `Windows.until`; older records are late.
 
-    Raises ValueError if the retention is shorter than a window.
+    Kafka Streams now expresses this with a grace period. Raises ValueError if the retention is shorter than a window.
     """
     span_ms = windows.inactivity_gap_ms if isinstance(windows, SessionWindows) else windows.size_ms
     if retention_ms < span_ms:
@@ -67,10 +66,12 @@ def until(windows: W, retention_ms: int = DAY_MS) -> W:
 
 
 class KStream:
-    """A stream in the shape of the papers; `stream` is the KStream of today behind it."""
+    """A stream in the API of the papers; `stream` is the underlying current KStream.
+
+    Created by `KStreamBuilder.from_`.
+    """
 
     def __init__(self, builder: KStreamBuilder, stream: penstock.KStream) -> None:
-        """Wrap `stream`; users call `KStreamBuilder.from_`."""
         self._builder = builder
         self.stream = stream
 
@@ -98,8 +99,10 @@ class KStream:
         return self._wrapped(self.stream.flat_map_values(mapper))
 
     def with_window(self, window: Window) -> KStreamWindowed:
-        """Return the stream with a window, to be joined with another one (the papers: `with`). Raises TypeError for
-        windows of aggregations."""
+        """Return the stream with a window for joins (the papers: `with`).
+
+        Raises TypeError for windows of aggregations.
+        """
         if not isinstance(window, Window):
             raise TypeError(
                 f"Expected a Window for a join, such as Window(span_ms=1000), got {window!r}: windows of aggregations "
@@ -122,49 +125,58 @@ class KStream:
         )
 
     def branch(self, *predicates: Callable[[Any, Any], bool]) -> list[KStream]:
-        """Return a stream for each of `predicates`, in their order; an element goes to the first that holds."""
+        """Return a stream for each of `predicates`; an element goes to the first match."""
         split = self.stream.split()
         for predicate in predicates:
             split = split.branch(predicate)
         return [self._wrapped(branch) for branch in split.no_default_branch().values()]
 
     def send_to(self, topic: str, key_serde: Serde | None = None, value_serde: Serde | None = None) -> None:
-        """Write the elements to `topic`; serdes of None are those of the stream, or else the defaults of the
-        configuration."""
+        """Write the elements to `topic`.
+
+        Serdes default to those of the stream, else to those of the configuration.
+        """
         self.stream.to(topic, Produced.with_(key_serde=key_serde, value_serde=value_serde))
 
     def through(self, topic: str, key_serde: Serde | None = None, value_serde: Serde | None = None) -> KStream:
-        """Write the elements to `topic`, which must exist, and return the stream of that topic; serdes as in
-        `send_to`, for both."""
+        """Write the elements to the existing `topic`, and return the stream of that topic.
+
+        Serdes, for both, are as in `send_to`.
+        """
         self.send_to(topic, key_serde, value_serde)
         return self._builder.from_(topic, key_serde or self.stream.key_serde, value_serde or self.stream.value_serde)
 
     def process(self, definition: ProcessorDefLike) -> KStream:
-        """Return what a processor of the user's forwards; the node has the name of a KafkaProcessor. What it sends by
-        its context has the serdes of this stream."""
+        """Return the output of a user's processor.
+
+        The node has the name of a KafkaProcessor. `send` of its context uses the serdes of this stream.
+        """
         named = name_of(definition) if isinstance(definition, KafkaProcessor) else None
         supplier = adapted(definition, self.stream.key_serde, self.stream.value_serde)
         return self._wrapped(self.stream.process(supplier, named=named))
 
 
 class KStreamWindowed(KStream):
-    """A stream with a window; two of them can be joined."""
+    """A stream with a window, for joins; created by `KStream.with_window`."""
 
     def __init__(self, builder: KStreamBuilder, stream: penstock.KStream, window: Window) -> None:
-        """Wrap `stream`; users call `KStream.with_window`."""
         super().__init__(builder, stream)
         self._window = window
 
     def join(self, other: KStreamWindowed, joiner: Callable[[Any, Any], Any]) -> KStream:
-        """Return `joiner(value, other_value)` for each pair of elements of one key of which neither is older than the
-        window of its stream when the other one comes."""
+        """Return `joiner(value, other_value)` for each matching pair of elements with the same key.
+
+        A pair matches if neither element is older than the window of its stream when the other arrives.
+        """
         windows = self._join_windows(other).before(other._window.span_ms).after(self._window.span_ms)
         return self._wrapped(self.stream.join(other.stream, joiner, windows))
 
     def join_prior(self, other: KStreamWindowed, joiner: Callable[[Any, Any], Any]) -> KStream:
-        """As `join`, for pairs only whose element of `other` is strictly older than that of this stream; raises
-        ValueError if the window of `other` is shorter than 1 ms. (At the timestamp 0 there is nothing older; as in all
-        joins of Kafka the span then ends at 0, so that equal ones meet.)"""
+        """Like `join`, for pairs with a strictly older element of `other`.
+
+        Raises ValueError if the window of `other` is shorter than 1 ms. (No element is older than timestamp 0; as in
+        all joins of Kafka the span then ends at 0, so elements with equal timestamps match.)
+        """
         windows = self._join_windows(other).before(other._window.span_ms).after(-1)
         return self._wrapped(self.stream.join(other.stream, joiner, windows))
 

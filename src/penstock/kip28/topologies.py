@@ -1,6 +1,8 @@
-"""Topologies in the shapes of the papers: a builder of nodes by name (second draft), and classes whose `build` makes
-the nodes or the streams (first draft). And what runs them, with its configuration: KafkaStreams and StreamsConfig by
-other names."""
+"""Topologies of the papers, and their runners and configurations.
+
+A builder of named nodes (second draft), and classes whose `build` creates the nodes or the streams (first draft). The
+runners and configurations are KafkaStreams and StreamsConfig under other names.
+"""
 
 from __future__ import annotations
 
@@ -20,21 +22,20 @@ class TopologyBuilder:
     """Sources, processors and sinks by name; every method returns the builder (second draft)."""
 
     def __init__(self) -> None:
-        """Start without nodes."""
         self._topology = Topology()
 
     def add_source(self, name: str, *topics: str) -> TopologyBuilder:
-        """Add a source of the records of `topics`."""
+        """Add a source for the records of `topics`."""
         self._topology.add_source(name, *topics)
         return self
 
     def add_processor(self, name: str, definition: ProcessorDefLike, *parents: str) -> TopologyBuilder:
-        """Add a processor that `definition` makes, below `parents`."""
+        """Add a processor created by `definition`, below `parents`."""
         self._topology.add_processor(name, adapted(definition), *parents)
         return self
 
     def add_sink(self, name: str, topic: str, *parents: str) -> TopologyBuilder:
-        """Add a sink that writes what `parents` forward to `topic`."""
+        """Add a sink that writes the output of `parents` to `topic`."""
         self._topology.add_sink(name, topic, *parents)
         return self
 
@@ -45,7 +46,7 @@ class TopologyBuilder:
 
 @dataclass(frozen=True)
 class Source:
-    """A source of a PTopology, to be named as a parent."""
+    """A source of a PTopology, used as a parent."""
 
     name: str
 
@@ -53,7 +54,7 @@ class Source:
 class PTopology:
     """A topology as a class: override `build`, which calls `add_source` and `add_processor` (first draft).
 
-    The class is instantiated for each processor of each task, so `build` must do the same each time, and its processors
+    The class is instantiated for each processor of each task, so `build` must be deterministic, and its processors
     cannot share objects.
     """
 
@@ -71,7 +72,7 @@ class PTopology:
         raise NotImplementedError(f"{type(self).__name__} must define build(self).")
 
     def add_source(self, key_serde: Serde | None, value_serde: Serde | None, *topics: str) -> Source:
-        """Add a source of `topics`; returns what stands for it as a parent."""
+        """Add a source of `topics`; returns it for use as a parent."""
         name = f"source-{len(self._sources)}"
         self._sources[name] = (key_serde, value_serde, topics)
         return Source(name)
@@ -83,7 +84,7 @@ class PTopology:
 
     @classmethod
     def topology(cls) -> Topology:
-        """Return the topology that `build` makes."""
+        """Return the topology created by `build`."""
         plan = cls._built()
         topology = Topology()
         for name, (key_serde, value_serde, topics) in plan._sources.items():
@@ -107,12 +108,12 @@ class KStreamTopology:
     """A topology of streams as a class: override `build`, which calls `from_` (first draft)."""
 
     @cached_property
-    def _builder(self) -> KStreamBuilder:  # not in __init__, which a subclass may define without calling this one
+    def _builder(self) -> KStreamBuilder:  # not in __init__, which a subclass may override without calling it
         return KStreamBuilder()
 
     @abstractmethod
     def build(self) -> None:
-        """Make the streams."""
+        """Create the streams."""
         raise NotImplementedError(f"{type(self).__name__} must define build(self).")
 
     def from_(self, key_serde: Serde | None, value_serde: Serde | None, topic: str) -> KStream:
@@ -121,7 +122,7 @@ class KStreamTopology:
 
     @classmethod
     def topology(cls) -> Topology:
-        """Return the topology that `build` makes."""
+        """Return the topology created by `build`."""
         plan = cls()
         plan.build()
         return plan._builder.build()
@@ -136,7 +137,7 @@ class ProcessorProperties(StreamsConfig):
 
 
 class _Runner:
-    """Starts and shuts down what it was given."""
+    """Starts and stops a topology."""
 
     def __init__(self, topology: Topology, config: StreamsConfig | Mapping[str, Any]) -> None:
         self._streams = KafkaStreams(topology, config)
@@ -151,24 +152,21 @@ class _Runner:
 
 
 class KafkaStreaming(_Runner):
-    """Runs what a builder has made (second draft)."""
+    """Runs the topology of a builder (second draft); nothing runs before `start`."""
 
     def __init__(self, builder: TopologyBuilder | KStreamBuilder, config: StreamsConfig | Mapping[str, Any]) -> None:
-        """Build the topology; nothing runs before `start`."""
         super().__init__(builder.build(), config)
 
 
 class KafkaProcess(_Runner):
-    """Runs a topology class (first draft)."""
+    """Runs a topology class (first draft); nothing runs before `start`."""
 
     def __init__(self, topology: type[PTopology], config: StreamsConfig | Mapping[str, Any]) -> None:
-        """Build the topology; nothing runs before `start`."""
         super().__init__(topology.topology(), config)
 
 
 class KStreamProcess(_Runner):
-    """Runs a topology class of streams (first draft)."""
+    """Runs a topology class of streams (first draft); nothing runs before `start`."""
 
     def __init__(self, topology: type[KStreamTopology], config: StreamsConfig | Mapping[str, Any]) -> None:
-        """Build the topology; nothing runs before `start`."""
         super().__init__(topology.topology(), config)

@@ -1,4 +1,4 @@
-"""Metrics: `sensors` is the part that users call, `host_metrics` names those of hosts."""
+"""Metrics: `sensors` has the API for users, `host_metrics` names the metrics of hosts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why records are dropped: a reason for each place where a processor, a store or a handler gives a record up."""
+"""Reasons for dropped records, one per case in processors, stores and handlers."""
 
 from __future__ import annotations
 
@@ -9,45 +9,45 @@ from typing import Any, Final, NamedTuple
 
 
 class DropReason(StrEnum):
-    """Why a record, or the part of it that one window takes, has no result."""
+    """The reason why a record, or its part for one window, has no result."""
 
     NULL_KEY = "null-key"
     NULL_VALUE = "null-value"
     LATE = "late"
-    """Its window is closed, or the store no longer retains its time."""
+    """The window is closed, or the store no longer retains its time."""
     OUT_OF_ORDER = "out-of-order"
     """A versioned table has a newer value of the key."""
     OUTDATED = "outdated"
-    """The row of a foreign-key join has changed since it asked for this answer."""
+    """The row of a foreign-key join has changed since its subscription."""
     INVALID_TIMESTAMP = "invalid-timestamp"
     DESERIALIZATION = "deserialization"
-    """It cannot be read, and the handler continues."""
+    """The record could not be deserialised, and the handler continued."""
     PROCESSING = "processing"
-    """A processor failed, and the handler continues."""
+    """A processor failed, and the handler continued."""
     SERIALIZATION = "serialization"
-    """It cannot be written, and the handler continues."""
+    """The record could not be serialised, and the handler continued."""
     NO_PARTITION = "no-partition"
-    """The partitioner names none."""
+    """The partitioner returned no partition."""
 
 
 PASSED: Final = frozenset((DropReason.DESERIALIZATION, DropReason.PROCESSING, DropReason.SERIALIZATION))
-"""Why a handler of exceptions was asked about a record and let it pass."""
+"""The reasons of exception handlers that continue without a record."""
 
 
 class Dropped(NamedTuple):
-    """What is counted together: the records that the node or store `place` drops for a reason."""
+    """The key of a counter: a node or store, and the reason of its dropped records."""
 
     place: str
     reason: DropReason
 
 
 def null_part(key: Any) -> DropReason:
-    """Return why a record is dropped that lacks its key or its value."""
+    """Return the reason for a record without a key or a value."""
     return DropReason.NULL_KEY if key is None else DropReason.NULL_VALUE
 
 
 def by_place(dropped: Mapping[Dropped, int]) -> Counter[str]:
-    """Return how many records each node or store has dropped, for any reason."""
+    """Return the number of dropped records by node or store, for all reasons."""
     found: Counter[str] = Counter()
     for (place, _), records in dropped.items():
         found[place] += records

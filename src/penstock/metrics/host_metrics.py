@@ -1,8 +1,8 @@
-"""Metrics by the names of Kafka Streams, of what hosts count and measure.
+"""Metrics of hosts, by the names of Kafka Streams.
 
-Only what a host can tell truly is here; what has no meaning without stream threads, or is not counted, is left out.
-Records of repartition topics that pass through no broker are not among those consumed and produced. Nothing here
-counts, and nothing here sends metrics anywhere.
+It has only true measurements of a host: metrics that are meaningless without stream threads, or not counted, are
+omitted. Records of repartition topics that pass through no broker do not count as consumed or produced. This module
+neither counts nor sends metrics.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ ROCKSDB_PROPERTIES: Final[Mapping[str, str]] = {
     "estimate-table-readers-mem": "The estimated bytes of memory of table readers, beside the block cache",
     "background-errors": "The number of errors of background work",
 }
-"""The properties of a RocksDB database (KIP-607) as they were last read."""
+"""The properties of a RocksDB database (KIP-607) as of their last read."""
 
 BYTES_WRITTEN: Final = "bytes-written"
 BYTES_READ: Final = "bytes-read"
@@ -109,7 +109,7 @@ ROCKSDB_RATIOS: Final[Mapping[str, str]] = {
     "block-cache-index-hit-ratio": "The part of the reads of index blocks that the block cache has answered",
     "block-cache-filter-hit-ratio": "The part of the reads of filter blocks that the block cache has answered",
 }
-"""What parts of the reads were answered from memory (KIP-471)."""
+"""The share of reads served from memory (KIP-471)."""
 
 FETCH_THROTTLE_TIME: Final = "fetch-throttle-time"
 PRODUCE_THROTTLE_TIME: Final = "produce-throttle-time"
@@ -122,22 +122,22 @@ STORE_OPERATIONS: Final = (
     *("put", "put-if-absent", "put-all", "get", "delete", "remove"),
     *("fetch", "range", "all", "prefix-scan", "flush"),
 )
-"""The calls of stores that are measured."""
+"""The measured calls of stores."""
 
-_THREAD_ID: Final = "main"  # the name by which tasks speak of what runs them
+_THREAD_ID: Final = "main"  # the name of the runner in the reports of tasks
 _THREAD_IDS: Final[Mapping[str, str]] = {
     **dict.fromkeys((_THREAD, _TASK, _NODE, _STATE, _CACHE), _THREAD_ID),
     _UPDATER: "StateUpdater-1",
 }
-"""The end of the thread-id of the metrics of a group; no others have one."""
+"""The suffix of thread-id in the metrics of a group; other groups have no thread-id."""
 _OF_THREADS: Final = frozenset((PROCESS, PUNCTUATE))
-"""What Kafka measures of tasks, and of all tasks of a thread together."""
+"""Kafka's measurements of single tasks, and of all tasks of a thread."""
 _CLOSED: Final = "closed"
-"""In place of a task: all that are closed."""
+"""In place of a task id: all closed tasks."""
 _OF_UPDATER: Final = frozenset((RESTORE, ACTIVE_RESTORING, STANDBY_UPDATING, ACTIVE_RESTORE, STANDBY_UPDATE, IDLE))
-"""What is measured of the thread that restores tasks and updates standby tasks."""
+"""The measurements of the thread that restores tasks and updates standby tasks."""
 FALLING: Final = frozenset((RESTORE_REMAINING, BUFFER_BYTES, CACHE_BYTES))
-"""The metrics whose names end in -total though their values also fall: gauges, not counters."""
+"""The metrics ending in -total whose values also fall: gauges, not counters."""
 
 DESCRIPTIONS: Mapping[tuple[str, str], str] = {
     (_STREAM, "version"): "The version of Penstock",
@@ -281,8 +281,7 @@ DESCRIPTIONS: Mapping[tuple[str, str], str] = {
     (_TOPIC, "records-produced-total"): "The number of records that were written to the topic",
     (_TOPIC, "bytes-produced-total"): "The bytes of the keys and values that were written to the topic",
 }
-"""The description of each metric, by group and name. Totals begin with the start of the application, and grow with
-commits."""
+"""The description of each metric, by group and name. Totals start with the application, and grow with commits."""
 
 _TOTAL: Final = ("-total", MeasurableStat.CUMULATIVE_COUNT)
 _RATE: Final = ("-rate", MeasurableStat.COUNT_RATE)
@@ -323,51 +322,50 @@ _STATS: Final[Mapping[tuple[str, str], tuple[tuple[str, MeasurableStat], ...]]] 
     **{(group, name): _LEVEL for group in (_CONSUMER, _PRODUCER) for name in (REQUEST_LATENCY, BUFFERED_BYTES)},
     **{(group, name): _SUM for group in (_CONSUMER, _PRODUCER) for name in (OUTGOING_BYTE, INCOMING_BYTE)},
 }
-"""What is shown of each operation that is measured, by group: the end of the name, and its description."""
+"""The suffixes and statistics of each measured operation, by group and operation."""
 
 NODE_ID: Final = "processor-node-id"
-"""The tag of what is measured of a node."""
+"""The tag of a node's measurements."""
 REASON: Final = "reason"
-"""The tag that says why a node has dropped records, beside that of the node."""
+"""The tag for the reason of dropped records, in addition to that of the node."""
 CACHE_ID: Final = "record-cache-id"
-"""The tag of what is measured of the record cache of a store."""
+"""The tag of the measurements of a store's record cache."""
 CLIENT: Final = "client"
-"""Marks what is measured of all consumers or producers of an application, whichever task they worked for."""
+"""Marks measurements of all consumers or producers of an application, regardless of their task."""
 _BUCKET: Final = "bucket"
 _OF_ALL_TASKS: Final = frozenset((POLL, POLL_RECORDS))
-"""What tasks report of themselves that is of no task in particular."""
+"""The operations reported by tasks that belong to no single task."""
 _GAUGES: Final = frozenset(
     (*ROCKSDB_PROPERTIES, STREAM_TIME, STATE_SIZE, BUFFER_COUNT, OPEN_ITERATORS, OLDEST_ITERATOR, *FALLING)
 )
-"""What is not added up, but shown as it was last."""
+"""Values that are not added up; only the last value is shown."""
 _NANOSECONDS_OF_MS: Final = 1_000_000
 _STATE_ID: Final = "-state-id"
 _GROUPS: Final[Mapping[str, str]] = {NODE_ID: _NODE, CACHE_ID: _CACHE}
 
 
 def state_id(scope: str) -> str:
-    """Return the tag of what is measured of a store of `scope`, such as rocksdb-window."""
+    """Return the tag of the measurements of stores of `scope`, such as rocksdb-window."""
     return f"{scope}{_STATE_ID}"
 
 
 def operation_of(name: str, tag: str, id: str) -> str:
-    """Return the operation `name` of one part of a task, which `tag` says by its `id`, as tasks report it."""
+    """Return the reported operation `name` for a part of a task, by `tag` and `id`."""
     return f"{name}/{tag}/{id}"
 
 
 def dropped_for(dropped: Dropped) -> str:
-    """Return the operation by which tasks report the records that a node or store drops for a reason."""
+    """Return the reported operation for records dropped by a node or store for a reason."""
     return operation_of(DROPPED_BY_REASON, NODE_ID, f"{dropped.reason}/{dropped.place}")
 
 
 def output_age(bucket: int) -> str:
-    """Return the operation by which tasks report how many of the records that they have sent are of an age
-    (`bucket_of`); what it measures is when that was (ms since the epoch)."""
+    """Return the operation for sent records of an age (`bucket_of`). Its values are times in ms since the epoch."""
     return operation_of(OUTPUT_AGE, _BUCKET, str(bucket))
 
 
 class Operation(NamedTuple):
-    """What is measured: an operation, of a task where it is its, and of the part of it that `tag` says by its `id`."""
+    """A measured operation: of a task, if any, and of the part of it identified by `tag` and `id`."""
 
     name: str
     task: str = ""
@@ -376,19 +374,24 @@ class Operation(NamedTuple):
 
     @staticmethod
     def reported(reported: str, task: str) -> Operation:
-        """Return what `task` reports by the name of its own operation, or by `operation_of`."""
+        """Return the operation reported by `task`: its own, or one from `operation_of`."""
         name, *part = reported.split("/", 2)
         is_of_task = part[:1] not in ([CLIENT], [_BUCKET]) and name not in _OF_ALL_TASKS
         return Operation(name, task if is_of_task else "", *part)
 
 
 class Measured(NamedTuple):
-    """What a host has measured at one moment: operations, sensors of users by their metrics, what is not added up, as
-    it was last, and how many records of the output were in each bucket of ages when they were committed.
+    """The measurements of a host at one moment.
 
-    lags: how many offsets of each partition are to come, as far as it is known. committed_ms: when the last commit was
-    made (ms since the epoch), None before the first. ratios: the share of the time (0 to 1) that operations have taken.
-    started_ms: when the host began to run (ms since the epoch), None if it does not tell.
+    Args:
+        operations: the measured operations.
+        sensors: the measurements of users' sensors, by their metrics.
+        gauges: the last values of measurements that are not added up.
+        output_ages: the number of output records per bucket of ages at their commit.
+        lags: the number of unread offsets of each partition, as far as known.
+        committed_ms: the time of the last commit (ms since the epoch), None before the first.
+        ratios: the share of the time (0 to 1) used by operations.
+        started_ms: the start of the host (ms since the epoch), None if unknown.
     """
 
     operations: Mapping[Operation, Sampled]
@@ -402,14 +405,13 @@ class Measured(NamedTuple):
 
 
 NOT_MEASURED: Final = Measured({}, {})
-"""What is measured where nothing runs."""
+"""The measurements before the start."""
 
 
 class HostMeasurements:
-    """What a host measures, added up; any number of calls, one at a time."""
+    """The accumulated measurements of a host (arguments: see `SampledMeasurements`); not thread-safe."""
 
     def __init__(self, samples: int, window_ms: int) -> None:
-        """Keep the values of `metrics.num.samples` and `metrics.sample.window.ms`."""
         self._operations: SampledMeasurements[Operation] = SampledMeasurements(samples, window_ms)
         self._sensors: SampledMeasurements[tuple[SensorMetric, ...]] = SampledMeasurements(samples, window_ms)
         self._gauges: dict[Operation, float] = {}
@@ -417,7 +419,7 @@ class HostMeasurements:
         self._sent: dict[int, Measurement] = {}
 
     def take(self, operation: Operation, measurement: Measurement, now_ms: int) -> None:
-        """Add what was measured of an operation by `now_ms`; ages of output count from its commit on (`committed`)."""
+        """Add a measurement of an operation up to `now_ms`. Ages of output count from the commit (`committed`)."""
         if operation.name == OUTPUT_AGE:
             bucket = int(operation.id)
             self._sent[bucket] = self._sent.get(bucket, NOTHING).plus(measurement)
@@ -427,8 +429,7 @@ class HostMeasurements:
             self._gauges[operation] = measurement.total
 
     def committed(self, committed_ms: int | None, now_ms: int) -> None:
-        """Add the ages that the output has now that it is committed. committed_ms: when that was, in ms since the
-        epoch; None if it will be sent again."""
+        """Add the ages of the output at `committed_ms` (since the epoch). None if it will be sent again."""
         sent, self._sent = self._sent, {}
         if committed_ms is None:
             return
@@ -438,13 +439,15 @@ class HostMeasurements:
             self._output_ages.take(at_commit, Measurement(measurement.number), now_ms)
 
     def take_sensors(self, reports: Iterable[SensorReport], now_ms: int) -> None:
-        """Add what sensors recorded by `now_ms`."""
+        """Add the measurements of sensors up to `now_ms`."""
         for report in reports:
             self._sensors.take(report.metrics, report.measured, now_ms)
 
     def closed(self, task: str) -> None:
-        """Forget what was measured of a task that is closed, as Kafka removes its metrics; the totals of all tasks
-        together stay, and its number of dead letters, as those of its other drops."""
+        """Discard the measurements of a closed task, as Kafka removes its metrics.
+
+        The totals of all tasks remain, and the task's number of dead letters, like its other drops.
+        """
         self.forget(task)
         gone = self._operations.forget(lambda each: each.task == task and each.name != DEAD_LETTER_RECORDS)
         for operation, measured in gone.items():
@@ -452,13 +455,13 @@ class HostMeasurements:
                 self._operations.add_total_of(Operation(operation.name, _CLOSED), measured)
 
     def forget(self, task: str | None = None) -> None:
-        """Forget what was measured last of a task that runs here no longer; None for all tasks. Totals stay."""
+        """Discard the last gauges of a task that no longer runs here. None for all tasks. Totals remain."""
         self._gauges = {
             operation: value for operation, value in self._gauges.items() if task not in (None, operation.task)
         }
 
     def at(self, now_ms: int) -> Measured:
-        """Return what there is at `now_ms`."""
+        """Return the measurements at `now_ms`."""
         ages = {bucket: sampled.window.number for bucket, sampled in self._output_ages.at(now_ms).items()}
         return Measured(self._operations.at(now_ms), self._sensors.at(now_ms), dict(self._gauges), ages)
 
@@ -472,11 +475,11 @@ def streams_metrics(
     """Return the metrics of an application.
 
     Args:
-        client_id: tag of all of them.
+        client_id: the tag of all metrics.
         facts: values of the group stream-metrics, and thread-state, by name.
-        statistics: what the host counts: `consumed` and `produced`, (records, bytes) by topic; `processed` and
-            `dropped`, records by task; what is not there is no metric.
-        measured: what the host has measured.
+        statistics: the counters of the host: `consumed` and `produced`, (records, bytes) by topic; `processed` and
+            `dropped`, records by task. Missing counters have no metric.
+        measured: the measurements of the host.
     """
     found: dict[MetricName, Metric] = {}
 
@@ -495,7 +498,7 @@ def streams_metrics(
             add(group, f"{operation.name}{end}", stat.of(sampled), *tags)
     for operation, gauge in measured.gauges.items():
         group, tags = _place(operation)
-        if gauge or operation.name != OLDEST_ITERATOR:  # as in Kafka, it is there while an iterator is open
+        if gauge or operation.name != OLDEST_ITERATOR:  # as in Kafka, the metric exists while an iterator is open
             add(group, operation.name, gauge, *tags)
     for percent in (50, 95, 99) if any(measured.output_ages.values()) else ():
         add(_STREAM, f"{OUTPUT_AGE}-p{percent}", age_quantile(measured.output_ages, percent / 100))
@@ -520,9 +523,9 @@ def streams_metrics(
 
 
 def _add_counts(add: Callable[..., None], statistics: Mapping[str, Any]) -> None:
-    """Add the records that the host counts, by task and by topic."""
+    """Add the host's record counts, by task and by topic."""
     for task in statistics.get("processed", {}):
-        for name in (DROPPED_RECORDS, DEAD_LETTER_RECORDS):  # so that a reader sees the first one as an increase
+        for name in (DROPPED_RECORDS, DEAD_LETTER_RECORDS):  # so that monitoring sees the first drop as an increase
             for end in ("-total", "-rate"):
                 add(_TASK, f"{name}{end}", 0, ("task-id", task))
     for counted, name in (("processed", "process-total"), ("dropped", "dropped-records-total")):
@@ -535,8 +538,7 @@ def _add_counts(add: Callable[..., None], statistics: Mapping[str, Any]) -> None
 
 
 def client_statistics(measured: Measured) -> dict[str, dict[str, float]]:
-    """Return what was measured of consumers and producers, by `consumer` or `producer` and the name of the metric;
-    empty where nothing is, for `statistics.interval.ms` is 0."""
+    """Return client measurements by `consumer` or `producer` and metric; empty if `statistics.interval.ms` is 0."""
     found: dict[str, dict[str, float]] = {}
     for operation, sampled in measured.operations.items():
         if operation.tag == CLIENT:
@@ -547,7 +549,7 @@ def client_statistics(measured: Measured) -> dict[str, dict[str, float]]:
 
 
 def _of_all_tasks(operations: Mapping[Operation, Sampled]) -> dict[Operation, Sampled]:
-    """Return what Kafka measures of a thread, too, of all tasks together: in ms, where it is in ns of a task."""
+    """Return Kafka's thread measurements, the sums over all tasks: in ms, for tasks in ns."""
     found: dict[Operation, Sampled] = {}
     for operation, sampled in operations.items():
         if operation.task and not operation.tag and operation.name in _OF_THREADS:
@@ -570,7 +572,7 @@ def _of_all_tasks(operations: Mapping[Operation, Sampled]) -> dict[Operation, Sa
 
 
 def _process_ratios(operations: Mapping[Operation, Sampled]) -> dict[str, float]:
-    """Return the share of each task in the time of all, 0 for all while none processes."""
+    """Return each task's share of the total time; 0 for all while no task processes."""
     times = {
         operation.task: sampled.window.total
         for operation, sampled in operations.items()

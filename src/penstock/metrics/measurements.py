@@ -1,8 +1,8 @@
-"""Measurements: what was recorded, as a few numbers that can be added up, and such numbers over the last minute.
+"""Measurements: recorded values as a few numbers that can be added up, also over a recent window.
 
-A `Measurement` is what a task of one epoch, or a sensor, gives; a `SampledMeasurements` adds them up where metrics are
-shown. Kafka's rules for windows: `metrics.num.samples` samples of `metrics.sample.window.ms` each, of which the oldest
-is dropped when another begins.
+A `Measurement` is the report of a task for one epoch, or of a sensor; `SampledMeasurements` adds them up for the
+metrics. Windows follow Kafka's rules: `metrics.num.samples` samples of `metrics.sample.window.ms` each; each new sample
+replaces the oldest.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 _log = logging.getLogger(__name__)
 
 MOST_KEYS: Final = 10_000
-"""Measurements that are kept apart at most: names that follow from records would be without an end."""
+"""The maximum number of separate measurements: names derived from records would be unbounded."""
 
 _Key = TypeVar("_Key", bound=Hashable)
 
 
 class Measurement(NamedTuple):
-    """Values that were recorded: how many, their sum, the least and the largest."""
+    """Recorded values: their number, sum, minimum and maximum."""
 
     number: int = 0
     total: float = 0.0
@@ -33,7 +33,7 @@ class Measurement(NamedTuple):
     most: float = -math.inf
 
     def plus(self, other: Measurement) -> Measurement:
-        """Return both together."""
+        """Return the sum of both."""
         return Measurement(
             self.number + other.number,
             self.total + other.total,
@@ -43,7 +43,7 @@ class Measurement(NamedTuple):
 
 
 NOTHING: Final = Measurement()
-"""What is measured where nothing was recorded."""
+"""The measurement of no values."""
 
 
 def measured_once(value: float) -> Measurement:
@@ -52,7 +52,7 @@ def measured_once(value: float) -> Measurement:
 
 
 _BUCKETS_PER_DOUBLING: Final = 4
-"""Of ages: so a quantile is at most a fifth too large or too small."""
+"""Buckets of ages per doubling; the error of a quantile is at most a fifth."""
 
 
 def bucket_of(age_ms: float) -> int:
@@ -61,18 +61,23 @@ def bucket_of(age_ms: float) -> int:
 
 
 def buckets_of(ages_ms: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the bucket of each age (ms): 0 is below 1 ms, then there are four for each doubling."""
+    """Return the bucket of each age (ms): 0 below 1 ms, then four per doubling."""
     doublings = np.log2(np.maximum(ages_ms, 1))
     return np.where(ages_ms < 1, 0, 1 + np.floor(_BUCKETS_PER_DOUBLING * doublings)).astype(np.int64)
 
 
 def age_of(bucket: float) -> float:
-    """Return the age (ms) at which a bucket begins; fractions are places within a bucket."""
+    """Return the start of a bucket (ms); fractions are positions within a bucket."""
     return bucket if bucket < 1 else 2.0 ** ((bucket - 1) / _BUCKETS_PER_DOUBLING)
 
 
 def age_quantile(buckets: Mapping[int, int], share: float) -> float:
-    """Return the age (ms) that a share (0 to 1) of the ages does not exceed; NaN if there is no age."""
+    """Return the quantile (ms) of the ages. NaN without ages.
+
+    Args:
+        buckets: the number of ages by bucket.
+        share: the part of the ages up to the quantile, from 0 to 1.
+    """
     wanted = share * sum(buckets.values())
     for bucket, number in sorted(buckets.items()):
         if number and wanted <= number:
@@ -82,8 +87,14 @@ def age_quantile(buckets: Mapping[int, int], share: float) -> float:
 
 
 class Sampled(NamedTuple):
-    """Measurements at one moment. number, total: of all values from the beginning on. window: the last of them, over so
-    many seconds."""
+    """Measurements at one moment.
+
+    Args:
+        number: the number of all values since the beginning.
+        total: the sum of all values since the beginning.
+        window: the recent values.
+        seconds: the duration of the window.
+    """
 
     number: int
     total: float
@@ -92,18 +103,22 @@ class Sampled(NamedTuple):
 
 
 class SampledMeasurement:
-    """One sequence of measurements (Kafka class: SampledStat)."""
+    """One sequence of measurements (Kafka class: SampledStat).
+
+    Args:
+        samples: the number of samples.
+        window_ms: the duration of a sample in ms.
+    """
 
     def __init__(self, samples: int, window_ms: int) -> None:
-        """Keep `samples` samples of `window_ms` each."""
         self._window_ms = window_ms
         self._most = samples
-        self._samples: deque[tuple[int, Measurement]] = deque(maxlen=samples)  # with their beginnings
+        self._samples: deque[tuple[int, Measurement]] = deque(maxlen=samples)  # with their start times
         self._count = 0
         self._total = 0.0
 
     def take(self, measurement: Measurement, now_ms: int) -> None:
-        """Add what was measured by `now_ms`."""
+        """Add a measurement up to `now_ms`."""
         self._count += measurement.number
         self._total += measurement.total
         if self._samples and now_ms < self._samples[-1][0] + self._window_ms:
@@ -113,42 +128,47 @@ class SampledMeasurement:
             self._samples.append((now_ms, measurement))
 
     def add_total_of(self, other: SampledMeasurement) -> None:
-        """Add what `other` has measured from the beginning on; it is not of the last samples."""
+        """Add the total of `other` without its recent samples."""
         self._count += other._count
         self._total += other._total
 
     def at(self, now_ms: int) -> Sampled:
-        """Return what there is at `now_ms`."""
+        """Return the measurements at `now_ms`."""
         while self._samples and now_ms - self._samples[0][0] >= self._most * self._window_ms:
             self._samples.popleft()
         window = NOTHING
         for _, measurement in self._samples:
             window = window.plus(measurement)
         passed = now_ms - self._samples[0][0] if self._samples else 0
-        # as in Kafka's Rate: all samples but the last are taken for full
+        # as in Kafka's Rate: all samples but the last count as full
         missing = max(self._most - 1 - passed // self._window_ms, 0)
         milliseconds = max(passed + missing * self._window_ms, self._window_ms)
         return Sampled(self._count, self._total, window, milliseconds / 1000)
 
 
 class TimeShares(Generic[_Key]):
-    """The share of the time that each activity of a thread takes, over the last samples."""
+    """The share of the time of each activity of a thread, over recent windows.
+
+    Args:
+        keys: the activities.
+        samples: the number of windows; the newest is incomplete.
+        window_ms: the duration of a window in ms.
+        began_ms: the start of the measurement.
+    """
 
     def __init__(self, keys: Iterable[_Key], samples: int, window_ms: int, began_ms: int) -> None:
-        """Measure from `began_ms` on. keys: the activities, which have taken no time yet. samples, window_ms: the last
-        `samples` windows of `window_ms` count, of which the newest is not over yet."""
         self._samples = samples
         self._window_ms = window_ms
         self._began_ms = began_ms
-        self._busy: dict[_Key, dict[int, float]] = {key: {} for key in keys}  # ms, by the number of the window
+        self._busy: dict[_Key, dict[int, float]] = {key: {} for key in keys}  # ms, by window number
         self._open: dict[_Key, int] = {}
 
     def begin(self, key: _Key, now_ms: int) -> None:
-        """Note that an activity begins."""
+        """Record the start of an activity."""
         self._open[key] = now_ms
 
     def end(self, key: _Key, now_ms: int) -> None:
-        """Note that an activity ends; one that has not begun is left out."""
+        """Record the end of an activity; ignored without a start."""
         began = self._open.pop(key, None)
         if began is not None:
             self.take(key, now_ms - began, now_ms)
@@ -162,7 +182,7 @@ class TimeShares(Generic[_Key]):
             del windows[min(windows)]
 
     def at(self, now_ms: int) -> dict[_Key, float]:
-        """Return the share (0 to 1) of each activity at `now_ms`, with the time of what has not ended."""
+        """Return the share (0 to 1) of each activity at `now_ms`, open activities included."""
         first = self._first(now_ms)
         since = max(self._began_ms, first * self._window_ms)
         shares = {}
@@ -174,11 +194,11 @@ class TimeShares(Generic[_Key]):
         return shares
 
     def _first(self, now_ms: int) -> int:
-        """Return the number of the oldest window that counts."""
+        """Return the number of the oldest window in the samples."""
         return now_ms // self._window_ms - self._samples + 1
 
     def _parts(self, began_ms: float, now_ms: int) -> Iterator[tuple[int, float]]:
-        """Yield how much of the time from `began_ms` to `now_ms` is in each window."""
+        """Yield the part of the time from `began_ms` to `now_ms` in each window."""
         while began_ms < now_ms:
             window = int(began_ms // self._window_ms)
             end = min((window + 1) * self._window_ms, now_ms)
@@ -187,17 +207,21 @@ class TimeShares(Generic[_Key]):
 
 
 class SampledMeasurements(Generic[_Key]):
-    """Sequences of measurements by key, MOST_KEYS at most; others are left out, with a line in the log."""
+    """Sequences of measurements by key, at most MOST_KEYS; others are dropped with a log line.
+
+    Args:
+        samples: the number of samples per key.
+        window_ms: the duration of a sample in ms.
+    """
 
     def __init__(self, samples: int, window_ms: int) -> None:
-        """Keep `samples` samples of `window_ms` of each."""
         self._samples = samples
         self._window_ms = window_ms
         self._measurements: dict[_Key, SampledMeasurement] = {}
         self._left_out = False
 
     def take(self, key: _Key, measurement: Measurement, now_ms: int) -> None:
-        """Add what was measured of `key` by `now_ms`."""
+        """Add a measurement of `key` up to `now_ms`."""
         known = self._measurements.get(key)
         if known is None:
             if len(self._measurements) >= MOST_KEYS:
@@ -207,16 +231,16 @@ class SampledMeasurements(Generic[_Key]):
         known.take(measurement, now_ms)
 
     def forget(self, is_gone: Callable[[_Key], bool]) -> dict[_Key, SampledMeasurement]:
-        """Give up what was measured of the keys that are gone, so that it takes no place of others."""
+        """Remove and return the measurements of obsolete keys, to make room for others."""
         return {key: self._measurements.pop(key) for key in [*filter(is_gone, self._measurements)]}
 
     def add_total_of(self, key: _Key, other: SampledMeasurement) -> None:
-        """Add to `key` what `other` has measured from the beginning on."""
+        """Add the total of `other` to `key`, without its recent samples."""
         known = self._measurements.setdefault(key, SampledMeasurement(self._samples, self._window_ms))
         known.add_total_of(other)
 
     def at(self, now_ms: int) -> dict[_Key, Sampled]:
-        """Return what there is of each at `now_ms`."""
+        """Return the measurements of each key at `now_ms`."""
         return {key: measurement.at(now_ms) for key, measurement in self._measurements.items()}
 
     def _leave_out(self, key: _Key) -> None:

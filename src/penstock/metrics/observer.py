@@ -1,4 +1,4 @@
-"""The observer of a task: takes what Kafka's sensors of level DEBUG record."""
+"""The observer of a task: records the measurements of Kafka's DEBUG sensors."""
 
 from __future__ import annotations
 
@@ -26,57 +26,72 @@ from penstock.metrics.measurements import Measurement, measured_once
 
 
 class TaskObserver:
-    """What a task, its nodes, caches and stores report to; this one records nothing."""
+    """Receives the reports of a task, its nodes, caches and stores; this class records nothing."""
 
     should_record = False
-    """Whether anything is recorded (Kafka method: Sensor.shouldRecord). What happens for each record and takes little
-    time is reported only then."""
+    """Whether anything is recorded (Kafka method: Sensor.shouldRecord).
+
+    Short events of each record are reported only if true.
+    """
 
     def processed(self, node: str, records: int) -> None:
-        """Note that `node` receives a number of records (Kafka metric: process-total)."""
+        """Record the number of records received by `node` (Kafka metric: process-total)."""
 
     def emitted(self, node: str, records: int) -> None:
-        """Note that `node` emits a number of suppressed records (Kafka metric: suppression-emit-total)."""
+        """Record the number of suppressed records emitted by `node` (Kafka metric: suppression-emit-total)."""
 
     def buffer_changed(self, store: str, size: int, records: int) -> None:
-        """Note that the suppression buffer `store` now has `size` bytes and a number of records (Kafka metrics:
-        suppression-buffer-size, suppression-buffer-count)."""
+        """Record the size (bytes) and the number of records of a suppression buffer.
+
+        Kafka metrics: suppression-buffer-size, suppression-buffer-count.
+        """
 
     def cache_read(self, store: str, reads: int, hits: int) -> None:
-        """Note that the record cache of `store` had `hits` of the `reads` keys that it was asked for (Kafka metric:
-        hit-ratio)."""
+        """Record the reads and hits of a store's record cache (Kafka metric: hit-ratio).
+
+        Args:
+            store: the name of the store.
+            reads: the number of requested keys.
+            hits: the number of keys found in the cache.
+        """
 
     def call_began(self, scope: str, store: str, operation: str) -> Callable[[int], None]:
-        """Note that a call of `store` begins; return a function to call at its end with the number of keys that it was
-        for.
+        """Record the start of a call of `store`.
 
         Args:
             scope: Kafka's scope of the store, such as rocksdb-window.
             store: the name of the store.
             operation: the name of the metric, such as put-if-absent.
+
+        Returns:
+            A function to call at the end, with the number of keys of the call.
         """
         return _nothing
 
     def iterator_opened(self, scope: str, store: str) -> Callable[[], None]:
-        """Note that an iterator of `store` is open; return a function to call at its end."""
+        """Record the opening of an iterator, and return a function to call at its end."""
         return _nothing_more
 
     def take(self) -> dict[str, Measurement]:
-        """Give up what was recorded since the last call, by operation (`operation_of`)."""
+        """Return and reset the measurements since the last call, by operation (`operation_of`)."""
         return {}
 
 
 class RecordingObserver(TaskObserver):
-    """Records all that is reported (Kafka classes: ProcessorNodeMetrics, StateStoreMetrics, NamedCacheMetrics)."""
+    """Records all reports (Kafka classes: ProcessorNodeMetrics, StateStoreMetrics, NamedCacheMetrics).
+
+    Args:
+        nanoseconds: the clock for the duration of calls.
+        wall_clock_ms: the clock for the opening of iterators.
+    """
 
     should_record = True
 
     def __init__(self, nanoseconds: Callable[[], int], wall_clock_ms: Callable[[], int]) -> None:
-        """Measure the duration of calls by the clock `nanoseconds`; `wall_clock_ms` tells when iterators are opened."""
         self._nanoseconds = nanoseconds
         self._wall_clock_ms = wall_clock_ms
         self._open: dict[tuple[str, str], dict[int, int]] = {}
-        """By scope and store, when (ms) each open iterator was opened, by its number."""
+        """The opening times (ms) of open iterators by number, by scope and store."""
         self._iterators = count()
         self._measurements: dict[str, Measurement] = {}
         self._cache_reads: Counter[str] = Counter()
@@ -91,13 +106,13 @@ class RecordingObserver(TaskObserver):
         self._count(operation_of(SUPPRESSION_EMIT, NODE_ID, node), records)
 
     def buffer_changed(self, store: str, size: int, records: int) -> None:
-        """Record both."""
+        """Record both values."""
         for name, value in ((SUPPRESSION_BUFFER_SIZE, float(size)), (SUPPRESSION_BUFFER_COUNT, float(records))):
             operation = operation_of(name, state_id("in-memory-suppression"), store)
             self._record(operation, measured_once(value))
 
     def cache_read(self, store: str, reads: int, hits: int) -> None:
-        """Record, for each hit, the ratio of hits to reads so far, as Kafka does."""
+        """Record the ratio of hits to reads so far for each hit, as in Kafka."""
         self._cache_reads[store] += reads
         self._cache_hits[store] += hits
         if hits:
@@ -105,7 +120,7 @@ class RecordingObserver(TaskObserver):
             self._record(operation_of(HIT_RATIO, CACHE_ID, store), Measurement(hits, hits * ratio, ratio, ratio))
 
     def call_began(self, scope: str, store: str, operation: str) -> Callable[[int], None]:
-        """Return a function that records the time since now, as one call for each key."""
+        """Return a function that records the time since now, as one call per key."""
         return partial(self._call_ended, operation_of(operation, state_id(scope), store), self._nanoseconds())
 
     def iterator_opened(self, scope: str, store: str) -> Callable[[], None]:
@@ -122,7 +137,7 @@ class RecordingObserver(TaskObserver):
         return ended
 
     def take(self) -> dict[str, Measurement]:
-        """Give up what was recorded since the last call, by operation (`operation_of`)."""
+        """Return and reset the measurements since the last call, by operation (`operation_of`)."""
         for (scope, store), opened in self._open.items():
             gauges = {OPEN_ITERATORS: len(opened), OLDEST_ITERATOR: min(opened.values(), default=0)}
             for name, value in gauges.items():
@@ -146,12 +161,12 @@ class RecordingObserver(TaskObserver):
 
 
 NOT_OBSERVED: Final = TaskObserver()
-"""The observer of a task below `metrics.recording.level` DEBUG."""
+"""The observer of a task if `metrics.recording.level` is below DEBUG."""
 
 
 def _nothing(keys: int) -> None:
-    """Do nothing at the end of a call that is not recorded."""
+    """Do nothing at the end of an unrecorded call."""
 
 
 def _nothing_more() -> None:
-    """Do nothing at the end of an iterator that is not recorded."""
+    """Do nothing at the end of an unrecorded iterator."""

@@ -1,8 +1,8 @@
-"""Metrics as users meet them: their names, and the sensors by which processors record values.
+"""The metrics API for users: names of metrics, and sensors for processors.
 
-A sensor gathers what a task records; the host takes it with each commit and adds up what all tasks recorded where
-metrics are shown (`KafkaStreams.metrics`). Values that are recorded in a failed epoch are discarded with it. What hosts
-count themselves is in `host_metrics`.
+A sensor accumulates the values recorded by a task; the host collects them with each commit and adds up all tasks for
+`KafkaStreams.metrics`. Values recorded in a failed epoch are discarded with it. Counters of hosts are in
+`host_metrics`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from penstock.metrics.measurements import NOTHING, Measurement, Sampled
 
 
 class RecordingLevel(IntEnum):
-    """How much is recorded: a sensor records if its level is not above `metrics.recording.level` (Kafka class:
-    Sensor.RecordingLevel)."""
+    """The level of a sensor (Kafka class: Sensor.RecordingLevel).
+
+    A sensor records if its level is not above `metrics.recording.level`.
+    """
 
     INFO = 0
     DEBUG = 1
@@ -26,23 +28,25 @@ class RecordingLevel(IntEnum):
 
 
 class MeasurableStat(Enum):
-    """What a metric shows of the values that a sensor recorded (Kafka class: MeasurableStat, each by the name of its
-    class). Windowed ones are of the last `metrics.num.samples` windows of `metrics.sample.window.ms`."""
+    """A statistic of a sensor's values (Kafka class: MeasurableStat, each by the name of its class).
+
+    Windowed statistics cover the last `metrics.num.samples` windows of `metrics.sample.window.ms`.
+    """
 
     AVG = "Avg"
     MAX = "Max"
     MIN = "Min"
     RATE = "Rate"
-    """The sum of the values of the window, a second."""
+    """The sum of the values in the window, per second."""
     COUNT_RATE = "Rate(WindowedCount)"
-    """How many values the window has, a second."""
+    """The number of values in the window, per second."""
     WINDOWED_COUNT = "WindowedCount"
     WINDOWED_SUM = "WindowedSum"
     CUMULATIVE_COUNT = "CumulativeCount"
     CUMULATIVE_SUM = "CumulativeSum"
 
     def of(self, sampled: Sampled) -> float:
-        """Return the value; NaN for an average, maximum or minimum of no values, as in Kafka."""
+        """Return the value; NaN for an average, maximum or minimum without values, as in Kafka."""
         return _VALUES[self](sampled)
 
 
@@ -63,7 +67,7 @@ _VALUES: Final[Mapping[MeasurableStat, Callable[[Sampled], float]]] = {
 
 @dataclass(frozen=True)
 class MetricName:
-    """The name of a metric, with the group and the tags that tell it from others (Kafka class: MetricName)."""
+    """The unique name of a metric, with its group and tags (Kafka class: MetricName)."""
 
     name: str
     group: str
@@ -78,21 +82,24 @@ class MetricName:
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric with its value when it was asked for, a number or a text (Kafka class: Metric)."""
+    """A metric and its value at the time of the request (Kafka class: Metric).
+
+    The value is a number or a text.
+    """
 
     metric_name: MetricName
     metric_value: float | str
 
 
 class SensorMetric(NamedTuple):
-    """A metric of a sensor: its name, and what it shows."""
+    """A metric of a sensor: its name and its statistic."""
 
     metric_name: MetricName
     stat: MeasurableStat
 
 
 class SensorReport(NamedTuple):
-    """What a sensor recorded since the report before: its metrics, and the values."""
+    """The values of a sensor since its previous report, with its metrics."""
 
     metrics: tuple[SensorMetric, ...]
     measured: Measurement
@@ -106,7 +113,7 @@ class SensorReport(NamedTuple):
 
     @staticmethod
     def of_fields(fields: Sequence[Any]) -> SensorReport:
-        """Return the report that `fields` were made from."""
+        """Return the report from its plain data (`fields`)."""
         metrics, measured = fields
         return SensorReport(
             tuple(
@@ -120,11 +127,15 @@ class SensorReport(NamedTuple):
 
 
 class Sensor:
-    """Records values for the metrics that it was given (Kafka class: Sensor); `StreamsMetrics` makes it."""
+    """Records values for its metrics (Kafka class: Sensor); created by `StreamsMetrics`.
+
+    Args:
+        name: of the sensor, unique in the task.
+        records: whether values are recorded instead of dropped.
+        parents: sensors that also record the values of this one.
+    """
 
     def __init__(self, name: str, records: bool, parents: Sequence[Sensor] = ()) -> None:
-        """Have no metrics yet. records: whether values are recorded, not dropped. parents: record what this one
-        does."""
         self._name = name
         self._records = records
         self._parents = tuple(parents)
@@ -133,11 +144,11 @@ class Sensor:
 
     @property
     def name(self) -> str:
-        """Its name, one of a kind in the task."""
+        """Its name, unique in the task."""
         return self._name
 
     def record(self, value: float = 1.0) -> None:
-        """Record a value, here and in the parents; raises ValueError for one that is not finite."""
+        """Record a value, here and in the parents; raises ValueError unless it is finite."""
         if not self._records:
             return
         if not math.isfinite(value):
@@ -156,16 +167,16 @@ class Sensor:
         return self._records
 
     def has_metrics(self) -> bool:
-        """Return whether it was given a metric."""
+        """Return whether the sensor has a metric."""
         return bool(self._metrics)
 
     def add(self, metric_name: MetricName, stat: MeasurableStat) -> bool:
-        """Show `stat` of the recorded values as a metric; an existing one stays unchanged. Return True."""
+        """Add the metric `stat` of the recorded values; an existing one stays unchanged. Returns True."""
         self._metrics.setdefault(metric_name, stat)
         return True
 
     def take_report(self) -> SensorReport | None:
-        """Give up what was recorded since the last time, None for nothing, or nothing to show. Engine-internal."""
+        """Return and reset the values since the last call, None without values or metrics. Engine-internal."""
         if not self._number or not self._metrics:
             return None
         measured = Measurement(self._number, float(self._total), float(self._least), float(self._most))
@@ -174,28 +185,31 @@ class Sensor:
 
 
 class StreamsMetrics:
-    """The sensors of one task (Kafka class: StreamsMetrics); `context.metrics()` gives it.
+    """The sensors of one task (Kafka class: StreamsMetrics); returned by `context.metrics()`.
 
-    A known name returns the sensor with that name. Sensors of all tasks that have the same metrics are added up. On
-    Spark a processor lives for one epoch: its `init` adds its sensors again; the metrics of a removed sensor stay
+    `add_sensor` with a known name returns the existing sensor. Sensors of all tasks with the same metrics are added up.
+    On Spark a processor lives for one epoch: its `init` adds its sensors again; the metrics of a removed sensor stay
     visible. Kafka's tag `thread-id` is `client-id` here; in Kafka, `metrics()` returns all metrics of the program, here
-    KafkaStreams does. Sensors of the processors of global stores are not shown: each machine keeps these stores for
-    itself.
+    KafkaStreams does. Sensors of processors of global stores are not shown: each machine has its own copy of these
+    stores.
+
+    Args:
+        client_id: the tag of the metrics.
+        recording_level: `metrics.recording.level`.
     """
 
     def __init__(self, client_id: str, recording_level: str = "INFO") -> None:
-        """Have no sensors yet. client_id: tag of the metrics. recording_level: `metrics.recording.level`."""
         self._client_id = client_id
         self._level = RecordingLevel[recording_level]
         self._sensors: dict[str, Sensor] = {}
 
     def add_sensor(self, name: str, recording_level: RecordingLevel, *parents: Sensor) -> Sensor:
-        """Return a sensor without metrics; `Sensor.add` gives it some.
+        """Return a sensor without metrics; add them with `Sensor.add`.
 
         Args:
-            name: its name, one of a kind in the task.
-            recording_level: from which `metrics.recording.level` on it records.
-            parents: sensors that record what this one does.
+            name: its name, unique in the task.
+            recording_level: the lowest `metrics.recording.level` at which it records.
+            parents: sensors that also record the values of this one.
         """
         known = self._sensors.get(name)
         if known is None:
@@ -205,13 +219,13 @@ class StreamsMetrics:
     def add_rate_total_sensor(
         self, scope_name: str, entity_name: str, operation_name: str, recording_level: RecordingLevel, *tags: str
     ) -> Sensor:
-        """Return a sensor with the metrics `<operation>-rate` and `<operation>-total`: calls a second, and in all.
+        """Return a sensor with the metrics `<operation>-rate` and `<operation>-total`: calls per second, and in total.
 
         Args:
             scope_name: the scope; the group is `stream-<scope>-metrics`.
             entity_name: the entity, value of the tag `<scope>-id`.
             operation_name: the operation.
-            recording_level: from which `metrics.recording.level` on it records.
+            recording_level: the lowest `metrics.recording.level` at which it records.
             tags: more tags, each key before its value.
 
         Raises:
@@ -222,17 +236,19 @@ class StreamsMetrics:
     def add_latency_rate_total_sensor(
         self, scope_name: str, entity_name: str, operation_name: str, recording_level: RecordingLevel, *tags: str
     ) -> Sensor:
-        """Return a sensor with the metrics `<operation>-latency-avg` and `<operation>-latency-max` of the values that
-        are recorded, and those of `add_rate_total_sensor`, whose arguments and errors are the same."""
+        """Return a sensor with the metrics `<operation>-latency-avg` and `<operation>-latency-max` of its values.
+
+        It also has the metrics of `add_rate_total_sensor`, with the same arguments and errors.
+        """
         metrics = (*_RATE_TOTAL, *_LATENCY)
         return self._operation(scope_name, entity_name, operation_name, recording_level, tags, metrics)
 
     def remove_sensor(self, sensor: Sensor) -> None:
-        """Forget a sensor, and what it recorded since the last commit."""
+        """Remove a sensor, and its values since the last commit."""
         self._sensors.pop(sensor.name, None)
 
     def take_reports(self) -> list[SensorReport]:
-        """Give up what all sensors recorded since the last time. Engine-internal."""
+        """Return and reset the values of all sensors since the last call. Engine-internal."""
         reports = (sensor.take_report() for sensor in self._sensors.values())
         return [report for report in reports if report is not None]
 

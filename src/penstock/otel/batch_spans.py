@@ -1,10 +1,11 @@
-"""A span for each batch that a task processes, by OpenTelemetry's conventions for messaging, with links to the spans of
-the producers.
+"""A span for each batch of a task, with links to the producers' spans.
 
-A batch has records of many traces, so its span is in none of them: links lead to them. They come from the header
-`traceparent` of the records (W3C Trace Context) and are limited in number. The headers themselves stay as they are:
+It follows OpenTelemetry's conventions for messaging.
+
+A batch has records of many traces, so its span has its own trace and links to theirs. The links come from the header
+`traceparent` of the records (W3C Trace Context) and are limited in number. The headers themselves are not changed:
 output is the same with and without tracing, on every host and in every replay. For the same reason, an error of a
-sampler or of a span processor ends no batch: it is logged.
+sampler or of a span processor does not fail the batch: it is logged.
 """
 
 from __future__ import annotations
@@ -34,10 +35,13 @@ _PROPAGATOR: Final = TraceContextTextMapPropagator()
 
 
 class BatchSpans:
-    """Makes the spans of the batches of tasks (implements BatchTracing)."""
+    """Creates the spans of the batches of tasks (implements BatchTracing).
+
+    Args:
+        config: penstock.otel.setup, ConfigError if it fails; penstock.otel.links.max, and application.id.
+    """
 
     def __init__(self, config: StreamsConfig) -> None:
-        """Make spans with the tracer of this process; raises ConfigError if `penstock.otel.setup` fails."""
         set_up(config)
         self._tracer = get_tracer("penstock", __version__)
         self._most_links: int = config["penstock.otel.links.max"]
@@ -50,16 +54,21 @@ class BatchSpans:
             self._attributes["messaging.consumer.group.name"] = group
 
     def batch(self) -> BatchSpan:
-        """Return the span of the next batch; it begins with the first records that it takes."""
+        """Return the span of the next batch; it begins with the first records."""
         work = {f"penstock.{name}": value for name, value in current_work()._asdict().items() if value != ""}
         return BatchSpan(self._tracer, {**self._attributes, **work}, self._most_links)
 
 
 class BatchSpan:
-    """The span of one batch; without records there is none (implements BatchTrace)."""
+    """The span of one batch; a batch without records has no span (implements BatchTrace).
+
+    Args:
+        tracer: the tracer of this process.
+        attributes: of the span.
+        most_links: the maximum number of links.
+    """
 
     def __init__(self, tracer: Tracer, attributes: dict[str, str | int], most_links: int) -> None:
-        """Wait for records."""
         self._tracer = tracer
         self._attributes = attributes
         self._most_links = most_links
@@ -70,8 +79,7 @@ class BatchSpan:
         self._records = 0
 
     def take(self, partitions: Sequence[TopicPartition], batch: RecordBatch) -> None:
-        """Count the records of `batch`, which come from `partitions` and are processed next, and link their
-        producers."""
+        """Count the records of the next `batch`, from `partitions`, and link their producers."""
         self._partitions.update(dict.fromkeys(partitions))
         self._records += len(batch)
         with _errors_logged():
@@ -82,7 +90,7 @@ class BatchSpan:
             self._span = self._block.enter_context(
                 self._tracer.start_as_current_span(
                     f"process {partitions[0].topic}",
-                    context=Context(),  # a trace of its own, whatever span a test is in
+                    context=Context(),  # a new trace, even within a test's span
                     kind=SpanKind.CONSUMER,
                     attributes=self._attributes,
                     links=[Link(producer) for producer in self._producers(batch)],
@@ -107,7 +115,7 @@ class BatchSpan:
             self._block.__exit__(kind, error, traceback)
 
     def _describe(self, span: Span) -> None:
-        """Set what is true of the whole batch."""
+        """Set the attributes of the whole batch."""
         span.set_attribute("messaging.batch.message_count", self._records)
         topics = {topic for topic, _ in self._partitions}
         if len(topics) > 1:
@@ -119,7 +127,7 @@ class BatchSpan:
             span.set_attribute("messaging.destination.partition.id", str(only.partition))
 
     def _producers(self, batch: RecordBatch) -> Iterator[SpanContext]:
-        """Yield the spans that the records of `batch` name and the batch has not linked yet."""
+        """Yield the producers' spans of `batch` without a link so far."""
         for headers in batch.headers or ():
             if len(self._seen) >= self._most_links:
                 return
@@ -136,7 +144,7 @@ class BatchSpan:
 
 @contextmanager
 def _errors_logged() -> Iterator[None]:
-    """Log an error of OpenTelemetry, such as one of a sampler or a span processor, and go on."""
+    """Log an error of OpenTelemetry, such as from a sampler or span processor, and continue."""
     try:
         yield
     except Exception:

@@ -1,11 +1,11 @@
-"""Metrics as observable instruments of OpenTelemetry: an exporter asks for their values when it collects.
+"""Metrics as observable instruments of OpenTelemetry; exporters read their values at each collection.
 
-Names are those that Kafka's own clients have there (KIP-714): `process-total` of the group `stream-task-metrics` is
+The names are those of Kafka's own clients (KIP-714): `process-total` of the group `stream-task-metrics` is
 `org.apache.kafka.stream.task.process.total`, its tags are attributes, `task-id` as `task_id`. Totals that only grow are
-counters, all others gauges. Metrics that are texts are left out, as in Kafka, and so is what has no value yet (NaN).
+counters, all others gauges. As in Kafka, text metrics are omitted; so are metrics without a value yet (NaN).
 
-The instruments belong to the process, as the provider does: one instrument shows the metrics of all its applications,
-and none when these have ended.
+Like the provider, the instruments belong to the process: one instrument has the metrics of all its applications, and is
+empty after they have ended.
 """
 
 from __future__ import annotations
@@ -36,28 +36,32 @@ _FALLING: Final = tuple(name.replace("-", ".") for name in FALLING)
 _ILLEGAL: Final = re.compile("[^a-z0-9_./]")
 
 Metrics = Callable[[], Mapping[MetricName, Metric]]
-"""Gives the metrics of now; called from the threads of exporters."""
+"""Returns the current metrics; called from the threads of exporters."""
 
 
 class ObservedMetrics:
-    """Shows the metrics of one application until it is closed."""
+    """Exposes the metrics of one application until it is closed.
+
+    Args:
+        metrics: returns the current metrics.
+        config: `penstock.otel.setup`; ConfigError if it fails.
+    """
 
     def __init__(self, metrics: Metrics, config: StreamsConfig) -> None:
-        """Begin; raises ConfigError if `penstock.otel.setup` fails."""
         set_up(config)
         self._metrics = metrics
         _INSTRUMENTS.add(metrics)
 
     def close(self) -> None:
-        """Show nothing any more; harmless when called again."""
+        """Remove the metrics; harmless when called again."""
         _INSTRUMENTS.remove(self._metrics)
 
 
 class _Instruments:
     """The instruments of this process.
 
-    A collection asks one instrument after the other. All of them answer from one reading of the metrics, until an
-    instrument is asked again.
+    A collection reads one instrument after the other. All of them use the same snapshot of the metrics, until an
+    instrument is read again.
     """
 
     def __init__(self) -> None:
@@ -68,7 +72,7 @@ class _Instruments:
         self._answered: set[str] | None = None
 
     def add(self, source: Metrics) -> None:
-        """Show the metrics of `source` too."""
+        """Add the metrics of `source`."""
         with self._lock:
             self._sources.append(source)
             self._answered = None
@@ -76,7 +80,7 @@ class _Instruments:
         _make(missing)
 
     def remove(self, source: Metrics) -> None:
-        """Show the metrics of `source` no longer."""
+        """Remove the metrics of `source`."""
         with self._lock:
             if source in self._sources:
                 self._sources.remove(source)
@@ -109,13 +113,13 @@ class _Instruments:
                 descriptions[name] = metric_name.description
         missing = self._missing(descriptions)
         if missing:
-            # of sensors of the program; during a collection the SDK makes none, so a thread waits until its end
-            with suppress(RuntimeError):  # at the end of the program there are no new threads
+            # Users' sensors: the SDK creates no instruments during a collection, so a thread waits until its end.
+            with suppress(RuntimeError):  # new threads are impossible at the end of the program
                 in_background("penstock-otel-instruments", partial(_make, missing))
         return found
 
     def _missing(self, descriptions: Mapping[str, str]) -> dict[str, str]:
-        """Return those of `descriptions` that have no instrument yet, to be made now."""
+        """Return the `descriptions` without an instrument, and mark them as created."""
         missing = {name: text for name, text in descriptions.items() if name not in self._made}
         self._made.update(missing)
         return missing
@@ -131,12 +135,14 @@ def _make(descriptions: Mapping[str, str]) -> None:
         create = meter.create_observable_counter if grows else meter.create_observable_gauge
         try:
             create(name, [partial(_INSTRUMENTS.observe, name)], description=description)
-        except Exception as error:  # the SDK raises that for a name it refuses: the others must not go with it
+        except Exception as error:  # the SDK rejected the name; the other metrics are still exported
             _log.warning("OpenTelemetry does not export the metric %s: %s", name, error)
 
 
 def _name(group: str, name: str) -> str:
-    """Return the name that the metric `name` of a group has for OpenTelemetry (Kafka class:
-    TelemetryMetricNamingConvention)."""
+    """Return the OpenTelemetry name of the metric `name` of a group.
+
+    Kafka class: TelemetryMetricNamingConvention.
+    """
     place = group.lower().replace("-", ".").replace(".metrics", "")
     return _ILLEGAL.sub("_", f"{_PREFIX}.{place}.{name.lower().replace('-', '.')}")

@@ -1,4 +1,4 @@
-"""The call of the user's function that sets OpenTelemetry up."""
+"""The call of the user's function that configures OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _is_set_up = threading.Event()
 
 
 def set_up(config: StreamsConfig) -> None:
-    """Call `penstock.otel.setup`, once in a process; raises ConfigError if it fails."""
+    """Call `penstock.otel.setup` once per process; raises ConfigError if it fails."""
     function = config["penstock.otel.setup"]
     with _lock:
         if function is None or _is_set_up.is_set():

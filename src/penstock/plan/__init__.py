@@ -1,1 +1,4 @@
-"""The logical plan of a program and its lowering to a `Topology`; knows nothing of how tasks run."""
+"""The logical plan of a program and its lowering to a `Topology`.
+
+It is independent of the execution of tasks.
+"""

@@ -1,7 +1,7 @@
-"""How many partitions topics have that must be co-partitioned: all topics of a group have equal numbers.
+"""Partition counts of co-partitioned topics: all topics of a group have equal counts.
 
-Rules: repartition topics follow the topics of the user's own; where there are none, those whose number the user fixed;
-else they take the largest number. The texts of errors are Kafka's.
+Rules: repartition topics follow the user's own topics. Without those, they follow the counts that the user fixed;
+otherwise they take the largest count. Error messages are Kafka's.
 """
 
 from __future__ import annotations
@@ -12,12 +12,15 @@ from penstock.errors import TopologyError
 
 
 def check_copartitioned(groups: Iterable[frozenset[str]], fixed: Mapping[str, int]) -> None:
-    """Raise TopologyError if all topics of a group are repartition topics whose numbers of partitions the user fixed
-    and that differ (Kafka: InternalTopologyBuilder.validateCopartition).
+    """Check that the user's partition counts of co-partitioned topics are equal.
+
+    Kafka: InternalTopologyBuilder.validateCopartition.
 
     Args:
         groups: sets of topics that must have equal numbers of partitions.
         fixed: the numbers of partitions that the user fixed, by repartition topic.
+
+    Raises TopologyError if a group has only repartition topics with fixed counts, and the counts differ.
     """
     for group in groups:
         counts = {topic: fixed[topic] for topic in sorted(group) if topic in fixed}
@@ -28,16 +31,17 @@ def check_copartitioned(groups: Iterable[frozenset[str]], fixed: Mapping[str, in
 def enforce_copartitioning(
     group: frozenset[str], partitions: Mapping[str, int | None], fixed: Mapping[str, int], external: Mapping[str, int]
 ) -> dict[str, int]:
-    """Return the numbers of partitions of the repartition topics of `group`, all alike (Kafka class:
-    CopartitionedTopicsEnforcer).
+    """Return the common number of partitions of each repartition topic of `group`.
+
+    Kafka class: CopartitionedTopicsEnforcer.
 
     Args:
         group: topics that must have equal numbers of partitions.
-        partitions: those that the repartition topics would have alone.
-        fixed: those that the user fixed.
-        external: those of the topics of the user's own.
+        partitions: the number of partitions of each repartition topic on its own.
+        fixed: the numbers of partitions that the user fixed, by repartition topic.
+        external: the numbers of partitions of the user's own topics.
 
-    Raises TopologyError if they cannot be alike.
+    Raises TopologyError if the numbers cannot be equal.
     """
     own = {topic: external[topic] for topic in sorted(group) if topic not in partitions}
     internal = sorted(topic for topic in group if topic in partitions)

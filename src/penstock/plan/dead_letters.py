@@ -1,5 +1,8 @@
-"""An application that reads its own dead letters fails on them again and writes them again, for ever: patterns leave
-their topic out, and sources that name it are refused, unless `penstock.read.dead.letters` is set."""
+"""Protection against an application that reads its own dead letters.
+
+Such an application fails on them again and writes them again, forever. Unless `penstock.read.dead.letters` is set,
+patterns skip the dead letter topic, and sources that name it are refused.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +17,20 @@ from penstock.plan.user_lines import made_at
 _log = logging.getLogger(__name__)
 
 READ_DEAD_LETTERS = "penstock.read.dead.letters"
-"""The configuration that lets sources read the topic."""
+"""The configuration key that lets sources read the topic."""
 
 
 def unread_dead_letters(config: StreamsConfig) -> frozenset[str]:
-    """Return the topic of dead letters if the application must not read it; nothing otherwise."""
+    """Return the dead letter topic if the application must not read it, else nothing."""
     topic = config[DEAD_LETTER_QUEUE_TOPIC]
     return frozenset() if topic is None or config[READ_DEAD_LETTERS] else frozenset([topic])
 
 
 def check_dead_letters(built: BuiltTopology, config: StreamsConfig) -> None:
-    """Raise TopologyError if a source names the topic of dead letters, and warn of patterns that match it; global
-    stores, whose records no handler writes there, may read it."""
+    """Raise TopologyError if a source names the dead letter topic.
+
+    Logs a warning for each pattern that matches it. Global stores may read it: no handler writes their records there.
+    """
     config = config.overridden(built.config_overrides)
     for topic in unread_dead_letters(config):
         for node in (node for part in built.subtopologies for node in part.nodes if isinstance(node, SourceSpec)):

@@ -1,7 +1,8 @@
-"""The description of a topology: its sub-topologies and nodes as plain data, the text that Kafka prints for them, and
-what is in a picture of them.
+"""The description of a topology, for users.
 
-Rules: nodes of a sub-topology stand by the size of what lies below them, largest first, then by name; names of
+It contains the sub-topologies and nodes as plain data, Kafka's text for them, and the contents of their picture.
+
+Rules: nodes of a sub-topology are sorted by the size of the graph below them, largest first, then by name. Names of
 internal topics have no prefix.
 """
 
@@ -53,7 +54,7 @@ class ProcessorDescription:
 
 @dataclass(frozen=True)
 class SinkDescription:
-    """A sink and its topic, or the function that names it (Kafka class: TopologyDescription.Sink)."""
+    """A sink and its topic, or its topic name extractor (Kafka class: TopologyDescription.Sink)."""
 
     name: str
     topic: str | None
@@ -62,7 +63,7 @@ class SinkDescription:
 
     @property
     def target(self) -> str:
-        """The topic, or the name of the function that names it."""
+        """The topic, or the name of the topic name extractor."""
         extractor = self.topic_name_extractor
         return str(self.topic) if extractor is None else _function_name(extractor)
 
@@ -76,13 +77,13 @@ NodeDescription = SourceDescription | ProcessorDescription | SinkDescription
 
 @dataclass(frozen=True)
 class SubtopologyDescription:
-    """The nodes of one sub-topology in the order of Kafka's text (Kafka class: TopologyDescription.Subtopology)."""
+    """The nodes of one sub-topology, in Kafka's order (Kafka class: TopologyDescription.Subtopology)."""
 
     id: int
     nodes: tuple[NodeDescription, ...]
 
     def text(self, shown: Callable[[NodeDescription], str] = str) -> str:
-        """Return Kafka's text, with the nodes as `shown` returns them."""
+        """Return Kafka's text, with each node as formatted by `shown`."""
         return f"Sub-topology: {self.id}\n" + "".join(f"    {shown(node)}\n" for node in self.nodes) + "\n"
 
     __str__ = text
@@ -102,7 +103,7 @@ class GlobalStoreDescription:
         return (self.source, self.processor)
 
     def text(self, shown: Callable[[NodeDescription], str] = str) -> str:
-        """Return Kafka's text, with the nodes as `shown` returns them."""
+        """Return Kafka's text, with each node as formatted by `shown`."""
         return (
             f"Sub-topology: {self.id} for global store (will not generate tasks)\n"
             f"    {shown(self.source)}\n    {shown(self.processor)}\n"
@@ -113,11 +114,12 @@ class GlobalStoreDescription:
 
 @dataclass(frozen=True)
 class TopologyDescription:
-    """All sub-topologies and global stores by id; `str()` gives Kafka's text (Kafka class: TopologyDescription).
+    """All sub-topologies and global stores by id; `str()` returns Kafka's text (Kafka class: TopologyDescription).
 
-    lines: the line of the program that made each node, as `program.py:12`, by the name of the node, where it is known.
-    serdes: the names of the serdes for keys and values of each source and sink, None for the default of the
-    configuration.
+    Args:
+        lines: the line of the program that made each node, as `program.py:12`, by node name; only known lines.
+        serdes: the names of the key and value serdes of each source and sink, by node name; None for the configured
+            default.
     """
 
     subtopologies: tuple[SubtopologyDescription, ...]
@@ -129,7 +131,7 @@ class TopologyDescription:
         return "Topologies:\n " + "".join(f"  {entry}" for entry in self._entries())
 
     def with_lines(self) -> str:
-        """Return Kafka's text, and with each node the line of the program that made it."""
+        """Return Kafka's text, plus the program line that made each node."""
         return "Topologies:\n " + "".join(f"  {entry.text(self._with_line)}" for entry in self._entries())
 
     def _with_line(self, node: NodeDescription) -> str:
@@ -137,7 +139,10 @@ class TopologyDescription:
         return f"{head}{made_at(self.lines.get(node.name))}{end}{rest}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the description as plain data, and with each node the line of the program that made it, if known."""
+        """Return the description as plain data.
+
+        Each node has the line of the program that made it, if known.
+        """
         return {
             kind: [
                 {
@@ -150,7 +155,7 @@ class TopologyDescription:
         }
 
     def to_mermaid(self) -> str:
-        """Return the picture of the topology as a mermaid flowchart, for Markdown pages."""
+        """Return the topology as a mermaid flowchart, for Markdown pages."""
         return picture.mermaid(self._graph)
 
     def to_svg(
@@ -162,15 +167,16 @@ class TopologyDescription:
         node_address: Callable[[str], str] | None = None,
         part_address: Callable[[int], str] | None = None,
     ) -> str:
-        """Return the picture of the topology as an SVG document; notebooks display it automatically.
+        """Return the picture of the topology as an SVG document.
+
+        Notebooks display it automatically.
 
         Args:
-            figures: what was measured of nodes, by their names, which gives them their colours; None for colours by
-                kind.
-            part_figures: the same of sub-topologies and global stores, by their ids.
-            folded: the sub-topologies and global stores that are drawn as a single node.
-            node_address: returns where a click on a node leads, by its name; None for nowhere.
-            part_address: the same for the title of a sub-topology or global store, by its id.
+            figures: measurements by node name, which determine the colours; None for colours by kind.
+            part_figures: measurements of sub-topologies and global stores, by id.
+            folded: ids of the sub-topologies and global stores to draw as a single node.
+            node_address: returns the link of a node, by its name; None for no links.
+            part_address: returns the link of the title of a sub-topology or global store, by its id; None for no links.
         """
         entries = self._entries()
         shown = {f"node {name}": figure for name, figure in (figures or {}).items()}
@@ -184,8 +190,10 @@ class TopologyDescription:
         return picture.svg(graph, shown, addresses)
 
     def forms(self, title: str | None = None, facts: Mapping[str, str] | None = None) -> notebook.Forms:
-        """Return how an object with this topology shows itself in a notebook: with the picture and Kafka's text, below
-        its `title` and what else there is to say of it, by name."""
+        """Return the notebook forms of an object with this topology.
+
+        They contain the picture and Kafka's text, below the `title` and further `facts` by name.
+        """
         svg, facts = cache(self.to_svg), facts or {}
         text = str(self).rstrip()
         as_text = f"<details><summary>Description</summary>{notebook.preformatted(text)}</details>"
@@ -210,7 +218,10 @@ class TopologyDescription:
 
 
 def serdes_of(nodes: Iterable[NodeSpec]) -> dict[str, tuple[str | None, str | None]]:
-    """Return the names of the serdes for keys and values of each source and sink, None for the default."""
+    """Return the names of the key and value serdes of each source and sink.
+
+    None means the default.
+    """
     return {
         node.name: (_type_name(node.key_serde), _type_name(node.value_serde))
         for node in nodes
@@ -223,7 +234,12 @@ def _type_name(serde: Serde | None) -> str | None:
 
 
 def describe_subtopology(id: int, nodes: Mapping[str, NodeSpec]) -> SubtopologyDescription:
-    """Describe the sub-topology `id`, which has `nodes` (by name, in the order in which they were added)."""
+    """Describe the sub-topology `id`.
+
+    Args:
+        id: the id of the sub-topology.
+        nodes: its nodes by name, in the order of their addition.
+    """
     sizes = dict.fromkeys(nodes, 1)
     predecessors = {name: TreeOrder(sizes) for name in nodes}
     successors = {name: TreeOrder(sizes) for name in nodes}
@@ -244,7 +260,7 @@ def describe_subtopology(id: int, nodes: Mapping[str, NodeSpec]) -> SubtopologyD
 
 
 def describe_global_store(id: int, source: SourceSpec, processor: ProcessorSpec) -> GlobalStoreDescription:
-    """Describe the global store that `processor` keeps from the topic of `source`, the node group `id`."""
+    """Describe the global store of node group `id`, which `processor` fills from `source`."""
     return GlobalStoreDescription(
         id,
         SourceDescription(source.name, source.topics, None, (processor.name,)),
@@ -295,7 +311,7 @@ def _function_name(function: TopicNameExtractor) -> str:
 
 
 def _graph(entries: Iterable[SubtopologyDescription | GlobalStoreDescription]) -> picture.Picture:
-    """Return nodes and stores in groups, a group a sub-topology, with the topics between them."""
+    """Return the nodes and stores grouped by sub-topology, with the topics between them."""
     nodes: dict[str, picture.Box] = {}
     edges: list[picture.Edge] = []
     for entry in entries:
@@ -312,7 +328,7 @@ def _title(entry: SubtopologyDescription | GlobalStoreDescription) -> str:
 
 
 def _add_edges(node: NodeDescription, group: str, nodes: dict[str, picture.Box], edges: list[picture.Edge]) -> None:
-    """Add the lines from `node` on, and the topics and stores at their ends."""
+    """Add the edges that leave `node`, and the topics and stores at their ends."""
     id = f"node {node.name}"
     match node:
         case SourceDescription():

@@ -1,8 +1,10 @@
-"""Which stores and internal topics of a program have generated names, for users who want none (KIP-1111): a generated
-name changes when an operator is inserted before it, and its state is lost.
+"""Stores and internal topics with generated names, for users who want only explicit names (KIP-1111).
 
-What counts is the program before its optimisation: a table's store also where it turns out not to be needed,
-the topics and the subscription store of a foreign-key join not, since they are named after the join.
+A generated name changes when an operator is inserted before it, and its state is lost.
+
+Rule: the names are those of the program before its optimisation. The store of a table counts even if it proves
+unnecessary. The topics and the subscription store of a foreign-key join do not count, since they are named after the
+join.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ _NAMED_JOIN_STORE = "-this-join-store"
 
 @dataclass
 class _Unnamed:
-    """The names found so far, each once and in the order of the program."""
+    """The names found so far, without duplicates, in the order of the program."""
 
     changelogs: dict[str, None] = field(default_factory=dict)
     stores: dict[str, None] = field(default_factory=dict)
@@ -70,12 +72,15 @@ class _Unnamed:
             ) if _GENERATED_STORE.fullmatch(store.name):
                 self.add_stores([store])
             case _:
-                pass  # no own store or topic, or one that the user always names
+                pass  # no store or topic of its own, or one that the user always names
 
 
 def generated_names(plan: n.Plan) -> str:
-    """Return the text that lists the changelog topics, stores and repartition topics of `plan` whose names are
-    generated, empty if there are none (Kafka: InternalTopologyBuilder.checkUnprovidedNames)."""
+    """Return the list of generated names in `plan` as text, empty without any.
+
+    The names are those of changelog topics, stores and repartition topics. Kafka:
+    InternalTopologyBuilder.checkUnprovidedNames.
+    """
     unnamed = _Unnamed()
     for _, node in sorted(plan.items()):
         unnamed.add(node)

@@ -1,5 +1,6 @@
-"""Names and configurations of the topics that an application makes for itself: repartition and changelog topics.
-Creates nothing.
+"""Names and configurations of internal topics: repartition and changelog topics.
+
+This module creates no topics.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ RECORDS_STAY: Mapping[str, str] = {
     "message.timestamp.type": "CreateTime",
     "retention.ms": "-1",
 }
-"""Configuration of topics whose records are deleted by nobody, however old their timestamps."""
+"""Configuration of topics whose records are never deleted, even with very old timestamps."""
 
 _REPARTITION_CONFIG: Mapping[str, str] = {
     **RECORDS_STAY,
@@ -40,7 +41,7 @@ _CHANGELOG_CONFIG: Mapping[str, str] = {"cleanup.policy": "compact", "message.ti
 
 
 def check_topic_name(name: str) -> str:
-    """Return `name`; raises TopologyError if no topic can be called so (Kafka: Topic.validate)."""
+    """Return `name`; raises TopologyError if it is not a legal topic name (Kafka: Topic.validate)."""
     why = why_illegal(name)
     if why is None:
         return name
@@ -50,13 +51,19 @@ def check_topic_name(name: str) -> str:
 
 
 def full_name(application_id: str, topic: str) -> str:
-    """Return the name of an internal topic as brokers know it: with the prefix of the application."""
+    """Return the name of an internal topic on the brokers, with the application's prefix."""
     return f"{application_id}-{topic}"
 
 
 def repartition_topic(application_id: str, topic: str, partitions: int | None) -> InternalTopic:
-    """Return the repartition topic `topic` (name without prefix); `partitions` is the number that the user fixed
-    (Kafka class: RepartitionTopicConfig).
+    """Return the repartition topic `topic` (Kafka class: RepartitionTopicConfig).
+
+    Args:
+        application_id: the prefix of the topic.
+        topic: its name without prefix.
+        partitions: the number of partitions that the user fixed, or None.
+
+    Raises ValueError if `partitions` is less than 1.
     """
     if partitions is not None and partitions < 1:
         raise ValueError("Number of partitions must be at least 1.")
@@ -66,8 +73,9 @@ def repartition_topic(application_id: str, topic: str, partitions: int | None) -
 def changelog_topic(
     application_id: str, store: StoreBuilder, source_topic: str | None = None
 ) -> tuple[str, Mapping[str, str]]:
-    """Return full name and configuration of the changelog topic of `store`, which is `source_topic` for a store that is
-    filled from one; the user's settings override Kafka's.
+    """Return the full name and the configuration of the changelog topic of `store`.
+
+    The changelog is `source_topic` if the store is filled from that topic. The user's settings override Kafka's.
     """
     name = full_name(application_id, store.name + CHANGELOG_SUFFIX) if source_topic is None else source_topic
     return check_topic_name(name), changelog_config(store)
@@ -76,14 +84,14 @@ def changelog_topic(
 def changelog_config(
     store: StoreBuilder, of_all: Mapping[str, str] = MappingProxyType({}), additional_retention_ms: int = DAY_MS
 ) -> Mapping[str, str]:
-    """Return the configuration of the changelog topic of `store` (Kafka classes: UnwindowedChangelogTopicConfig,
-    WindowedChangelogTopicConfig, VersionedChangelogTopicConfig).
+    """Return the configuration of the changelog topic of `store`.
+
+    Kafka classes: UnwindowedChangelogTopicConfig, WindowedChangelogTopicConfig, VersionedChangelogTopicConfig.
 
     Args:
-        store: whose own settings override all others.
-        of_all: the user's settings of all internal topics (`topic.`), which do not override how long entries must be
-            there.
-        additional_retention_ms: by how much longer windows are kept than in the store
+        store: the store; its own settings override all others.
+        of_all: the user's settings for all internal topics (`topic.`); these do not override the retention of entries.
+        additional_retention_ms: time (ms) that windows are kept in the topic in addition to the store's retention
             (`windowstore.changelog.additional.retention.ms`).
     """
     kept: Mapping[str, str] = {}

@@ -1,7 +1,6 @@
-"""The orders in which Java's collections give back what was put in, where Kafka lets them show: in `describe()` and in
-the order of stores.
+"""The iteration orders of Java's collections, where Kafka exposes them.
 
-Only orders are rebuilt here, not the collections.
+These are the nodes in `describe()` and the order of stores. Contains only the orders, not the collections.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ _LOAD_FACTOR = 0.75
 
 
 def string_hash(text: str) -> int:
-    """Return the hash code of a text as an unsigned number of 32 bits (Java: String.hashCode)."""
+    """Return the hash code of a text as an unsigned 32-bit number (Java: String.hashCode)."""
     code = 0
     units = text.encode("utf-16-be")
     for index in range(0, len(units), 2):
@@ -30,7 +29,10 @@ def _order(names: Iterable[str], capacity: int) -> list[str]:
 
 
 def hash_order(names: Collection[str]) -> list[str]:
-    """Return `names` in the order of a HashSet, or of a HashMap's keys, that they were added to one by one."""
+    """Return `names` in the order of a HashSet, or of the keys of a HashMap.
+
+    The order is that of a collection to which they were added one by one.
+    """
     capacity = _DEFAULT_CAPACITY
     while len(set(names)) > capacity * _LOAD_FACTOR:
         capacity *= 2
@@ -38,22 +40,28 @@ def hash_order(names: Collection[str]) -> list[str]:
 
 
 def copied_hash_order(names: Collection[str]) -> list[str]:
-    """Return `names` in the order of a HashSet made from a collection, which is sized before anything is added."""
+    """Return `names` in the order of a HashSet that copies a collection.
+
+    Such a set is sized before its elements are added.
+    """
     wanted = max(int(len(names) / _LOAD_FACTOR) + 1, _DEFAULT_CAPACITY)
     return _order(names, 1 << (wanted - 1).bit_length())
 
 
 class TreeOrder:
-    """The order of a TreeSet of nodes whose sizes change after they were added (Kafka class:
-    InternalTopologyBuilder.NodeComparator).
+    """The order of a TreeSet of nodes whose sizes change after they are added.
 
-    A node stands before those of smaller size, and among those of its size by name. As in Java, a node is placed by
-    the sizes at the time when it is added and never moved, so the tree must be balanced exactly as a TreeSet balances:
-    the order of later additions depends on which nodes they are compared with.
+    Kafka class: InternalTopologyBuilder.NodeComparator.
+
+    Larger nodes come first, and nodes of equal size are sorted by name. As in Java, the size at the time of addition
+    determines the place of a node, which never moves. The tree must therefore be balanced exactly like a TreeSet: the
+    position of later nodes depends on the nodes they are compared with.
+
+    Args:
+        sizes: a live mapping from name to size.
     """
 
     def __init__(self, sizes: Mapping[str, int]) -> None:
-        """Make an empty order over `sizes`, a live mapping from name to size."""
         self._sizes = sizes
         self._root: _Entry | None = None
 
@@ -61,7 +69,7 @@ class TreeOrder:
         return _in_order(self._root)
 
     def add(self, name: str) -> None:
-        """Place `name`, unless it is met on the way down."""
+        """Add `name`, unless the search path already contains it."""
         parent, entry, before = None, self._root, False
         while entry is not None:
             if entry.name == name:
@@ -78,7 +86,7 @@ class TreeOrder:
         self._rebalance(added)
 
     def _rebalance(self, entry: _Entry) -> None:
-        """Restore the rules of a red-black tree after `entry`, which is red, was added."""
+        """Restore the rules of a red-black tree after the addition of `entry`, which is red."""
         while entry.parent is not None and entry.parent.red:
             parent = entry.parent
             grandparent = parent.parent
@@ -100,7 +108,10 @@ class TreeOrder:
             self._root.red = False
 
     def _rotate(self, entry: _Entry, to_left: bool) -> None:
-        """Move the child of `entry` to its place, and make `entry` that child's left or right child."""
+        """Replace `entry` by its right or left child, and make `entry` that child's child.
+
+        The child is the right one if the rotation is `to_left`.
+        """
         child = entry.right if to_left else entry.left
         assert child is not None
         moved = child.left if to_left else child.right
@@ -121,7 +132,7 @@ class TreeOrder:
 
 
 class _Entry:
-    """A node of the tree of a TreeOrder."""
+    """A node in the tree of a TreeOrder."""
 
     __slots__ = ("left", "name", "parent", "red", "right")
 

@@ -1,6 +1,7 @@
-"""Arguments by position in the order of Kafka's Java methods, distinguished by their types (Kafka class: Topology).
+"""Positional arguments in the order of Kafka's Java methods, distinguished by type (Kafka class: Topology).
 
-Python's own order has names, topics and parents by position and all else by keyword; either may be written.
+In Python's own order, names, topics and parents are positional and all other arguments are keywords. Users may write
+either.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ from penstock.processor.timestamps import TimestampExtractor
 from penstock.serdes import Serde
 
 Options = dict[str, Any]
-"""What is given by position in Java and by keyword in Python, by that keyword."""
+"""Arguments that are positional in Java and keywords in Python, by keyword."""
 
 
 Positional = str | re.Pattern[str] | Serde | TimestampExtractor | StreamPartitioner | None
-"""What may stand by position."""
+"""Types of positional arguments."""
 
 
 class GlobalOrder(NamedTuple):
-    """The arguments of `add_global_store` and `add_read_only_state_store` behind the source's name."""
+    """The arguments of `add_global_store` and `add_read_only_state_store` after the source's name."""
 
     topic: str
     processor: str
@@ -32,8 +33,11 @@ class GlobalOrder(NamedTuple):
 
 
 def source_order(*given: object) -> tuple[Any, tuple[Any, ...], Options]:
-    """Return name, topics and options of a source: in Java, an offset reset and a timestamp extractor may precede the
-    name, an extractor and two deserializers may follow it, and a pattern may replace the topics."""
+    """Return the name, topics and options of a source.
+
+    In Java, an offset reset and a timestamp extractor may precede the name, an extractor and two deserializers may
+    follow it, and a pattern may replace the topics.
+    """
     left, options = list(given), Options()
     if isinstance(left[0], OffsetReset):
         options["offset_reset"] = str(left.pop(0))
@@ -56,7 +60,10 @@ def source_order(*given: object) -> tuple[Any, tuple[Any, ...], Options]:
 
 
 def sink_order(*given: object) -> tuple[tuple[Any, ...], Options]:
-    """Return parents and options of a sink: in Java two serializers and a partitioner may stand before the parents."""
+    """Return the parents and options of a sink.
+
+    In Java, two serializers and a partitioner may precede the parents.
+    """
     left = list(given)
     options = _taken_serdes(left)
     if left and (_is_function(left[0]) or (left[0] is None and options)):
@@ -65,8 +72,10 @@ def sink_order(*given: object) -> tuple[tuple[Any, ...], Options]:
 
 
 def global_order(*given: Any) -> GlobalOrder:
-    """Return topic, processor, supplier and options: in Java a timestamp extractor and two deserializers may stand
-    before the topic."""
+    """Return the topic, processor, supplier and options of a global store.
+
+    In Java, a timestamp extractor and two deserializers may precede the topic.
+    """
     if len(given) == 3:
         return GlobalOrder(*given, options={})
     serdes = given[-5:-3]
@@ -84,7 +93,7 @@ def global_order(*given: Any) -> GlobalOrder:
 
 
 def merged(by_position: Options, **by_keyword: object) -> Options:
-    """Return the options given by position and by keyword; raises TypeError for one that is given twice."""
+    """Return the options given by position and by keyword; raises TypeError for duplicates."""
     for name, value in by_position.items():
         if value is not None and by_keyword[name] is not None:
             raise TypeError(
@@ -94,7 +103,10 @@ def merged(by_position: Options, **by_keyword: object) -> Options:
 
 
 def _taken_serdes(left: list[Any]) -> Options:
-    """Take two serdes off the beginning of `left`, of which one may be None; nothing if there are none."""
+    """Remove two serdes from the beginning of `left` and return them by keyword.
+
+    One of them may be None. If `left` does not begin with serdes, it stays as it is and the result is empty.
+    """
     first = left[:2]
     if len(first) < 2 or not all(each is None or isinstance(each, Serde) for each in first) or first == [None, None]:
         return {}

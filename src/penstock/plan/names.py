@@ -1,9 +1,9 @@
-"""Names of nodes, stores and repartition topics: Kafka's prefixes, the one counter behind all generated names, and
-which names are legal.
+"""Names of nodes, stores and repartition topics.
+
+Contains Kafka's prefixes, the counter for generated names, and the check for legal names.
 
 Rules: a generated name takes the next number of the counter when the operator is called, not when the topology is
-built; most operators take a number even where the user names them, so that naming one operator does not rename those
-after it.
+built. Most operators take a number even if the user names them, so that naming one operator does not rename later ones.
 """
 
 from __future__ import annotations
@@ -69,39 +69,45 @@ _GENERATED_NAME = re.compile(r"KSTREAM.*-[0-9]{10}")
 
 
 class InternalNameProvider:
-    """The counter behind the generated names of one StreamsBuilder (Kafka class: InternalNameProvider)."""
+    """The counter for the generated names of one StreamsBuilder (Kafka class: InternalNameProvider).
+
+    It starts at 0.
+    """
 
     def __init__(self) -> None:
-        """Start at 0."""
         self._next_index = 0
 
     def new_processor_name(self, prefix: str) -> str:
-        """Return `prefix` with the next number of the counter, ten digits."""
+        """Return `prefix` with the next number of the counter, as ten digits."""
         index = self._next_index
         self._next_index += 1
         return f"{prefix}{index:010d}"
 
     def new_store_name(self, prefix: str) -> str:
-        """Return the generated name of a store: `prefix`, STATE-STORE and the next number of the counter."""
+        """Return a generated store name: `prefix`, STATE-STORE and the next number of the counter."""
         return self.new_processor_name(prefix + _STATE_STORE)
 
     def processor_name(self, name: str | None, prefix: str) -> str:
-        """Return `name`, or a generated name if it is None; takes a number of the counter either way."""
+        """Return `name`, or a generated name if it is None.
+
+        Takes a number of the counter either way.
+        """
         generated = self.new_processor_name(prefix)
         return generated if name is None else name
 
     def suffixed_name(self, name: str | None, suffix: str, prefix: str) -> str:
-        """Return `name` and `suffix`, or a generated name if `name` is None; takes a number of the counter either way.
+        """Return `name` with `suffix`, or a generated name if `name` is None.
 
-        Raises TopologyError if the name with its suffix is not legal.
+        Takes a number of the counter either way. Raises TopologyError if the name with its suffix is not legal.
         """
         generated = self.new_processor_name(prefix)
         return generated if name is None else check_name(name + suffix)
 
 
 def check_name(name: str) -> str:
-    """Return `name` if it is legal: 1 to 249 letters, digits, '.', '_' and '-', but not "." or ".."; raises
-    TopologyError (Kafka: Named.validate).
+    """Return `name`; raises TopologyError if it is not legal (Kafka: Named.validate).
+
+    Legal names have 1 to 249 letters, digits, '.', '_' and '-', and are not "." or "..".
     """
     if not isinstance(name, str):
         raise TypeError(f"Expected a name, got {name!r}.")
@@ -120,7 +126,7 @@ def check_name(name: str) -> str:
 
 @dataclass(frozen=True)
 class RepartitionNames:
-    """The names around one repartition topic: of the topic (no prefix) and of the nodes before and after it."""
+    """The names of a repartition topic (no prefix) and of the nodes around it."""
 
     topic: str
     sink: str
@@ -129,8 +135,13 @@ class RepartitionNames:
 
     @staticmethod
     def make(prefix: str, names: InternalNameProvider) -> RepartitionNames:
-        """Return the names for a topic called after `prefix`, a generated name or the user's own; takes three numbers
-        of the counter either way.
+        """Return the names for a repartition topic.
+
+        Takes three numbers of the counter in any case.
+
+        Args:
+            prefix: a generated name or the user's own, on which the names are based.
+            names: the counter.
         """
         topic = prefix if prefix.endswith(REPARTITION_SUFFIX) else prefix + REPARTITION_SUFFIX
         sink, filter, source = map(names.new_processor_name, (STREAM_SINK, STREAM_FILTER, STREAM_SOURCE))
@@ -140,5 +151,5 @@ class RepartitionNames:
 
     @staticmethod
     def of_topic(topic: str) -> RepartitionNames:
-        """Return the names for the topic `topic`, derived from its name."""
+        """Return the names that derive from the repartition topic `topic`."""
         return RepartitionNames(topic, f"{topic}-sink", f"{topic}-filter", f"{topic}-source")

@@ -1,4 +1,4 @@
-"""AutoOffsetReset: where a source begins to read a topic of which the application has no position yet (KIP-1106)."""
+"""AutoOffsetReset: the first position of a source without a committed offset (KIP-1106)."""
 
 from __future__ import annotations
 
@@ -7,33 +7,35 @@ from penstock_broker.common.durations import Duration, milliseconds
 
 
 class OffsetReset(str):
-    """A text of AutoOffsetReset; its class sets it apart from a name where either may stand."""
+    """A string of AutoOffsetReset; its class distinguishes it from a positional name."""
 
     __slots__ = ()
 
 
 class AutoOffsetReset:
-    """Makes the values that `offset_reset` takes, which are texts (Kafka class: AutoOffsetReset)."""
+    """Makes the strings for `offset_reset` (Kafka class: AutoOffsetReset)."""
 
     @staticmethod
     def earliest() -> OffsetReset:
-        """Return the value to begin at the first record."""
+        """Return the value that starts at the first record."""
         return OffsetReset(EARLIEST)
 
     @staticmethod
     def latest() -> OffsetReset:
-        """Return the value to begin after the last record."""
+        """Return the value that starts after the last record."""
         return OffsetReset(LATEST)
 
     @staticmethod
     def none() -> OffsetReset:
-        """Return the value to fail where there is no position."""
+        """Return the value that fails without a committed offset."""
         return OffsetReset(NONE)
 
     @staticmethod
     def by_duration(duration_ms: Duration) -> OffsetReset:
-        """Return the value to begin at the first record that is not older than `duration_ms`; raises ValueError for a
-        negative duration."""
+        """Return the value that starts at the first record not older than `duration_ms`.
+
+        Raises ValueError for a negative duration.
+        """
         checked_ms = milliseconds(duration_ms, "duration")
         if checked_ms < 0:
             raise ValueError("Duration cannot be negative")
@@ -41,7 +43,7 @@ class AutoOffsetReset:
 
 
 def check_offset_reset(offset_reset: str | None) -> None:
-    """Raise ValueError unless `offset_reset` is None or a known place to begin."""
+    """Raise ValueError unless `offset_reset` is None or a known value."""
     if offset_reset in (None, EARLIEST, LATEST, NONE) or duration_of(str(offset_reset)) is not None:
         return
     raise ValueError(

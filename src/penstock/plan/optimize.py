@@ -1,8 +1,9 @@
-"""Optimisations of a plan, where `topology.optimization` asks for them, and the merging of duplicate sources, which
-always is done.
+"""Optimisations of a plan according to `topology.optimization`, and the merging of duplicate sources.
 
-Rules: every function takes a plan and returns another one; none changes what a program computes, but for the order in
-which results come where Kafka's changes it.
+Duplicate sources are always merged.
+
+Rules: every function takes a plan and returns a new one. The results of a program stay the same, except for their order
+if Kafka's optimisation changes it.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ _ACCEPTABLE = (
 
 
 def optimizations(config: Mapping[str, Any]) -> frozenset[str]:
-    """Return the optimisations that `topology.optimization` names: none, all, or a list; raises ConfigError, with
-    Kafka's text, for anything else.
+    """Return the optimisations in `topology.optimization`: no optimisation, all, or a list.
+
+    Raises ConfigError, with Kafka's text, for any other value.
     """
     value = config.get("topology.optimization") or "" if "topology.optimization" in config else "none"
     chosen = re.split(r"\s*,\s*", value)
@@ -43,8 +45,9 @@ def optimizations(config: Mapping[str, Any]) -> frozenset[str]:
 
 
 def optimize(plan: n.Plan, chosen: frozenset[str]) -> n.Plan:
-    """Return `plan` with its duplicate sources merged and the optimisations `chosen` done; raises TopologyError if
-    sources cannot be merged.
+    """Return `plan` with duplicate sources merged and the `chosen` optimisations applied.
+
+    Raises TopologyError if sources cannot be merged.
     """
     merged = merge_duplicate_sources(plan)
     if REUSE_TABLE_SOURCE_TOPICS in chosen:
@@ -55,11 +58,12 @@ def optimize(plan: n.Plan, chosen: frozenset[str]) -> n.Plan:
 
 
 def merge_duplicate_sources(plan: n.Plan) -> n.Plan:
-    """Return `plan` with one source for each set of topics and each pattern: the first; the others' children become
-    its own.
+    """Return `plan` with one source for each set of topics and each pattern.
 
-    Raises TopologyError when two sources share some of their topics, or differ in where they begin without a committed
-    offset or in the DataFrame that fills their topic.
+    The first source remains and adopts the children of the others.
+
+    Raises TopologyError if two sources share only some of their topics, or if their offset resets or the DataFrames
+    that fill their topic differ.
     """
     result = dict(plan)
     by_topic: dict[str, n.NodeId] = {}
@@ -85,8 +89,9 @@ def merge_duplicate_sources(plan: n.Plan) -> n.Plan:
 
 
 def reuse_table_source_topics(plan: n.Plan) -> n.Plan:
-    """Return `plan` with the stores of tables that are read from topics without their own changelog topic: the table's
-    topic has all its records (Kafka: reuse.ktable.source.topics).
+    """Return `plan` with the source topics of tables as changelogs of their stores.
+
+    A table's topic already contains all its records. Kafka: reuse.ktable.source.topics.
     """
     return {
         id: replace(node, reuse_topic=True) if isinstance(node, n.TableSourceNode) else node
@@ -95,13 +100,13 @@ def reuse_table_source_topics(plan: n.Plan) -> n.Plan:
 
 
 def merge_repartitions(plan: n.Plan) -> n.Plan:
-    """Return `plan` with one repartition right below each node that changes keys, instead of one before each operator
-    that needs it.
+    """Return `plan` with one repartition directly below each node that changes keys.
 
-    Only where no node between changes values; the repartition topic has the name of the first that it stands for
-    (Kafka: merge.repartition.topics). Nodes below the same child of a key-changing node share the repartition, where
-    Kafka 4.3 fails. A `process()` on the way does not stop it, as in Kafka: one that changes keys needs a
-    `repartition()`.
+    It replaces the repartitions before the individual operators. Kafka: merge.repartition.topics.
+
+    A repartition moves only if no node on the way changes values. The merged topic has the name of the first topic that
+    it replaces. Nodes below the same child of a key-changing node share the repartition; Kafka 4.3 fails there. As in
+    Kafka, a `process()` on the way does not prevent the move: a `process()` that changes keys needs a `repartition()`.
     """
     result = dict(plan)
     for changer, repartitions in _repartitions_by_key_changer(plan).items():
@@ -120,7 +125,7 @@ def merge_repartitions(plan: n.Plan) -> n.Plan:
         result = _inserted_after(result, changer, single_id, single)
         for id in repartitions:
             child = _child_above(result, changer, id)
-            if child != single_id:  # not yet moved with a repartition before
+            if child != single_id:  # not yet moved with an earlier repartition
                 parents = tuple(parent for parent in result[child].parents if parent != changer)
                 result[child] = replace(result[child], parents=(*parents, single_id))
             above = result.pop(id).parents
@@ -129,8 +134,9 @@ def merge_repartitions(plan: n.Plan) -> n.Plan:
 
 
 def single_store_self_joins(plan: n.Plan) -> n.Plan:
-    """Return `plan` with one window store, and one processor, for each join of a stream with itself (Kafka:
-    single.store.self.join).
+    """Return `plan` with one window store and one processor for each self-join.
+
+    Kafka: single.store.self.join.
     """
     result = dict(plan)
     for id, join in plan.items():
@@ -150,8 +156,10 @@ def _repartition(plan: n.Plan, id: n.NodeId) -> n.RepartitionNode:
 
 
 def _repartitions_by_key_changer(plan: n.Plan) -> dict[n.NodeId, list[n.NodeId]]:
-    """Return the repartitions that can move up to each key-changing node, or to the merge of several, all in the order
-    in which they were made.
+    """Return the repartitions that can move up to each key-changing node.
+
+    If all of a node's repartitions are below a merge, they move up to the merge instead. All are in the order of their
+    creation.
     """
     by_age = sorted(plan.items(), key=itemgetter(0))
     result: dict[n.NodeId, list[n.NodeId]] = {id: [] for id, node in by_age if _changes_keys(node)}
@@ -185,7 +193,7 @@ def _changes_values(node: n.GraphNode) -> bool:
 
 
 def _child_above(plan: n.Plan, parent: n.NodeId, id: n.NodeId) -> n.NodeId:
-    """Return the child of `parent` by which the node `id` is below it, or is that child."""
+    """Return the child of `parent` that is the node `id` or an ancestor of it."""
     return next(candidate for candidate in ancestors(plan, id) if parent in plan[candidate].parents)
 
 
@@ -194,7 +202,10 @@ def _is_below(plan: n.Plan, id: n.NodeId, above: n.NodeId) -> bool:
 
 
 def _replace_parent(plan: dict[n.NodeId, n.GraphNode], removed: n.NodeId, parents: tuple[n.NodeId, ...]) -> None:
-    """Give the children of `removed`, which is no more in `plan`, `parents` instead of it."""
+    """Give the children of `removed` the `parents` in its place.
+
+    `removed` is no longer in `plan`.
+    """
     for id, node in plan.items():
         if removed in node.parents:
             others = tuple(parent for parent in node.parents if parent != removed)

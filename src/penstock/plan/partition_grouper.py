@@ -1,4 +1,4 @@
-"""PartitionGrouper: which partitions of a sub-topology's topics make one task (KIP-28)."""
+"""PartitionGrouper: the grouping of input partitions into tasks (KIP-28)."""
 
 from __future__ import annotations
 
@@ -10,15 +10,20 @@ from penstock.record import TopicPartition
 
 
 class PartitionGrouper:
-    """Groups the partitions of the topics that one sub-topology reads; each group is read by one task.
+    """Groups the input partitions of one sub-topology; one task reads each group.
 
-    Set one of your own as `partition.grouper`. Records of a key must come to one group, whichever topic they are in: a
-    group with different numbers of topics that are joined is refused. The groups of a checkpoint cannot change.
+    Set your own as `partition.grouper`. All records of a key must be in one group, whatever their topic: a group with
+    different partition numbers of joined topics is refused. The groups of a checkpoint cannot change.
     """
 
     def group(self, topics: Mapping[str, int]) -> Sequence[Collection[TopicPartition]]:
-        """Return the groups, each partition in one of them; `topics` has the number of partitions of each topic. The
-        default: one group for each number, of the partitions with that number."""
+        """Return the groups, each partition in exactly one of them.
+
+        By default, each partition number has a group with the partitions of that number.
+
+        Args:
+            topics: the number of partitions of each topic.
+        """
         return [
             [TopicPartition(topic, number) for topic, count in topics.items() if number < count]
             for number in range(max(topics.values(), default=0))
@@ -26,12 +31,14 @@ class PartitionGrouper:
 
 
 BY_NUMBER = PartitionGrouper()
-"""The default: the partitions of one number make a task."""
+"""The default: partitions with the same number make a task."""
 
 
 def configured_grouper(config: Mapping[str, Any]) -> PartitionGrouper:
-    """Return the grouper that `partition.grouper` names, an object or its class, else the default; raises ConfigError
-    for anything else."""
+    """Return the grouper configured as `partition.grouper`, an object or its class, else the default.
+
+    Raises ConfigError for any other value.
+    """
     given = config["partition.grouper"]
     grouper = BY_NUMBER if given is None else given() if isinstance(given, type) else given
     if not isinstance(grouper, PartitionGrouper):
@@ -44,16 +51,16 @@ def configured_grouper(config: Mapping[str, Any]) -> PartitionGrouper:
 def partition_groups(
     grouper: PartitionGrouper, topics: Mapping[str, int], copartitioned: Iterable[Collection[str]] = ()
 ) -> tuple[tuple[TopicPartition, ...], ...]:
-    """Return the groups that `grouper` makes of `topics`.
+    """Return the groups of `topics` according to `grouper`.
 
     Args:
         grouper: assigns partitions to tasks.
         topics: the number of partitions of each topic.
-        copartitioned: sets of topics that are joined with each other, of any sub-topology.
+        copartitioned: sets of topics of any sub-topology that are joined with each other.
 
     Raises:
-        TopologyError: a partition is in no group or in several, or a group has different partitions of topics that are
-            joined (KIP-28: "their represented partition lists have to match each other").
+        TopologyError: a partition is in no group or in several, or a group has different partitions of joined topics
+            (KIP-28: "their represented partition lists have to match each other").
     """
     groups = tuple(tuple(TopicPartition(*each) for each in group) for group in grouper.group(topics))
     placed = [partition for group in groups for partition in group]

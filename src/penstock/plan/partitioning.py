@@ -1,5 +1,6 @@
-"""Which partition a key belongs to, exactly as Kafka's default partitioner decides: murmur2 of the serialised key,
-modulo the number of partitions.
+"""The partition of a key, exactly as in Kafka's default partitioner.
+
+It is murmur2 of the serialised key, modulo the number of partitions.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _M = 0x5BD1E995
 _MASK = 0xFFFFFFFF
 _POSITIVE = 0x7FFFFFFF
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
-"""2^64 divided by the golden ratio: multiples of it are spread evenly, whatever the step between them."""
+"""2^64 divided by the golden ratio: its multiples are evenly spread for any step."""
 
 
 def murmur2(data: bytes) -> int:
@@ -40,7 +41,7 @@ def murmur2(data: bytes) -> int:
 
 
 def murmur2_column(data: Sequence[bytes]) -> npt.NDArray[np.uint32]:
-    """Return the murmur2 of each of `data`: those of equal length are hashed together."""
+    """Return the murmur2 of each element of `data`; elements of equal length are hashed together."""
     hashes = np.empty(len(data), np.uint32)
     lengths = np.fromiter(map(len, data), np.int64, len(data))
     starts = np.cumsum(lengths) - lengths
@@ -70,8 +71,9 @@ def _murmur2_of_length(rows: npt.NDArray[np.uint8], length: int) -> npt.NDArray[
 
 
 def partition_for(key: bytes, partitions: int) -> int:
-    """Return the partition, from 0 to `partitions` - 1, of a serialised key (Kafka class:
-    BuiltInPartitioner.partitionForKey).
+    """Return the partition of a serialised key, from 0 to `partitions` - 1.
+
+    Kafka class: BuiltInPartitioner.partitionForKey.
     """
     return 0 if partitions == 1 else (murmur2(key) & _POSITIVE) % partitions
 
@@ -90,14 +92,15 @@ def partition_column(keys: Sequence[bytes | None], partitions: int, null_key_par
 
 
 def keyless_partitions(offsets: Int64Array, timestamps: Int64Array, task_partition: int, partitions: int) -> Int64Array:
-    """Return the partitions, from 0 to `partitions` - 1, of records without a key: spread over all, as a producer does
-    it, but by what a replay finds again.
+    """Return the partitions of records without a key, from 0 to `partitions` - 1.
+
+    They are spread over all partitions, as by a producer, but a replay chooses the same ones.
 
     Args:
-        offsets: of the input records that they came from, -1 where there was none.
-        timestamps: of the records, in ms; they tell apart what punctuators send.
-        task_partition: the partition of the task that sends them.
-        partitions: how many partitions the topic has.
+        offsets: the offsets of the input records that they result from, -1 without one.
+        timestamps: the timestamps of the records, in ms; they distinguish records from punctuators.
+        task_partition: the partition of the sending task.
+        partitions: the number of partitions of the topic.
     """
     mixed = offsets.astype(np.uint64) * _SPREAD + timestamps.astype(np.uint64)
     mixed = (mixed * _SPREAD) >> np.uint64(32)
@@ -107,13 +110,18 @@ def keyless_partitions(offsets: Int64Array, timestamps: Int64Array, task_partiti
 
 @dataclass(frozen=True)
 class WindowedStreamPartitioner:
-    """Sends all windows of a key to the partition of the key (Kafka class: WindowedStreamPartitioner); inner: the serde
-    of the key within the window."""
+    """Sends all windows of a key to the partition of the key.
+
+    Kafka class: WindowedStreamPartitioner.
+
+    Args:
+        inner: the serde of the key within the window.
+    """
 
     inner: Serde
 
     def __call__(self, topic: str, key: Windowed[Any] | None, value: Any, partitions: int) -> set[int] | None:
-        """Return the partition of a windowed key, None (Kafka's default) without one."""
+        """Return the partition of a windowed key, or None (Kafka's default) without a key."""
         if key is None:
             return None
         return {partition_for(self.inner.serialize(topic, key.key), partitions)}

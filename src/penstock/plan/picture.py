@@ -1,9 +1,10 @@
-"""Drawings of a graph of boxes in groups: mermaid text, and SVG with its own layout.
+"""Drawings of a graph of boxes in groups, as mermaid text and SVG.
 
-What the boxes mean is not known here: `describe.py` makes the graph of a topology. Layout: a group is a block of rows,
-a node one row below the lowest of its parents in the group; blocks stand side by side, below the first row, which has
-the loose nodes (topics) that lead into them. Loose nodes that lead nowhere stand below the blocks that lead to them.
-Lines back up to the first row run between the blocks and above that row, so that they cross neither nodes nor titles.
+The layout of the SVG is this module's own. The meaning of the boxes is unknown here: `describe.py` makes the graph of a
+topology. Layout: a group is a block of rows, and a node is one row below the lowest of its parents in the group. Blocks
+are side by side, below the first row, which has the loose nodes (topics) that lead into them. Loose nodes that lead
+nowhere are below the blocks that lead to them. Lines back up to the first row run between the blocks and above that
+row, so that they cross neither nodes nor titles.
 """
 
 from __future__ import annotations
@@ -21,21 +22,30 @@ from penstock.errors import counted
 from penstock.notebook import xml_text
 
 _CHARACTER, _LINE, _PADDING, _GAP, _ROW = 7.0, 30.0, 12.0, 24.0, 72.0
-"""Pixels: width of a character, height of a box, space inside and between boxes, from row to row."""
+"""Pixels: character width, box height, space inside boxes, space between boxes, row height."""
 _BESIDE_TITLE = 16
-"""Characters that have room beside a title: its figure, a line, and the figure of a node."""
+"""Space next to a title, in characters.
+
+It has room for the title's figure, a line, and the figure of a node.
+"""
 _LANES = 5
-"""How many lines run side by side between two groups."""
+"""Maximum number of parallel lines between two groups."""
 
 
 _PLAIN, _STRONG, _FIGURE = "#f6f7f8", "#e8590c", "#9a3412"
-"""Colours where figures are shown: of nodes without one, of the largest, and of its text."""
+"""Colours of nodes without a figure, of the largest figure, and of its text."""
 _NODE_OPACITY, _GROUP_OPACITY = 0.6, 0.3
-"""How strong the largest figure colours a node, and a group, on which its nodes are drawn."""
+"""Opacity of the largest figure's colour on a node and on a group.
+
+Nodes are drawn over their group.
+"""
 
 
 class Shape(Enum):
-    """How a node looks: opening and closing of its text in mermaid, colour and radius of its corners in SVG."""
+    """The look of a node.
+
+    It has the opening and closing of the text in mermaid, and the colour and corner radius in SVG.
+    """
 
     TOPIC = ("([", "])", "#fff3cd", 15)
     SOURCE = ("[/", "\\]", "#d1e7dd", 3)
@@ -52,7 +62,11 @@ class Shape(Enum):
 
 @dataclass(frozen=True)
 class Box:
-    """A box with its text; group: the title of the group that it is in, None for a loose node."""
+    """A box with its text.
+
+    Args:
+        group: the title of its group, None for a loose node.
+    """
 
     label: str
     shape: Shape
@@ -61,7 +75,10 @@ class Box:
 
 @dataclass(frozen=True)
 class Edge:
-    """A line from one node to another, by their ids; dashed and without an arrow where one only uses the other."""
+    """A line between two nodes, by their ids.
+
+    It is dashed and without an arrow if one node only uses the other.
+    """
 
     start: str
     end: str
@@ -69,7 +86,12 @@ class Edge:
 
 
 class Figure(NamedTuple):
-    """What was measured of a node or a group, as text, and its share of the largest one of the picture, from 0 to 1."""
+    """A measurement of a node or a group.
+
+    Args:
+        text: the measurement as text.
+        share: its share of the largest measurement in the picture, from 0 to 1.
+    """
 
     text: str
     share: float
@@ -77,14 +99,14 @@ class Figure(NamedTuple):
 
 @dataclass(frozen=True)
 class Picture:
-    """Nodes by id, and the lines between them; both in the order in which they are drawn."""
+    """Nodes by id and the lines between them, both in drawing order."""
 
     nodes: Mapping[str, Box]
     edges: tuple[Edge, ...]
 
     @cached_property
     def neighbours(self) -> Mapping[str, Sequence[str]]:
-        """The ids of the nodes at the other ends of the lines of each node."""
+        """The ids of the nodes connected to each node by a line."""
         found: dict[str, list[str]] = {id: [] for id in self.nodes}
         for edge in self.edges:
             found[edge.start].append(edge.end)
@@ -94,7 +116,7 @@ class Picture:
 
     @cached_property
     def places(self) -> Mapping[str, _Box]:
-        """Where the nodes stand, by their ids."""
+        """The positions of the nodes, by their ids."""
         return _layout(self)
 
     def groups(self) -> dict[str, list[str]]:
@@ -106,7 +128,10 @@ class Picture:
         return groups
 
     def folded(self, titles: Collection[str]) -> Picture:
-        """Return the graph with a single node in each group of `titles`, which has the title as its id."""
+        """Return the graph with a single node in each group of `titles`.
+
+        The id of that node is the title.
+        """
         if not titles:
             return self
         inside = {title: ids for title, ids in self.groups().items() if title in titles}
@@ -126,7 +151,7 @@ class Picture:
 
 
 def mermaid(graph: Picture) -> str:
-    """Return the flowchart of `graph` as mermaid reads it."""
+    """Return the mermaid flowchart of `graph`."""
     short = {id: f"n{number}" for number, id in enumerate(graph.nodes)}
     lines = ["flowchart TD"]
     for number, (title, ids) in enumerate(graph.groups().items()):
@@ -147,12 +172,12 @@ def _mermaid_text(text: str) -> str:
     return text.replace("#", "#35;").replace('"', "#quot;").replace("<", "#lt;").replace(">", "#gt;")
 
 
-# ---------------------------------------- where the boxes stand
+# ---------------------------------------- positions of the boxes
 
 
 @dataclass
 class _Box:
-    """A node's place: left edge and width in pixels, row from the top."""
+    """A node's position: left edge and width in pixels, row from the top."""
 
     x: float
     width: float
@@ -168,7 +193,7 @@ class _Box:
 
 
 def _layout(graph: Picture) -> dict[str, _Box]:
-    """Return the place of each node."""
+    """Return the position of each node."""
     boxes: dict[str, _Box] = {}
     left = _GAP
     for ids in graph.groups().values():
@@ -193,21 +218,23 @@ def _place_group(graph: Picture, ids: list[str], left: float, boxes: dict[str, _
 
 
 def _middle(ids: Iterable[str], boxes: Mapping[str, _Box]) -> float:
-    """Return the middle of those of `ids` that have been placed; far right if none has."""
+    """Return the middle of the `ids` placed so far, far right (infinity) without any."""
     placed = [boxes[id].middle for id in ids if id in boxes]
     return sum(placed) / len(placed) if placed else math.inf
 
 
 def _rows(graph: Picture, ids: list[str]) -> dict[str, int]:
-    """Return how far below the top of their group its nodes stand; a store stands beside the first node that uses
-    it."""
+    """Return the row of each node of a group, counted from its top.
+
+    A store is in the row of the first node that uses it.
+    """
     parents: dict[str, list[str]] = {id: [] for id in ids}
     for edge in graph.edges:
         if edge.start in parents and edge.end in parents and not edge.dashed:
             parents[edge.end].append(edge.start)
     rows: dict[str, int] = {}
     changes = True
-    while changes:  # ends, because groups have no cycles, and after two times where parents stand before children
+    while changes:  # ends because groups have no cycles; after two passes if parents come before children
         changes = False
         for id in ids:
             row = 1 + max((rows.get(parent, 0) for parent in parents[id]), default=-1)
@@ -220,8 +247,11 @@ def _rows(graph: Picture, ids: list[str]) -> dict[str, int]:
 
 
 def _place_loose(graph: Picture, boxes: dict[str, _Box]) -> None:
-    """Place the nodes outside of groups over the middle of their readers, or else under the middle of their writers, as
-    far right as others leave room."""
+    """Place the nodes outside of groups.
+
+    They go above the middle of their readers, or else below the middle of their writers, moved right if others are in
+    the way.
+    """
     groups = {title: [boxes[id] for id in ids] for title, ids in graph.groups().items()}
     loose = [id for id, node in graph.nodes.items() if node.group is None]
     readers: dict[str, list[str]] = {id: [] for id in loose}
@@ -245,7 +275,10 @@ def _place_loose(graph: Picture, boxes: dict[str, _Box]) -> None:
 
 
 def _beside(group: list[_Box], row: int, x: float, width: float) -> float:
-    """Return `x`, or what is right of the block of `group` where a box of this width at `x` would lie on it."""
+    """Return `x`, or the right edge of `group` if a box would overlap it.
+
+    The box has its left edge at `x` and the given width.
+    """
     rows = [box.row for box in group]
     left, right = min(box.x for box in group) - _GAP, max(box.x + box.width for box in group) + _GAP
     lies_on_it = min(rows) <= row <= max(rows) and x < right and x + width > left
@@ -264,9 +297,16 @@ def svg(
     figures: Mapping[str, Figure] = MappingProxyType({}),
     addresses: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
-    """Return the drawing of `graph` as an SVG document; a page can change its colours by the classes. figures: of nodes
-    by their ids, and of groups by their titles; without any, the colour of a node is that of its shape. addresses:
-    where a click on them leads."""
+    """Return the drawing of `graph` as an SVG document.
+
+    Pages can change its colours by the classes.
+
+    Args:
+        graph: the nodes and lines.
+        figures: the figures of nodes by id, and of groups by title; without any, the shape of a node determines its
+            colour.
+        addresses: the links of nodes by id, and of groups by title.
+    """
     boxes = graph.places
     width = max((box.x + box.width for box in boxes.values()), default=0) + 2 * _GAP
     height = max((box.y for box in boxes.values()), default=0) + _LINE + 2 * _GAP
@@ -299,7 +339,7 @@ def svg(
         drawn = linked(id)
         kind, colour = ("plain", _PLAIN) if figures else (node.shape.name.lower(), node.shape.colour)
         _draw_box(drawn, node, boxes[id], {"fill": colour, **_class(kind)})
-        if id in figures and id != node.group:  # the figure of a folded group is beside its title
+        if id in figures and id != node.group:  # the figure of a folded group is next to its title
             _draw_figure(drawn, figures[id], node, boxes[id])
         _text(drawn, boxes[id].middle, boxes[id].y + _LINE / 2 + 4, node.label, _LABEL)
     return tostring(root, encoding="unicode") + "\n"
@@ -333,7 +373,10 @@ class _Frame(NamedTuple):
 
 
 def _frame(boxes: list[_Box]) -> _Frame:
-    """Return the frame around the nodes of a group, with a line for its title, above the figures of nodes."""
+    """Return the frame around the nodes of a group.
+
+    It has space for the title above the figures of the nodes.
+    """
     return _Frame(
         min(box.x for box in boxes) - _PADDING,
         min(box.y for box in boxes) - 2.5 * _PADDING,
@@ -359,12 +402,12 @@ def _shown_title(title: str, figure: Figure | None) -> str:
 
 
 def _title_width(title: str, figure: Figure | None) -> float:
-    """Return the width of a title with the space at both of its ends."""
+    """Return the width of a title, including the space at both ends."""
     return 2 * 6 + len(_shown_title(title, figure)) * _CHARACTER
 
 
 def _line(start: _Box, end: _Box, dashed: bool) -> str:
-    """Return the line between two nodes of a group, or from one to a node below its group."""
+    """Return the line between two nodes of a group, or to a node below it."""
     if dashed and start.row == end.row:
         return f"M{start.x + start.width:.1f} {start.y + _LINE / 2:.1f} H{end.x:.1f}"
     top, bottom = start.y + _LINE, end.y
@@ -374,15 +417,20 @@ def _line(start: _Box, end: _Box, dashed: bool) -> str:
 
 
 def _line_down(start: _Box, end: _Box, after_title: float) -> str:
-    """Return the line from a node of the first row into a group, between the row and the frames, and past the title."""
+    """Return the line from a node of the first row into a group.
+
+    It runs between the row and the frames, and past the title.
+    """
     top = start.y + _LINE
     x = max(end.middle, min(after_title, end.x + end.width - _PADDING))
     return f"M{start.middle:.1f} {top:.1f} V{top + _PADDING / 2 - 1:.1f} H{x:.1f} V{end.y:.1f}"
 
 
 def _line_back(start: _Box, end: _Box, right: float, lane: int) -> str:
-    """Return the line from a node up to one of the first row: beside the group, whose edge is `right`, and above the
-    row."""
+    """Return the line from a node up to a node of the first row.
+
+    It runs along the group's edge `right`, then above the row.
+    """
     shift = (1 + lane) * _GAP / (1 + _LANES)
     down, beside, above = start.y + _LINE + _PADDING / 2, right + shift, shift
     out = f"M{start.middle:.1f} {start.y + _LINE:.1f} V{down:.1f} H{beside:.1f} V{above:.1f}"
@@ -396,7 +444,7 @@ def _draw_line(root: Element, line: str, dashed: bool) -> None:
 
 
 def _draw_figure(root: Element, figure: Figure, node: Box, box: _Box) -> None:
-    """Draw a figure above the corner of a node, and colour the node by its share of the largest one."""
+    """Draw a figure above a node's corner, and colour the node by its share."""
     style = {"fill": _STRONG, "fill-opacity": f"{_NODE_OPACITY * figure.share:.2f}", "rx": str(node.shape.radius)}
     _rectangle(root, box.x, box.y, box.width, _LINE, style)
     _text(root, box.x + box.width, box.y - 4, figure.text, {"text-anchor": "end", **_FIGURE_TEXT})

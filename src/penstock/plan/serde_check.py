@@ -1,6 +1,8 @@
-"""Which serdes the nodes and stores of a topology have under a configuration. Before anything runs, errors name those
-that are missing, with the node, its topic or store and the line of the program, and joins of keys that are never
-equal."""
+"""The serdes of a topology's nodes and stores under a configuration.
+
+Before any record is processed, errors report missing serdes, with the node, its topic or store and the line of the
+program. They also report joins of keys that are never equal.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,11 @@ _PARTS: Final = ("key", "value")
 
 
 def check_serdes(built: BuiltTopology, config: StreamsConfig) -> None:
-    """Raise StreamsError if a source or a sink of `built` has no serde, ConfigError where a store has none, and
-    TopologyError if records with keys of types that are never equal are to meet."""
+    """Check the serdes of all sources, sinks and stores of `built`.
+
+    Raises StreamsError if a source or a sink has no serde, ConfigError if a store has no serde, and TopologyError if
+    records would meet with keys of types that are never equal.
+    """
     config = config.overridden(built.config_overrides)
     parts = built.subtopologies if built.global_topology is None else (*built.subtopologies, built.global_topology)
     for subtopology in parts:
@@ -38,13 +43,13 @@ def check_serdes(built: BuiltTopology, config: StreamsConfig) -> None:
 def node_serde(
     node: SourceSpec | SinkSpec, part: str, config: StreamsConfig, lines: Mapping[str, str] | None = None
 ) -> Serde:
-    """Return the serde of `node` for its keys or values; raises StreamsError if there is none.
+    """Return the serde of `node` for its keys or values; raises StreamsError without one.
 
     Args:
         node: a source or a sink.
         part: "key" or "value".
-        config: has the defaults.
-        lines: where the nodes were made, by name, for the message.
+        config: the configuration with the default serdes.
+        lines: the program lines of the nodes, by name, for the message.
     """
     kind = "source" if isinstance(node, SourceSpec) else "sink"
     own = node.key_serde if part == "key" else node.value_serde
@@ -63,8 +68,11 @@ def node_serde(
 
 
 def _check_keys_meet(built: BuiltTopology, config: StreamsConfig) -> None:
-    """Raise TopologyError if sources whose records meet in a task read keys of types that are never equal. Operators
-    check the serdes that they know; this check includes those of the configuration."""
+    """Raise TopologyError if sources whose records meet read keys that are never equal.
+
+    The types of the keys determine that. Operators check the serdes that they know; this check includes those of the
+    configuration.
+    """
     sources = [node for part in built.subtopologies for node in part.nodes if isinstance(node, SourceSpec)]
     for group in built.copartition_groups:
         known: tuple[SourceSpec, type] | None = None
@@ -94,7 +102,7 @@ def _keys_of(node: SourceSpec, keys: type, lines: Mapping[str, str]) -> str:
 
 def _check_stores(subtopology: SubtopologySpec, config: StreamsConfig, lines: Mapping[str, str]) -> None:
     for name, builder in subtopology.stores.items():
-        if isinstance(builder.supplier, CustomStoreSupplier):  # its serdes are its own business
+        if isinstance(builder.supplier, CustomStoreSupplier):  # it has its own serdes
             continue
         for part in _PARTS:
             try:
@@ -108,7 +116,7 @@ def _check_stores(subtopology: SubtopologySpec, config: StreamsConfig, lines: Ma
 
 
 def _options(node: SourceSpec | SinkSpec) -> str:
-    """Return the classes of options that may name the serdes of `node`."""
+    """Return the classes of options that may have the serdes of `node`."""
     if node.repartition:
         return "Grouped, Joined, StreamJoined or Repartitioned"
     return "Consumed" if isinstance(node, SourceSpec) else "Produced"

@@ -1,5 +1,7 @@
-"""A sub-topology as plain, picklable data: what `Topology` hands to the task. It knows nothing of how it was described
-or lowered."""
+"""Sub-topologies as plain, picklable data, which `Topology` passes to tasks.
+
+This data does not depend on the description or the lowering of a topology.
+"""
 
 from __future__ import annotations
 
@@ -25,25 +27,33 @@ class TaskId(NamedTuple):
 
     @staticmethod
     def parse(text: str) -> TaskId:
-        """Return the id whose `str` is `text` (Kafka: TaskId.parse); raises ValueError if it is none."""
+        """Return the id whose `str` is `text` (Kafka: TaskId.parse).
+
+        Raises ValueError if `text` is not a task id.
+        """
         subtopology, _, partition = text.partition("_")
         return TaskId(int(subtopology), int(partition))
 
 
 StreamPartitioner = Callable[[str, Any, Any, int], "set[int] | None"]
-"""Called with topic, key, value and number of partitions; returns the partitions to send to, an empty set to drop, None
-for the default (Kafka class: StreamPartitioner, KIP-837)."""
+"""Chooses the partitions of a record.
+
+The arguments are topic, key, value and number of partitions. An empty set drops the record, None means the default
+(Kafka class: StreamPartitioner, KIP-837).
+"""
 
 TopicNameExtractor = Callable[[Any, Any, RecordContext], str]
-"""Called with key, value and context of the record; returns the topic to send to (Kafka class: TopicNameExtractor)."""
+"""Chooses the topic of a record from its key, value and context (Kafka class: TopicNameExtractor)."""
 
 
 @dataclass(frozen=True)
 class SourceSpec:
-    """A source node: of topics, or of the topics whose whole name matches pattern.
+    """A source node.
 
-    topics: full names, internal ones with the application's prefix; repartition: whether its topic is an internal
-    repartition topic.
+    Args:
+        topics: full names of the topics to read, internal ones with the application's prefix.
+        pattern: instead of `topics`, a pattern that matches their whole names.
+        repartition: whether its topic is an internal repartition topic.
     """
 
     name: str
@@ -59,7 +69,11 @@ class SourceSpec:
 
 @dataclass(frozen=True)
 class ProcessorSpec:
-    """A processor node; stores: the names of those connected to it."""
+    """A processor node.
+
+    Args:
+        stores: the names of the stores connected to it.
+    """
 
     name: str
     supplier: ProcessorSupplier
@@ -70,8 +84,13 @@ class ProcessorSpec:
 
 @dataclass(frozen=True)
 class SinkSpec:
-    """A sink node: to one topic (full name) or to the topic that an extractor names; repartition: whether it is an
-    internal repartition topic."""
+    """A sink node.
+
+    Args:
+        topic: the full name of the topic to write to, None with an extractor.
+        topic_extractor: returns the topic of each record.
+        repartition: whether the topic is an internal repartition topic.
+    """
 
     name: str
     parents: tuple[str, ...]
@@ -85,10 +104,13 @@ class SinkSpec:
 
 @dataclass(frozen=True, eq=False)
 class DataFrameSource:
-    """A streaming DataFrame of Spark whose rows a host writes to an internal topic, which the topology reads.
+    """A streaming Spark DataFrame that feeds an internal topic, which the topology reads.
 
-    data_frame: the host's business alone; it never leaves the program. partitions: of the topic when it is made, None
-    for the host's choice.
+    A host writes its rows to the topic.
+
+    Args:
+        data_frame: the DataFrame; only the host uses it, and it never leaves the program.
+        partitions: the number of partitions of a new topic, None for the host's choice.
     """
 
     data_frame: Any
@@ -97,9 +119,13 @@ class DataFrameSource:
 
 @dataclass(frozen=True, eq=False)
 class DataFrameSink:
-    """A function to which a host gives what the topology writes to an internal topic, as DataFrames of Spark.
+    """A function that receives the records of an internal topic as Spark DataFrames.
 
-    function: called in the program with a DataFrame and its number. partitions: as of DataFrameSource.
+    The topology writes the topic, and the host calls the function.
+
+    Args:
+        function: called in the program with a DataFrame and its number.
+        partitions: as for DataFrameSource.
     """
 
     function: Callable[[Any, int], None]
@@ -111,11 +137,14 @@ NodeSpec = SourceSpec | ProcessorSpec | SinkSpec
 
 @dataclass(frozen=True)
 class SubtopologySpec:
-    """All nodes of one sub-topology in the order in which they were added (parents before children), and its stores in
-    Kafka's order: by the first node that uses each; those of one node as a HashSet gives them.
+    """All nodes and stores of one sub-topology.
 
-    source_topics and sink_topics have full names and include the repartition topics; a dynamic sink adds none.
-    changelogs: store name -> (topic, configs) of the stores that log.
+    Args:
+        nodes: the nodes in the order of their addition, parents before children.
+        stores: the stores in Kafka's order: by the first node that uses each; stores of the same node in HashSet order.
+        source_topics: full names, including the repartition topics.
+        sink_topics: full names, including the repartition topics; dynamic sinks add no topics.
+        changelogs: topic and configuration of each changelog, by store name.
     """
 
     id: int
@@ -127,19 +156,28 @@ class SubtopologySpec:
 
     @property
     def written_changelogs(self) -> Mapping[str, str]:
-        """The changelog topic of each store whose changelog its tasks write: a store that is filled from a source topic
-        may have that as its changelog."""
+        """The changelog topic of each store whose changelog is written by its tasks.
+
+        A store that is filled from a source topic may have that topic as its changelog.
+        """
         return {name: topic for name, (topic, _) in self.changelogs.items() if topic not in self.source_topics}
 
     def sinks_of(self, topic: str, described: Callable[[str], str] = str) -> str:
-        """Return the names of the sinks that write to `topic`, or choose it by a function, with commas between."""
+        """Return the names of the sinks that may write to `topic`, separated by commas.
+
+        Includes the sinks that choose their topic by a function.
+        """
         sinks = (node.name for node in self.nodes if isinstance(node, SinkSpec) and node.topic in (topic, None))
         return ", ".join(map(described, sinks))
 
 
 @dataclass(frozen=True)
 class InternalTopic:
-    """A repartition or changelog topic. partitions: None if it follows from the topology."""
+    """A repartition or changelog topic.
+
+    Args:
+        partitions: the number of partitions, None if it follows from the topology.
+    """
 
     name: str
     config: Mapping[str, str]
@@ -148,15 +186,20 @@ class InternalTopic:
 
 @dataclass(frozen=True)
 class BuiltTopology:
-    """A whole topology as plain, picklable data (Kafka class: the groups of InternalTopologyBuilder).
+    """A whole topology as plain, picklable data (Kafka: the groups of InternalTopologyBuilder).
 
-    subtopologies: by ascending id; an id that is missing is that of a global store. repartition_topics: by full name.
-    copartition_groups: sets of full topic names that must have equal numbers of partitions. global_topology: the nodes
-    and stores of all global stores, None if there are none; it makes no tasks. config_overrides: what goes before the
-    configuration of the application where this topology runs. data_frame_topics: the full names of the
-    topics between the topology and DataFrames of Spark; data_frame_sources, data_frame_sinks: those by topic.
-    node_order: the names of all nodes of sub-topologies in the order in which they were added. node_lines, store_lines:
-    where in the user's program they were made, by name.
+    Args:
+        subtopologies: the sub-topologies by ascending id; a missing id belongs to a global store.
+        repartition_topics: the repartition topics by full name.
+        copartition_groups: sets of full topic names that must have equal numbers of partitions.
+        global_topology: the nodes and stores of all global stores, None without global stores; it makes no tasks.
+        config_overrides: values that override the application's configuration for this topology.
+        data_frame_topics: full names of the topics between the topology and Spark DataFrames.
+        data_frame_sources: the DataFrames that fill topics, by topic.
+        data_frame_sinks: the functions that receive topics as DataFrames, by topic.
+        node_order: the names of all nodes of sub-topologies, in the order of their addition.
+        node_lines: the lines of the user's program that made the nodes, by name.
+        store_lines: the lines of the user's program that made the stores, by name.
     """
 
     subtopologies: tuple[SubtopologySpec, ...]
@@ -172,9 +215,12 @@ class BuiltTopology:
     store_lines: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     def without_data_frames(self) -> BuiltTopology:
-        """Return the topology without what belongs to the program alone: DataFrames, and functions that take some."""
+        """Return the topology without DataFrames and functions of DataFrames.
+
+        Those belong to the program alone.
+        """
         return replace(self, data_frame_sources={}, data_frame_sinks={})
 
     def without_lines(self) -> BuiltTopology:
-        """Return the topology without where it was made: what does not change where the program is edited elsewhere."""
+        """Return the topology without program lines, which change with any edit of the program."""
         return replace(self, node_lines={}, store_lines={})

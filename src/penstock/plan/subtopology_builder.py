@@ -1,5 +1,7 @@
-"""From registered nodes to `BuiltTopology`: the nodes, full topic names, children, stores and internal topics of each
-sub-topology. Checks nothing: what is registered was checked.
+"""The construction of `BuiltTopology` from registered nodes.
+
+It determines the nodes, full topic names, children, stores and internal topics of each sub-topology. It checks nothing:
+registration has already done that.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from penstock.state.api import StoreBuilder, StoreSource
 
 
 class QuickUnion:
-    """Sets of names that are united pair by pair, with path splitting (Kafka class: QuickUnion)."""
+    """Disjoint sets of names, united pair by pair, with path splitting (Kafka class: QuickUnion)."""
 
     def __init__(self) -> None:
         self._parents: dict[str, str] = {}
@@ -24,7 +26,7 @@ class QuickUnion:
         self._parents[name] = name
 
     def root(self, name: str) -> str:
-        """Return the name that stands for the set of `name`; raises KeyError for a name that was not added."""
+        """Return the representative of the set of `name`; raises KeyError for an unknown name."""
         parents = self._parents
         current, parent = name, parents[name]
         while parent != current:
@@ -34,16 +36,16 @@ class QuickUnion:
         return current
 
     def unite(self, name: str, others: Iterable[str]) -> None:
-        """Make one set of the set of `name` and those of `others`; raises KeyError for a name that was not added."""
+        """Unite the set of `name` with those of `others`; raises KeyError for unknown names."""
         for other in others:
             self._parents[self.root(name)] = self.root(other)
 
 
 def node_groups(names: Iterable[str], union: QuickUnion) -> list[list[str]]:
-    """Return the groups of `names`; the index of a group is the id of its sub-topology, and names keep their order.
+    """Return `names` in groups; the index of a group is the id of its sub-topology.
 
-    Nodes that are parent and child, or that share a store, are in one group (`union`). Groups are numbered in the order
-    in which their first node was added.
+    Parents and children, and nodes that share a store, are in one group (`union`). The first node of each group
+    determines the order of the groups, and names keep their order.
     """
     groups: dict[str, list[str]] = {}
     for name in names:
@@ -70,9 +72,9 @@ def build_topology(
         stores: all stores by name, connected or not.
         internal_topics: the repartition topics (no prefix) and the numbers of partitions that the user fixed.
         copartitioned_sources: sets of names of sources whose topics must have equal numbers of partitions.
-        store_topics: the source topics of stores that are filled from one instead of a changelog, by the store's name.
+        store_topics: the source topics that fill stores in place of a changelog, by the store's name.
         global_nodes: the nodes of all global stores.
-        data_frame_topics: the topics (no prefix) between the topology and DataFrames of Spark.
+        data_frame_topics: the topics (no prefix) between the topology and Spark DataFrames.
     """
     full_names = {topic: full_name(application_id, topic) for topic in (*internal_topics, *data_frame_topics)}
     topics_of = {
@@ -133,7 +135,10 @@ def _subtopology(
 
 
 def _filled(store: StoreBuilder, topic: str | None, nodes: Sequence[NodeSpec]) -> StoreBuilder:
-    """Return `store`, which `topic` fills, with how it is read; as it is if its changelog is its own."""
+    """Return `store` with the serdes of `topic`, which fills it.
+
+    Without such a topic, `store` has its own changelog and is returned as it is.
+    """
     for node in nodes:
         if topic is not None and isinstance(node, SourceSpec) and topic in node.topics:
             return replace(store, source=StoreSource(topic, node.key_serde, node.value_serde))
@@ -170,7 +175,7 @@ def _unique(topics: Iterable[str]) -> tuple[str, ...]:
 
 
 def _united(groups: Iterable[set[str]]) -> tuple[frozenset[str], ...]:
-    """Return `groups` with those that share a topic made one."""
+    """Return `groups`, united if they share a topic."""
     result: list[set[str]] = []
     for group in groups:
         shared = [known for known in result if known & group]

@@ -1,5 +1,6 @@
-"""What users may pass where a supplier of processors is expected, and the check that it makes a new processor each
-time.
+"""Arguments that users may pass as a processor supplier, and their checks.
+
+A supplier must return a new processor each time.
 """
 
 from __future__ import annotations
@@ -32,10 +33,9 @@ ValueTransformerSupplierLike = ValueTransformerWithKeySupplier | Callable[[], Va
 
 
 def checked_supplier(supplier: SupplierLike) -> ProcessorSupplier:
-    """Return `supplier` as a ProcessorSupplier.
+    """Return `supplier` as a ProcessorSupplier (Kafka class: ApiUtils.checkSupplier).
 
-    Raises TypeError when it makes anything but processors, ValueError when it gives the same one twice (Kafka class:
-    ApiUtils.checkSupplier).
+    Raises TypeError if it makes other objects than processors, ValueError if it returns the same one twice.
     """
     if isinstance(supplier, ProcessorSupplier):
         _check(supplier, supplier.get, Processor)
@@ -45,7 +45,10 @@ def checked_supplier(supplier: SupplierLike) -> ProcessorSupplier:
 
 
 def checked_fixed_key_supplier(supplier: FixedKeySupplierLike) -> ProcessorSupplier:
-    """Return `supplier`, of fixed-key processors, as a ProcessorSupplier; raises as `checked_supplier`."""
+    """Return `supplier`, of fixed-key processors, as a ProcessorSupplier.
+
+    Raises the errors of `checked_supplier`.
+    """
     if isinstance(supplier, FixedKeyProcessorSupplier):
         _check(supplier, supplier.get, FixedKeyProcessor)
         return _AdaptingSupplier(supplier)
@@ -54,7 +57,7 @@ def checked_fixed_key_supplier(supplier: FixedKeySupplierLike) -> ProcessorSuppl
 
 
 class _SimpleFixedKeySupplier(FixedKeyProcessorSupplier):
-    """Makes fixed-key processors by calling a factory."""
+    """Makes fixed-key processors with a factory."""
 
     def __init__(self, factory: Callable[[], FixedKeyProcessor]) -> None:
         self._factory = factory
@@ -64,7 +67,7 @@ class _SimpleFixedKeySupplier(FixedKeyProcessorSupplier):
 
 
 class _AdaptingSupplier(ProcessorSupplier):
-    """Makes fixed-key processors that run as processors."""
+    """Makes processors that run fixed-key processors."""
 
     def __init__(self, fixed_key_supplier: FixedKeyProcessorSupplier) -> None:
         self.fixed_key_supplier = fixed_key_supplier
@@ -77,8 +80,11 @@ class _AdaptingSupplier(ProcessorSupplier):
 
 
 def forwarded_types(supplier: ProcessorSupplier) -> tuple[Any, Any]:
-    """Return the types of the keys and values that the processors of `supplier` forward, as the type parameters of
-    their class name them; each None if they do not, or if the key stays the same."""
+    """Return the types of the keys and values forwarded by processors of `supplier`.
+
+    They are the type parameters of the processor's class, None if the class has no such parameters. The key's type is
+    also None if the key stays the same.
+    """
     if isinstance(supplier, _AdaptingSupplier):
         return None, _type_arguments(type(supplier.fixed_key_supplier.get()), FixedKeyProcessor).get(VOut)
     arguments = _type_arguments(type(supplier.get()), Processor)
@@ -86,7 +92,12 @@ def forwarded_types(supplier: ProcessorSupplier) -> tuple[Any, Any]:
 
 
 def _type_arguments(kind: type, base: type) -> dict[Any, Any]:
-    """Return what `kind`, a subclass of the generic class `base`, has for each type parameter of `base`."""
+    """Return the arguments of `kind` for the type parameters of `base`.
+
+    Args:
+        kind: a subclass of `base`.
+        base: a generic class.
+    """
     for written in vars(kind).get("__orig_bases__", kind.__bases__):
         parent = typing.get_origin(written) or written
         if isinstance(parent, type) and issubclass(parent, base):
@@ -100,7 +111,7 @@ def _type_arguments(kind: type, base: type) -> dict[Any, Any]:
 def wrapped_supplier(
     wrapper: ProcessorWrapper | None, processor_name: str, supplier: ProcessorSupplier
 ) -> ProcessorSupplier:
-    """Return what `wrapper` makes of the supplier of the node `processor_name`; `supplier` itself without a wrapper."""
+    """Return the supplier of the node `processor_name`, wrapped if there is a `wrapper`."""
     if wrapper is None:
         return supplier
     if isinstance(supplier, _AdaptingSupplier):
@@ -110,7 +121,7 @@ def wrapped_supplier(
 
 
 def checked_value_transformer_supplier(supplier: ValueTransformerSupplierLike) -> ValueTransformerWithKeySupplier:
-    """Return `supplier` as a ValueTransformerWithKeySupplier; raises TypeError for what cannot be one."""
+    """Return `supplier` as a ValueTransformerWithKeySupplier; raises TypeError if that is impossible."""
     if isinstance(supplier, ValueTransformerWithKeySupplier):
         return supplier
     if not callable(supplier):
@@ -155,7 +166,7 @@ def _check_no_arguments(make: Callable[[], object], expected: type[Processor] | 
 
 
 def _check_process(processor: Processor | FixedKeyProcessor) -> None:
-    """Raise TypeError unless `process` takes one record, at once."""
+    """Raise TypeError unless `process` accepts one record and is a plain function."""
     name, process = type(processor).__qualname__, processor.process
     if (why := misfit(process, None)) is not None:
         raise TypeError(

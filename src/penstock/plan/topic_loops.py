@@ -1,4 +1,4 @@
-"""Topics that a chain of operators both reads and writes, so that their records come back."""
+"""Topics that a chain of operators both reads and writes, so that their records return."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _log = logging.getLogger(__name__)
 
 
 def warn_of_topic_loops(built: BuiltTopology) -> None:
-    """Warn of each sink that writes to the topic of a source above it.
+    """Log a warning for each sink that writes to an upstream source's topic.
 
-    Kafka allows that: operators between them may end the loop. Patterns, topics that functions choose, and repartition
+    Kafka allows that: operators between them may end the loop. Patterns, topics chosen by functions, and repartition
     topics do not count.
     """
     for part in built.subtopologies:

@@ -1,8 +1,10 @@
-"""Topology: nodes and stores by name, as they are added one by one, with Kafka's checks. It runs nothing.
+"""Topology: nodes and stores by name, added one by one, with Kafka's checks.
 
-Rules: a parent is added before its children; a topic has one source; a name is used once. What `StreamsBuilder` makes
-ends here too: lowering adds its nodes by the same methods, and repartition topics and co-partitioned sources by the
-methods of `InternalTopologyBuilder`, from which `Topology` is derived.
+It runs nothing.
+
+Rules: parents are added before their children, a topic has one source, and names are unique. `StreamsBuilder` also ends
+here: lowering adds its nodes by the same methods, and repartition topics and co-partitioned sources by the methods of
+`InternalTopologyBuilder`, the base class of `Topology`.
 """
 
 from __future__ import annotations
@@ -44,18 +46,17 @@ from penstock.state.api import StoreBuilder
 _log = logging.getLogger(__name__)
 
 _PATTERN_CHARACTERS = frozenset("*+?[](){}|^$\\")
-"""Characters of regular expressions that no name of a topic has (Kafka class: Topic)."""
+"""Regular expression characters that are illegal in topic names (Kafka class: Topic)."""
 
 
 class InternalTopologyBuilder:
-    """The nodes, stores and internal topics of a topology and what connects them (Kafka class:
-    InternalTopologyBuilder).
+    """The nodes, stores and internal topics of a topology, and their connections.
 
-    Names of internal topics are kept without the application's prefix until the topology is built.
+    Names of internal topics have no application prefix until the topology is built. `topology_config` is the
+    configuration needed during construction, or None. Kafka class: InternalTopologyBuilder.
     """
 
     def __init__(self, topology_config: TopologyConfig | None = None) -> None:
-        """Start without nodes; topology_config: what must be known while they are added."""
         self._config_overrides = {} if topology_config is None else topology_config.overrides
         self._wrapper = None if topology_config is None else topology_config.processor_wrapper
         self._nodes: dict[str, NodeSpec] = {}
@@ -86,7 +87,7 @@ class InternalTopologyBuilder:
         _log.debug("%s %s is added%s.", type(node).__name__.removesuffix("Spec"), node.name, below)
 
     def at_line(self, line: str | None) -> None:
-        """Add what follows as created at `line` of the user's program; None for the line of each call."""
+        """Set the line of the user's program for all later additions. None means the line of each call."""
         self._line = line
 
     def _note_line(self, lines: dict[str, str], name: str) -> None:
@@ -167,29 +168,36 @@ class InternalTopologyBuilder:
             users.append(processor)
             self._nodes[processor] = replace(node, stores=(*node.stores, store))
 
-    # ---------------------------------------- what lowering adds besides nodes
+    # ---------------------------------------- additions of lowering besides nodes
 
     def add_internal_topic(self, topic: str, partitions: int | None = None) -> None:
-        """Declare `topic` (no prefix) a repartition topic; `partitions` is the number that the user fixed, None if
-        it follows from the topology.
+        """Declare `topic` (no prefix) a repartition topic.
+
+        `partitions` is the number that the user fixed, None if it follows from the topology.
         """
         self._internal_topics[topic] = partitions
 
     def add_data_frame_source(self, topic: str, source: DataFrameSource) -> None:
-        """Declare `topic` (no prefix) one that a DataFrame fills; the source that reads it is added as any other."""
+        """Declare that a DataFrame fills `topic` (no prefix).
+
+        The source that reads the topic is added like any other.
+        """
         self._data_frame_sources[topic] = source
 
     def add_data_frame_sink(self, topic: str, sink: DataFrameSink) -> None:
-        """Declare `topic` (no prefix) one that is handed to Spark; the sink that writes it is added as any other."""
+        """Declare that Spark receives `topic` (no prefix).
+
+        The sink that writes the topic is added like any other.
+        """
         self._data_frame_sinks[topic] = sink
 
     def copartition_sources(self, sources: Iterable[str]) -> None:
-        """Demand that the topics of `sources` (names of source nodes) have equal numbers of partitions."""
+        """Require equal numbers of partitions for the topics of `sources` (names of source nodes)."""
         self._copartitioned_sources.append(frozenset(sources))
         _log.debug("The topics of %s must have equal numbers of partitions.", ", ".join(sorted(sources)))
 
     def check_copartitioned(self) -> None:
-        """Raise TopologyError if repartition topics that must have equal numbers of partitions were given others."""
+        """Raise TopologyError if co-partitioned repartition topics have different fixed numbers of partitions."""
         topics = {node.name: node.topics for node in self._nodes.values() if isinstance(node, SourceSpec)}
         check_copartitioned(
             (frozenset(topic for name in names for topic in topics[name]) for names in self._copartitioned_sources),
@@ -197,12 +205,13 @@ class InternalTopologyBuilder:
         )
 
     def state_store(self, name: str) -> StoreBuilder:
-        """Return the store `name`; raises KeyError if there is none."""
+        """Return the store `name`; raises KeyError if it is unknown."""
         return self._stores[name]
 
     def connect_source_store_and_topic(self, store: str, topic: str) -> None:
-        """Use `topic`, which the topology reads, as the changelog of `store` (Kafka:
-        connectSourceStoreAndTopic).
+        """Use `topic`, which the topology reads, as the changelog of `store`.
+
+        Kafka: connectSourceStoreAndTopic.
         """
         self._store_topics[store] = topic
 
@@ -225,7 +234,7 @@ class InternalTopologyBuilder:
     # ---------------------------------------- the whole
 
     def _groups(self) -> tuple[dict[int, list[str]], dict[int, tuple[SourceSpec, ProcessorSpec]]]:
-        """Return the node groups that make tasks and those of global stores, by id."""
+        """Return the node groups with tasks and those of global stores, by id."""
         groups = dict(enumerate(node_groups(self._nodes, self._union)))
         global_stores = {
             id: self._global_nodes[names[0]] for id, names in groups.items() if names[0] in self._global_nodes
@@ -233,7 +242,7 @@ class InternalTopologyBuilder:
         return {id: names for id, names in groups.items() if id not in global_stores}, global_stores
 
     def describe(self) -> TopologyDescription:
-        """Return the description of the topology; `print` shows it as Kafka does."""
+        """Return the description of the topology; `print` shows it in Kafka's format."""
         groups, global_stores = self._groups()
         return TopologyDescription(
             tuple(
@@ -250,13 +259,16 @@ class InternalTopologyBuilder:
         return notebook.mime_bundle(self.describe().forms(), include, exclude)
 
     def parents_of(self, name: str) -> tuple[str, ...]:
-        """Return the names of the nodes whose records the node `name` takes."""
+        """Return the names of the nodes from which the node `name` receives records."""
         node = self._nodes[name]
         return () if isinstance(node, SourceSpec) else node.parents
 
     def upstream_of(self, *names: str) -> Self:
-        """Return a topology with the nodes `names` and all on which their records depend: the nodes above them, also
-        across repartition topics, those that share stores with these, and all global stores."""
+        """Return the topology of the nodes `names` and everything upstream of them.
+
+        These are the nodes above them, also across repartition topics, the nodes that share stores with these, and all
+        global stores.
+        """
         needed: set[str] = set()
         rest = list(names)
         while rest:
@@ -271,7 +283,7 @@ class InternalTopologyBuilder:
         return part
 
     def _needed_by(self, node: NodeSpec) -> Iterable[str]:
-        """Return the names of the nodes on which the records or the stores of `node` depend directly."""
+        """Return the names of the nodes on which `node` or its stores directly depend."""
         match node:
             case SourceSpec():
                 internal = {topic for topic in node.topics if topic in self._internal_topics}
@@ -315,9 +327,9 @@ class InternalTopologyBuilder:
 
 
 class Topology(InternalTopologyBuilder):
-    """A graph of sources, processors, sinks and stores, built by hand or by `StreamsBuilder` (Kafka class: Topology).
+    """A graph of sources, processors, sinks and stores (Kafka class: Topology).
 
-    Every method returns the topology itself, so that calls can be chained.
+    It is built by hand or by `StreamsBuilder`. Every method returns the topology itself, so that calls can be chained.
     """
 
     def add_source(
@@ -330,22 +342,24 @@ class Topology(InternalTopologyBuilder):
         timestamp_extractor: TimestampExtractor | None = None,
         offset_reset: str | None = None,
     ) -> Topology:
-        """Add a source of records. Options may also stand by position, in Java's order.
+        """Add a source of records.
+
+        Options may also be positional, in Java's order.
 
         Args:
             name: name of the node.
-            topics: the topics to read; or give `pattern`.
+            topics: the topics to read; alternatively, give `pattern`.
             pattern: a regular expression; topics whose whole name matches are read.
             key_serde: serde of keys; None for `default.key.serde`.
             value_serde: serde of values; None for `default.value.serde`.
-            timestamp_extractor: gives each record its timestamp in ms; None for `default.timestamp.extractor`.
-            offset_reset: where to begin without a position, as AutoOffsetReset makes it; None for
+            timestamp_extractor: returns the timestamp of each record in ms; None for `default.timestamp.extractor`.
+            offset_reset: first position without a committed offset, a value of AutoOffsetReset; None for
                 `auto.offset.reset`.
 
         Raises:
-            TopologyError: the name or a topic is taken, or there is no topic.
-            ValueError: topics and pattern are both given, or offset_reset is another text.
-            TypeError: an argument by position is none of those that may stand there, or is given by keyword too.
+            TopologyError: the name or a topic is taken, or topics are missing.
+            ValueError: topics and pattern are both given, or offset_reset is unknown.
+            TypeError: a positional argument is not allowed there, or is also given by keyword.
         """
         node, read, by_position = source_order(name, *topics)
         options = merged(
@@ -366,7 +380,7 @@ class Topology(InternalTopologyBuilder):
             self._check_pattern(compiled)
         elif not read:
             raise TopologyError("topics cannot be empty")
-        for each in read:  # one by one: of a topic that is given twice, the second one is refused
+        for each in read:  # one by one: the second of two equal topics is refused
             self._check_topic(each)
             self._source_topics.add(each)
         self._add_node(SourceSpec(name=node, topics=read, pattern=compiled, **options))
@@ -377,9 +391,9 @@ class Topology(InternalTopologyBuilder):
 
         Args:
             name: name of the node.
-            supplier: a ProcessorSupplier, or any callable without arguments that returns a new Processor; the stores
-                that it names are added and connected.
-            parents: names of the nodes whose records it takes.
+            supplier: a ProcessorSupplier, or any callable without arguments that returns a new Processor; its stores
+                are added and connected.
+            parents: names of the nodes whose records it receives.
 
         Raises:
             TopologyError: the name is taken, or a parent is missing, unknown or a sink.
@@ -402,16 +416,17 @@ class Topology(InternalTopologyBuilder):
         value_serde: Serde | None = None,
         partitioner: StreamPartitioner | None = None,
     ) -> Topology:
-        """Add a sink, which writes the records of its parents to a topic. Options may also stand by position, in Java's
-        order.
+        """Add a sink, which writes the records of its parents to a topic.
+
+        Options may also be positional, in Java's order.
 
         Args:
             name: name of the node.
-            topic: the topic, or a function of key, value and RecordMetadata that names it for each record.
+            topic: the topic, or a function of key, value and RecordMetadata that returns it for each record.
             parents: names of the nodes whose records are written.
             key_serde: serde of keys; None for `default.key.serde`.
             value_serde: serde of values; None for `default.value.serde`.
-            partitioner: chooses the partitions of each record; None for Kafka's own choice by the key.
+            partitioner: chooses the partitions of each record; None for Kafka's default, by key.
 
         Raises:
             TopologyError: the name is taken, or a parent is missing, unknown or a sink.
@@ -437,13 +452,12 @@ class Topology(InternalTopologyBuilder):
         return self
 
     def add_state_store(self, store_builder: StoreBuilder, *processors: str, allow_override: bool = False) -> Topology:
-        """Add a store and connect it to `processors` (names).
+        """Add a store and connect it to `processors`.
 
         Args:
             store_builder: describes the store.
-            processors: names of the processors that use it, beside those that are connected already.
-            allow_override: replace a store of the same name that was added before (Kafka class:
-                InternalTopologyBuilder).
+            processors: names of processors that use it, in addition to those already connected.
+            allow_override: replace an earlier store of the same name (Kafka class: InternalTopologyBuilder).
 
         Raises:
             TopologyError: another store has the name, or a processor is unknown, a source or a sink.
@@ -466,22 +480,23 @@ class Topology(InternalTopologyBuilder):
         value_serde: Serde | None = None,
         timestamp_extractor: TimestampExtractor | None = None,
     ) -> Topology:
-        """Add a store that is filled from all partitions of a topic; every task can read it without being connected.
-        Options may also stand by position, in Java's order.
+        """Add a store that is filled from all partitions of a topic.
+
+        Every task can read it without a connection. Options may also be positional, in Java's order.
 
         Args:
-            store_builder: describes the store; it gets no changelog, since its topic is one.
+            store_builder: describes the store; it gets no changelog, since its topic serves as one.
             source: name of the node that reads the topic.
             topic: the topic, which no other source reads.
             processor: name of the node that writes each record to the store.
-            supplier: makes that processor; it forwards nothing.
-            others: what more there is in Java's order, where serdes stand before the topic.
+            supplier: makes that processor, which forwards nothing.
+            others: the remaining arguments in Java's order, in which serdes precede the topic.
             key_serde: serde of keys; None for `default.key.serde`.
             value_serde: serde of values; None for `default.value.serde`.
-            timestamp_extractor: as in Kafka not used for global stores, whose records keep their own timestamps.
+            timestamp_extractor: unused, as in Kafka: records of global stores keep their own timestamps.
 
         Raises:
-            TopologyError: a name or the topic is taken, or both nodes have one name.
+            TopologyError: a name or the topic is taken, or both nodes have the same name.
             ValueError: the supplier returns the same processor twice.
             TypeError: the arguments are in no known order, or an option is given by position and by keyword.
         """
@@ -510,10 +525,11 @@ class Topology(InternalTopologyBuilder):
         value_serde: Serde | None = None,
         timestamp_extractor: TimestampExtractor | None = None,
     ) -> Topology:
-        """Add a partitioned store that is filled from a topic, which serves as its changelog (KIP-813); the processors
-        that read it are connected as to any other store, and share its partitions.
+        """Add a partitioned store that is filled from a topic, its changelog (KIP-813).
 
-        Arguments and errors are those of `add_global_store`; the timestamp extractor is used.
+        Processors that read it are connected as to any other store, and share its partitions.
+
+        Arguments and errors are those of `add_global_store`, but the timestamp extractor is used.
         """
         read, node, makes, by_position = global_order(topic, processor, supplier, *others)
         options = merged(
@@ -528,7 +544,9 @@ class Topology(InternalTopologyBuilder):
         return self
 
     def connect_processor_and_state_stores(self, processor: str, *stores: str) -> Topology:
-        """Connect `processor` with `stores` (names); nodes that share a store run in one sub-topology.
+        """Connect `processor` with `stores` (names).
+
+        Nodes that share a store run in one sub-topology.
 
         Raises:
             TopologyError: no store is given, one of the names is unknown, or `processor` is a source or a sink.
@@ -562,11 +580,10 @@ def check_store_builder(builder: object) -> None:
 
 
 def check_no_pattern(topic: str, written: str) -> None:
-    """Raise TopologyError if no topic can be called `topic`; of a regular expression, it says how to write a pattern.
+    """Raise TopologyError if `topic` is not a legal topic name.
 
-    Args:
-        topic: the argument instead of the name of a topic. written: how a pattern is written there, as a format string
-            that takes the expression.
+    For a regular expression, the error explains the use of a pattern. `written` is the notation of a pattern in that
+    place, as a format string for the expression.
     """
     if not _PATTERN_CHARACTERS.isdisjoint(topic):
         raise TopologyError(
@@ -577,7 +594,7 @@ def check_no_pattern(topic: str, written: str) -> None:
 
 
 def built_topology(topology: object, application_id: str) -> BuiltTopology:
-    """Return `topology` as plain data, as `Topology.build` does; raises TypeError for anything but a Topology."""
+    """Return `topology` as plain data (`Topology.build`); raises TypeError if it is not a Topology."""
     if not isinstance(topology, Topology):
         raise TypeError(f"Expected a Topology, got {topology!r}: StreamsBuilder.build() returns one.")
     return topology.build(application_id)

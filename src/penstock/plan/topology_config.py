@@ -1,4 +1,4 @@
-"""TopologyConfig: the part of the configuration that a topology must know while it is built, or has for itself."""
+"""TopologyConfig: the configuration of a topology's construction, and of a single topology."""
 
 from __future__ import annotations
 
@@ -22,24 +22,22 @@ OVERRIDABLE = (
 
 
 class TopologyConfig:
-    """What a StreamsBuilder or a Topology is made with (Kafka class: TopologyConfig).
+    """The configuration of a StreamsBuilder or a Topology (Kafka class: TopologyConfig).
 
-    Without one, nothing is known of the configuration while the topology is built: names need not be given
+    Without one, the configuration is unknown during construction: generated names are allowed
     (`ensure.explicit.internal.resource.naming`) and processors are not wrapped (`processor.wrapper.class`).
+
+    Args:
+        config: the configuration of the application.
+        overrides: values that override it for this topology; keys of OVERRIDABLE.
+
+    Raises:
+        ConfigError: a value is invalid, a key cannot be overridden, or the wrapper is not a ProcessorWrapper.
     """
 
     def __init__(
         self, config: StreamsConfig | Mapping[str, Any] | None = None, overrides: Mapping[str, Any] | None = None
     ) -> None:
-        """Take the configuration of the application.
-
-        Args:
-            config: the configuration of the application.
-            overrides: values that go before it where this topology runs; keys of OVERRIDABLE.
-
-        Raises:
-            ConfigError: a value cannot be, a key cannot be overridden, or the wrapper is no ProcessorWrapper.
-        """
         self.config = config if isinstance(config, StreamsConfig) else StreamsConfig(config)
         self.overrides = current_names(overrides or {})
         wrong = sorted(set(self.overrides) - set(OVERRIDABLE))

@@ -1,7 +1,9 @@
-"""The paths from the sources of a plan: which sources feed a node, which repartitions must keep records without a key,
-and when the windows of a table close.
+"""The paths from the sources of a plan.
 
-Pure functions over plans; nothing is added to a plan here.
+They determine the sources of a node, the repartitions that must keep records without a key, and the close time of a
+table's windows.
+
+Pure functions over plans, which they do not change.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from penstock.plan import nodes as n
 
 
 def ancestors(plan: n.Plan, id: n.NodeId) -> Iterator[n.NodeId]:
-    """Yield `id` and all nodes above it, each once, depth first."""
+    """Yield `id` and all nodes above it, without duplicates, depth first."""
     seen: set[n.NodeId] = set()
     stack = [id]
     while stack:
@@ -25,8 +27,9 @@ def ancestors(plan: n.Plan, id: n.NodeId) -> Iterator[n.NodeId]:
 
 
 def source_names(plan: n.Plan, id: n.NodeId) -> frozenset[str]:
-    """Return the names of the source nodes that decide on which partitions the records of the node `id` stand (Kafka:
-    subTopologySourceNodes).
+    """Return the names of the source nodes that determine the partitioning of the node `id`.
+
+    Kafka: subTopologySourceNodes.
     """
     node = plan[id]
     match node:
@@ -46,8 +49,9 @@ def source_names(plan: n.Plan, id: n.NodeId) -> frozenset[str]:
 
 
 def keeping_null_keys(plan: n.Plan) -> frozenset[n.NodeId]:
-    """Return the nodes above a join that has results for records without a key: repartitions among them keep such
-    records (KIP-962).
+    """Return the nodes above joins that have results for records without a key.
+
+    Repartitions among them keep such records (KIP-962).
     """
     return frozenset(
         above for id, node in plan.items() if _joins_null_keys(node) for above in ancestors(plan, id) if above != id
@@ -62,11 +66,12 @@ def _joins_null_keys(node: n.GraphNode) -> bool:
 
 
 def window_grace_ms(plan: n.Plan, id: n.NodeId, chain: str = "") -> int:
-    """Return how long (ms) after its end a window of the table `id` may still change: the longest time of all windowed
-    aggregations that the table comes from; for sessions with the gap.
+    """Return the time (ms) after its end during which a window may still change.
 
-    Raises TopologyError, naming the `chain` of nodes, if it comes from a source without any (Kafka class:
-    GraphGraceSearchUtil).
+    It is the maximum over all windowed aggregations above the table `id`; sessions add their gap. Kafka class:
+    GraphGraceSearchUtil.
+
+    Raises TopologyError with the `chain` of nodes if a path from a source has no windowed aggregation.
     """
     node = plan[id]
     match node:

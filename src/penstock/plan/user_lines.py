@@ -1,4 +1,4 @@
-"""Where in the user's program a node or a store was made, a function is, and where one has failed."""
+"""Lines of the user's program: of nodes and stores, functions and failures."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ _LINES = 8
 
 
 def calling_line() -> str | None:
-    """Return the file and the line of the innermost call from outside this package, as `program.py:12`; None if
-    there is none."""
+    """Return the file and line of the innermost call from outside this package.
+
+    The format is `program.py:12`; None if absent.
+    """
     frame = sys._getframe(1)
     while frame.f_globals.get("__name__", "").partition(".")[0] == _OWN:
         if frame.f_back is None:
@@ -30,23 +32,25 @@ def calling_line() -> str | None:
 
 
 def function_line(function: Callable[..., Any]) -> str:
-    """Return the name of a function of the user's, its file and its first line."""
+    """Return the name of a user's function, with its file and first line."""
     own = inspect.unwrap(function)
     code = getattr(own, "__code__", None) or getattr(type(own).__call__, "__code__", None)
     return repr(own) if code is None else f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno})"
 
 
 def made_at(line: str | None) -> str:
-    """Return what follows the name of a node or a store that was made at `line`; nothing if the line is not known."""
+    """Return the suffix for the name of a node or store made at `line`.
+
+    It is empty if the line is unknown.
+    """
     return "" if line is None else f" (created at {line})"
 
 
 def failing_line(error: BaseException) -> str | None:
-    """Return the line of the user's program in which `error` was raised, as a traceback shows it; None if there is
-    none.
+    """Return the line of the user's program that raised `error`, in traceback format.
 
-    The innermost line is often one of a library that the user's function calls, so lines of installed packages do not
-    count. In a program that is installed itself, it is the innermost line of the package that was called first.
+    None if absent. The innermost line is often in a library that the user's function calls, so lines of installed
+    packages do not count. In an installed program, it is the innermost line of the first called package.
     """
     called = _called(error)
     if not called:
@@ -58,8 +62,11 @@ def failing_line(error: BaseException) -> str | None:
 
 
 def called_lines(error: BaseException) -> str:
-    """Return the lines of the user and of libraries that led to `error`, as a traceback shows them; of many the first
-    ones, which are the user's, and the last ones."""
+    """Return the lines that led to `error`, in traceback format.
+
+    They are lines of the user and of libraries. Of many lines, only the first ones, which are the user's, and the last
+    ones are returned.
+    """
     lines = traceback.format_list([line for line, _ in _called(error)])
     if len(lines) > 2 * _LINES:
         lines = [*lines[:_LINES], f"  [{len(lines) - 2 * _LINES} lines are left out]\n", *lines[-_LINES:]]
@@ -67,7 +74,7 @@ def called_lines(error: BaseException) -> str:
 
 
 def _called(error: BaseException) -> list[tuple[traceback.FrameSummary, str]]:
-    """Return the lines that led to `error`, each with its package, without those of Penstock and of Spark's workers."""
+    """Return the lines that led to `error` with their packages, except Penstock's and Spark's workers'."""
     trace = error.__traceback__
     return [
         (line, package)

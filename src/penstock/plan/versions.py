@@ -1,6 +1,6 @@
-"""Which nodes of a plan have versions: tables in versioned stores, and those that follow from them (KIP-889, KIP-914).
+"""The nodes of a plan that have versions (KIP-889, KIP-914).
 
-Pure functions over nodes.
+These are tables in versioned stores, and nodes that derive from them. Pure functions over nodes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def is_versioned_store(store: StoreBuilder | None) -> bool:
 
 
 def own_versions(node: n.GraphNode) -> bool | None:
-    """Return whether the updates of `node` carry versions, None if that follows from its parents."""
+    """Return whether the updates of `node` carry versions, None if its parents determine that."""
     match node:
         case n.TableFilterNode() | n.TableMapValuesNode() | n.TableTransformValuesNode():
             return node.versioned
@@ -43,5 +43,5 @@ def own_versions(node: n.GraphNode) -> bool | None:
 
 
 def may_be_versioned(node: n.GraphNode) -> bool:
-    """Return whether the updates of `node` may carry versions, as far as its parents do not matter."""
+    """Return whether the updates of `node` may carry versions, regardless of its parents."""
     return own_versions(node) is not False

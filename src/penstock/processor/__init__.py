@@ -1,1 +1,1 @@
-"""What runs: the Processor API and the operators, one file for each family."""
+"""The Processor API and the operators, one module for each family."""

@@ -1,8 +1,9 @@
-"""Aggregations of a stream by key, without windows: count, reduce, aggregate (Kafka classes: KStreamAggregate,
-KStreamReduce).
+"""Aggregations of a stream by key, without windows: count, reduce, aggregate.
 
-Records without a key or a value are dropped. The result of a key carries the largest timestamp of its records. With a
-record cache, the update is forwarded when the cache is flushed; without one, immediately.
+Kafka classes: KStreamAggregate, KStreamReduce.
+
+Records without a key or a value are dropped. The result of a key has the largest timestamp of its records. With a
+record cache, updates are forwarded when the cache is flushed; without one, immediately.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ Reducer = Callable[[Any, Any], Any]
 
 
 class _KeyedAggregation(BatchProcessor):
-    """The base of the three; a subclass only defines how a value changes an aggregate."""
+    """The base of the aggregations; subclasses define the change of an aggregate by a value."""
 
     def __init__(self, store_name: str, send_old_values: bool) -> None:
         self._store_name = store_name
@@ -53,11 +54,14 @@ class _KeyedAggregation(BatchProcessor):
 
     @abstractmethod
     def _update(self, key: Any, value: Any, aggregate: Any) -> Any:
-        """Return the aggregate after `value`; `aggregate` is the one before, or the initial one."""
+        """Return the new aggregate after `value`; `aggregate` is the previous or the initial one."""
         raise NotImplementedError
 
     def _initial(self) -> Any:
-        """Return the aggregate of a key that has none: forwarded as its old value, too, as in Kafka."""
+        """Return the initial aggregate of a key.
+
+        As in Kafka, it is also forwarded as the old value.
+        """
         return None
 
     def init(self, context: ProcessorContext) -> None:
@@ -70,7 +74,7 @@ class _KeyedAggregation(BatchProcessor):
 
     @property
     def holds_back(self) -> bool:
-        """Whether updates leave when the cache is flushed."""
+        """Whether updates are forwarded when the cache is flushed."""
         return self._store.cached
 
     def process(self, record: Record[Any, Any]) -> None:
@@ -89,8 +93,10 @@ class _KeyedAggregation(BatchProcessor):
             self._forwarder.maybe_forward(Record(record.key, change, timestamp, record.headers))
 
     def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
-        """Update the aggregates of the rows' keys: reads each key once, writes each key once; returns the updates if
-        there is no cache."""
+        """Update the aggregates of the rows' keys.
+
+        Reads and writes each key once. Returns the updates if there is no cache.
+        """
         batch, keys, rows = self._with_key_and_value(batch, self._store.serialize_keys(batch.keys))
         if not keys:
             return batch, rows
@@ -133,8 +139,15 @@ class _KeyedAggregation(BatchProcessor):
     def _with_key_and_value(
         self, batch: RecordBatch, keys: Sequence[bytes | None]
     ) -> tuple[RecordBatch, Sequence[bytes], RowOrigin]:
-        """Return the rows that have both, their keys as bytes (`keys` has them for all rows), and their rows in `batch`
-        (None: all)."""
+        """Return the rows with a key and a value.
+
+        Args:
+            batch: the rows.
+            keys: the keys of all rows as bytes.
+
+        Returns:
+            The rows, their keys as bytes, and their row numbers in `batch` (None: all rows).
+        """
         if None not in entries_of(keys) and (batch.values is batch.keys or not has_null(batch.values)):
             return batch, cast("Sequence[bytes]", keys), None
         passing = [key is not None and value is not None for key, value in zip(keys, batch.values, strict=True)]
@@ -147,8 +160,10 @@ class _KeyedAggregation(BatchProcessor):
     def _write(
         self, batch: RecordBatch, keys: list[bytes], values: list[Any], timestamps: Int64Array, rows: Int64Array
     ) -> None:
-        """Write new aggregates in the order of the last update of each key, each in the context of that update: the
-        row at its place in `rows`."""
+        """Write new aggregates, ordered by the last update of each key.
+
+        Each is written in the context of that update: the row at its index in `rows`.
+        """
         contexts = write_contexts(self._engine.source_partition(), batch, rows)
         self._store.put_columns(keys, values, timestamps, contexts)
 
@@ -156,7 +171,7 @@ class _KeyedAggregation(BatchProcessor):
     def _updates(
         batch: RecordBatch, rows: RowOrigin, changes: list[Change], timestamps: list[int], updated: list[int]
     ) -> tuple[RecordBatch, RowOrigin]:
-        """Return the updates as rows and the rows of the first batch that they came from."""
+        """Return the updates as rows, with their row numbers in the first batch."""
         if len(updated) == len(batch):
             return RecordBatch(
                 batch.keys, cast("list[Any]", changes), np.array(timestamps, np.int64), batch.offsets, batch.headers
@@ -170,15 +185,20 @@ class _KeyedAggregation(BatchProcessor):
 
 
 class StreamAggregate(_KeyedAggregation, UsesResults):
-    """Folds the values of a key into an aggregate (Kafka class: KStreamAggregate)."""
+    """Folds the values of a key into an aggregate (Kafka class: KStreamAggregate).
+
+    Args:
+        store_name: the name of the store.
+        initializer: returns the first aggregate of a key.
+        aggregator: returns the next aggregate from key, value and aggregate; None deletes it.
+        send_old_values: whether updates include the previous value.
+    """
 
     held = (INITIALIZER, AGGREGATOR)
 
     def __init__(
         self, store_name: str, initializer: Initializer, aggregator: Aggregator, send_old_values: bool = False
     ) -> None:
-        """Take the function that makes a first aggregate, and the one of key, value and aggregate that returns the next
-        (None deletes)."""
         super().__init__(store_name, send_old_values)
         self._initializer = initializer
         self._aggregator = aggregator
@@ -191,12 +211,19 @@ class StreamAggregate(_KeyedAggregation, UsesResults):
 
 
 class StreamReduce(_KeyedAggregation, UsesResults):
-    """Combines the values of a key; the first value is kept unchanged (Kafka class: KStreamReduce)."""
+    """Combines the values of a key (Kafka class: KStreamReduce).
+
+    The first value is stored unchanged.
+
+    Args:
+        store_name: the name of the store.
+        reducer: returns the next aggregate from aggregate and value; None deletes it.
+        send_old_values: whether updates include the previous value.
+    """
 
     held = (REDUCER,)
 
     def __init__(self, store_name: str, reducer: Reducer, send_old_values: bool = False) -> None:
-        """Take the function of aggregate and value that returns the next aggregate (None deletes)."""
         super().__init__(store_name, send_old_values)
         self._reducer = reducer
 
@@ -205,10 +232,14 @@ class StreamReduce(_KeyedAggregation, UsesResults):
 
 
 class StreamCount(_KeyedAggregation, SerializedBatchProcessor):
-    """Counts the records of a key (Kafka class: KStreamAggregate of KGroupedStream.count)."""
+    """Counts the records of a key (Kafka class: KStreamAggregate of KGroupedStream.count).
+
+    Args:
+        store_name: the name of the store.
+        send_old_values: whether updates include the previous count.
+    """
 
     def __init__(self, store_name: str, send_old_values: bool = False) -> None:
-        """Take the name of the store."""
         super().__init__(store_name, send_old_values)
 
     def _update(self, key: Any, value: Any, aggregate: Any) -> Any:
@@ -218,19 +249,28 @@ class StreamCount(_KeyedAggregation, SerializedBatchProcessor):
         return 0
 
     def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
-        """Count the rows; behind a cache only the last count of a key is needed, which C loops can find."""
+        """Count the rows.
+
+        With a cache, only the last count of a key is needed, and C loops can compute it.
+        """
         if not self._counts_at_once:
             return super().process_batch(batch, failures)
         self._count(*self._with_key_and_value(batch, self._store.serialize_keys(batch.keys))[:2])
         return batch.slice(0, 0), np.empty(0, np.int64)
 
     def takes_serialized(self, key_serde: Serde) -> bool:
-        """Return whether the store writes keys as `key_serde` reads them, and a cache makes updates unnecessary."""
+        """Return whether the batch can have keys as the bytes of `key_serde`.
+
+        For that, the store's serde must have the same type, and a cache must make intermediate updates unnecessary.
+        """
         return self._counts_at_once and type(self._store.key_serde) is type(key_serde)
 
     @property
     def _counts_at_once(self) -> bool:
-        """Whether only the last count of a key is needed: no update leaves before, and none changes in the store."""
+        """Whether only the last count of a key is needed.
+
+        That is so if a cache holds back the updates and the store returns ints unchanged.
+        """
         return self._store.cached and self._store.reads_back(int)
 
     def process_serialized(self, batch: RecordBatch) -> None:
@@ -242,7 +282,7 @@ class StreamCount(_KeyedAggregation, SerializedBatchProcessor):
             return
         known, places = distinct(keys)
         rows, maximum = np.empty(len(known), np.int64), np.full(len(known), NO_TIMESTAMP, np.int64)
-        rows[places] = np.arange(len(keys))  # of rows with the same key the last stays
+        rows[places] = np.arange(len(keys))  # the last of the rows with the same key wins
         if bool((batch.timestamps[1:] < batch.timestamps[:-1]).any()):
             np.maximum.at(maximum, places, batch.timestamps)
         else:
@@ -256,16 +296,21 @@ class StreamCount(_KeyedAggregation, SerializedBatchProcessor):
 
 
 class RecordByRecord(Processor, UsesResults):
-    """Runs another processor record by record, though it could work on columns: for a store that has none."""
+    """Runs another processor record by record, for stores without column operations.
+
+    The other processor itself may be able to process columns.
+
+    Args:
+        make: returns the processor.
+    """
 
     held = ()
 
     def __init__(self, make: Callable[[], Processor]) -> None:
-        """Run the processor that `make` returns."""
         self._processor = make()
 
     def users(self) -> Iterable[UsesResults]:
-        """Return the parts of the processor that hold functions of the user."""
+        """Return the parts of the processor that hold user functions."""
         return self._processor.users() if isinstance(self._processor, UsesResults) else ()
 
     def init(self, context: ProcessorContext) -> None:

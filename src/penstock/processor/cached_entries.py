@@ -1,8 +1,9 @@
-"""The sessions and sliding windows that a batch works on, behind a record cache: each key is looked up once, and what
-has become of its entries is written at the end, each in the context of its last write.
+"""The sessions and sliding windows of a batch with a record cache.
 
-Nothing expires within a batch behind a cache, which is what makes this give the same as record by record. What users'
-functions get is as fresh as from the store, since they may change it.
+Each key is looked up once. The final state of its entries is written at the end, each in the context of its last write.
+
+Entries do not expire within a batch if there is a cache, so the results equal those of record by record processing.
+User functions get values as fresh as from the store, since they may change them.
 """
 
 from __future__ import annotations
@@ -26,13 +27,19 @@ W = TypeVar("W")
 
 
 class _CachedEntries(Generic[S, E, Id, W]):
-    """Entries by key; a look-up reads those of one row's key; row: the index of the row.
+    """Entries by key; a look-up reads those of the current row's key.
 
-    S is the store, E what is held of one key, Id and W identify a write and describe what is written.
+    S is the store, E the entries of one key, Id the identity of a write and W its content.
+
+    Args:
+        store: the store of the entries.
+        batch: the rows.
+
+    Attributes:
+        row: the index of the current row.
     """
 
     def __init__(self, store: S, batch: RecordBatch) -> None:
-        """Look at `store` for the rows of `batch`."""
         keys, places = distinct(store.serialize_keys(batch.keys))
         self.row = 0
         self._store = store
@@ -44,11 +51,14 @@ class _CachedEntries(Generic[S, E, Id, W]):
         self._writes: dict[Id, W] = {}
 
     def _read(self, place: int, earliest: int, latest: int) -> E:
-        """Return what the store has of the key at `place`, which has rows from `earliest` to `latest` (ms)."""
+        """Return the stored entries of the key at `place`.
+
+        Its rows have timestamps from `earliest` to `latest` (ms).
+        """
         raise NotImplementedError
 
     def _own(self) -> tuple[int, E]:
-        """Return the place of the row's key and what is held of it."""
+        """Return the place of the row's key and its entries."""
         place = self._places[self.row]
         own = self._held[place]
         if own is None:
@@ -56,13 +66,19 @@ class _CachedEntries(Generic[S, E, Id, W]):
         return place, own
 
     def _put_last(self, id: Id, written: W) -> None:
-        """Note a write; the last write of an entry decides its place in the order."""
+        """Record a write; the last write of an entry determines its place in the order."""
         self._writes.pop(id, None)
         self._writes[id] = written
 
 
 def _time_bounds(places: Int64Array, times: Int64Array, count: int) -> tuple[Int64Array, Int64Array]:
-    """Return the earliest and the latest of `times` (ms) of each of `count` keys; `places` has the key of each time."""
+    """Return the earliest and latest time (ms) of each key.
+
+    Args:
+        places: the index of the key of each time.
+        times: the times in ms.
+        count: the number of keys.
+    """
     earliest, latest = np.full(count, np.iinfo(np.int64).max), np.zeros(count, np.int64)
     np.minimum.at(earliest, places, times)
     np.maximum.at(latest, places, times)
@@ -72,19 +88,23 @@ def _time_bounds(places: Int64Array, times: Int64Array, count: int) -> tuple[Int
 # ---------- sessions
 
 _Session = tuple[int, int, SessionWindow, Any]
-"""End, start, window and aggregate: the sessions of a key are in the order of a store."""
+"""End, start, window and aggregate; sorted by end and start, as in a store."""
 
 _end_and_start = itemgetter(0, 1)
 
 
 class CachedSessions(_CachedEntries[EngineSessionStore, list[_Session], tuple[int, int, int], tuple[Any, int]]):
-    """The sessions of the key of one row at a time.
+    """The sessions of the current row's key.
 
-    A session that comes and goes within the batch is never written: it would only leave a deletion of nothing.
+    A session that appears and disappears within the batch is never written: that would only delete an absent entry.
+
+    Args:
+        store: the session store.
+        batch: the rows.
+        gap_ms: the inactivity gap (ms), the distance at which rows find sessions.
     """
 
     def __init__(self, store: EngineSessionStore, batch: RecordBatch, gap_ms: int) -> None:
-        """Look at `store` for the rows of `batch`, which find sessions up to `gap_ms` away."""
         super().__init__(store, batch)
         self._gap = gap_ms
         self._stored: set[tuple[int, int, int]] = set()
@@ -97,7 +117,10 @@ class CachedSessions(_CachedEntries[EngineSessionStore, list[_Session], tuple[in
         return found
 
     def find(self, earliest_end: int, latest_start: int) -> list[tuple[SessionWindow, Any]]:
-        """Return the sessions that end at `earliest_end` (ms) or later and start at `latest_start` or earlier."""
+        """Return the sessions that overlap a time range.
+
+        They end at `earliest_end` (ms) or later and start at `latest_start` or earlier.
+        """
         _, own = self._own()
         fresh = self._store.fresh
         return [
@@ -126,7 +149,11 @@ class CachedSessions(_CachedEntries[EngineSessionStore, list[_Session], tuple[in
         self._put_last(id, (aggregate, self.row))
 
     def write(self, partition: TopicPartition) -> None:
-        """Write to the store what has become of the sessions; the batch came from `partition`."""
+        """Write the final state of the sessions to the store.
+
+        Args:
+            partition: the source partition of the batch.
+        """
         if not self._writes:
             return
         places, starts, ends = zip(*self._writes, strict=True)
@@ -150,10 +177,15 @@ class _KeyWindows:
 
 
 class CachedWindows(_CachedEntries[EngineWindowStore, _KeyWindows, tuple[int, int], tuple[Any, int, int]]):
-    """The sliding windows of the key of one row at a time."""
+    """The sliding windows of the current row's key.
+
+    Args:
+        store: the window store.
+        batch: the rows.
+        difference_ms: the length of the windows in ms.
+    """
 
     def __init__(self, store: EngineWindowStore, batch: RecordBatch, difference_ms: int) -> None:
-        """Look at `store` for the rows of `batch`, whose windows are `difference_ms` long."""
         super().__init__(store, batch)
         self._difference = difference_ms
 
@@ -163,7 +195,15 @@ class CachedWindows(_CachedEntries[EngineWindowStore, _KeyWindows, tuple[int, in
             return _KeyWindows(list(entries))
 
     def backward_fetch(self, time_from: int, time_to: int) -> list[tuple[int, ValueAndTimestamp]]:
-        """Return start and result of the windows that start from `time_from` to `time_to` (ms), the latest first."""
+        """Return start and result of the windows that start within a time range.
+
+        Args:
+            time_from: the earliest start in ms.
+            time_to: the latest start in ms.
+
+        Returns:
+            The windows, the latest first.
+        """
         _, own = self._own()
         starts = own.starts[bisect_left(own.starts, time_from) : bisect_right(own.starts, time_to)]
         found = [(start, own.results[start]) for start in reversed(starts)]
@@ -182,7 +222,11 @@ class CachedWindows(_CachedEntries[EngineWindowStore, _KeyWindows, tuple[int, in
         self._put_last((place, start), (new, timestamp, self.row))
 
     def write(self, partition: TopicPartition) -> None:
-        """Write to the store what has become of the windows; the batch came from `partition`."""
+        """Write the final state of the windows to the store.
+
+        Args:
+            partition: the source partition of the batch.
+        """
         if not self._writes:
             return
         places, starts = zip(*self._writes, strict=True)

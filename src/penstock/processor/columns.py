@@ -1,5 +1,7 @@
-"""Runs a user's function over columns, row by row inside C loops, so that an error concerns its own row and no row is
-run twice."""
+"""User functions applied to columns.
+
+They run row by row inside C loops, so that an error affects its own row only and no row runs twice.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,16 @@ NULL_NOT_ALLOWED = "The provided KeyValueMapper returned null which is not allow
 
 
 class AppliedRows:
-    """The results of a function over rows: `results` has one entry for each row of `kept` (None: for every row)."""
+    """The results of a function over rows.
+
+    Args:
+        results: one result for each row of `kept`.
+        kept: the rows with a result; None for every row.
+    """
 
     __slots__ = ("kept", "results")
 
     def __init__(self, results: list[Any], kept: Int64Array | None) -> None:
-        """Keep the columns."""
         self.results = results
         self.kept = kept
 
@@ -35,10 +41,10 @@ def apply(
     failures: FailureHandler,
     null_error: str | None = None,
 ) -> AppliedRows:
-    """Call `function` with one argument a column, for each row in turn.
+    """Call `function` for each row in turn, with one argument per column.
 
-    A row whose call raises is given to `failures`; if that returns, the row is left out. With `null_error`, a result of
-    None counts as a TypeError with this text.
+    A row whose call raises is passed to `failures`; if that returns, the row is left out. With `null_error`, a result
+    of None counts as a TypeError with this text.
     """
     rows = len(columns[0])
     results: list[Any] = []
@@ -51,7 +57,7 @@ def apply(
             results.extend(calls)
             if len(results) == rows:
                 break
-            # map() takes a StopIteration of the user's function for its own end
+            # map() mistakes a StopIteration of the user's function for its own end
             error = RuntimeError("The function raised StopIteration.")
         except Exception as raised:
             error = raised
@@ -77,25 +83,31 @@ def _null_rows(results: list[Any], start: int, failures: FailureHandler, null_er
     for row in found:
         try:
             raise TypeError(null_error)
-        except TypeError as error:  # raised, so that it has the traceback that handlers show
+        except TypeError as error:  # raised to get the traceback that handlers show
             failures(row, error)
     return found
 
 
 def kept_rows(batch: RecordBatch, kept: Int64Array | None) -> RecordBatch:
-    """Return the rows `kept` of `batch`; all of them for None."""
+    """Return the rows `kept` of `batch`; None means all rows."""
     return batch if kept is None else batch.take(kept)
 
 
 def composed(outer: Int64Array | None, inner: Int64Array | None) -> Int64Array | None:
-    """Return the rows `inner` of the rows `outer`, both in the manner of `RowOrigin`: None is all of them."""
+    """Return the rows `inner` of the rows `outer`; None means all rows, as in `RowOrigin`."""
     if outer is None or inner is None:
         return outer if inner is None else inner
     return outer[inner]
 
 
 def write_contexts(partition: TopicPartition, batch: RecordBatch, rows: Int64Array) -> list[RecordContext]:
-    """Return the contexts of writes that `rows` of `batch`, which came from `partition`, cause."""
+    """Return the contexts of the writes that `rows` of `batch` cause.
+
+    Args:
+        partition: the source partition of the batch.
+        batch: all rows.
+        rows: the numbers of the rows.
+    """
     topic, number = repeat(partition.topic), repeat(partition.partition)
     headers = repeat(()) if batch.headers is None else take_from(batch.headers, rows)
     timestamps, offsets = batch.timestamps[rows].tolist(), batch.offsets[rows].tolist()
@@ -105,8 +117,10 @@ def write_contexts(partition: TopicPartition, batch: RecordBatch, rows: Int64Arr
 def caused_by_rows(
     context: EngineContext, store: EngineStore, batch: RecordBatch
 ) -> Iterator[AbstractContextManager[None]]:
-    """Return for each row of `batch` a `with` block in which it is known to cause the writes, where `store` asks for
-    that."""
+    """Return a `with` block per row that makes the row the cause of writes.
+
+    The blocks have no effect if `store` is not logged.
+    """
     if not store.logged:
         return repeat(nullcontext(), len(batch))
     return map(context.in_record_context, write_contexts(context.source_partition(), batch, np.arange(len(batch))))
@@ -115,7 +129,10 @@ def caused_by_rows(
 def process_each(
     processor: Processor, context: EngineContext, batch: RecordBatch, failures: FailureHandler
 ) -> tuple[RecordBatch, RowOrigin]:
-    """Hand the rows of `batch` to `processor`, which holds its updates back, one by one; return no rows."""
+    """Process the rows of `batch` one by one with `processor`; returns no rows.
+
+    The processor holds its updates back.
+    """
     contexts = write_contexts(context.source_partition(), batch, np.arange(len(batch), dtype=np.int64))
     rows = zip(batch.keys, batch.values, batch.timestamps.tolist(), contexts, strict=True)
     for row, (key, value, timestamp, cause) in enumerate(rows):
@@ -128,7 +145,10 @@ def process_each(
 
 
 def with_key(context: EngineContext, batch: RecordBatch) -> tuple[RecordBatch, RowOrigin]:
-    """Return the rows of `batch` that have a key, and their places; count the others as dropped."""
+    """Return the rows of `batch` that have a key, and their row numbers.
+
+    The others are counted as dropped.
+    """
     if not has_null(batch.keys):
         return batch, None
     rows = np.flatnonzero(np.fromiter((key is not None for key in batch.keys), np.bool_, len(batch)))
@@ -137,6 +157,8 @@ def with_key(context: EngineContext, batch: RecordBatch) -> tuple[RecordBatch, R
 
 
 def has_null(column: Sequence[Any]) -> bool:
-    """Return whether a column has a None; asks for types, since objects of users may define what equality and truth
-    mean."""
+    """Return whether a column contains None.
+
+    Compares types, since user objects may redefine equality and truth.
+    """
     return type(None) in set(map(type, column))

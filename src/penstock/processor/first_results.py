@@ -1,11 +1,13 @@
-"""Functions of users whose first results show a mistake: None from `aggregate.append(value)` or a function without
-`return`; one list from an initializer for all keys; a record that `process` returns instead of forwarding it.
+"""Warnings about user functions whose first results indicate a mistake.
 
-An operator lists the functions whose results it uses (`UsesResults`). Until such a function has returned a value, a
-wrapper is in its place: a None before that makes one line in the log, for each node and process. Calls that are given
-a None, except as the key, count for nothing. Later calls cost nothing. A predicate may return None for false, so the
-code of a predicate decides: whether it returns anything else. The wrappers of initializers and of `process` stay for
-the first calls only, too.
+Such mistakes are: None from `aggregate.append(value)` or from a function without `return`; the same list from an
+initializer for all keys; a record that `process` returns instead of forwarding it.
+
+An operator lists the functions whose results it uses (`UsesResults`). A wrapper replaces such a function until the
+function has returned a value: a None before that logs one line per node and process. Calls with a None argument, except
+as the key, do not count. Later calls have no overhead. A predicate may return None for false, so the code of a
+predicate is examined instead: does it ever return anything else? The wrappers of initializers and of `process` also
+exist for the first calls only.
 """
 
 from __future__ import annotations
@@ -25,14 +27,18 @@ _log = logging.getLogger(__name__)
 _OWN = __name__.partition(".")[0]
 
 WARN_NONE_RESULTS = "penstock.warn.none.results"
-"""The configuration that turns the warnings off."""
+"""The configuration key that turns the warnings off."""
 
 
 class Held(NamedTuple):
-    """A function of the user that an operator holds.
+    """A user function held by an operator.
 
-    attribute: where. role: what the documentation calls it. effect: what None means. keyed: whether the first of
-    several arguments is the key. is_predicate: whether only the truth of its results matters.
+    Args:
+        attribute: the operator's attribute with the function.
+        role: its name in the documentation.
+        effect: the effect of a None result.
+        keyed: whether the first of several arguments is the key.
+        is_predicate: whether only the truth of its results matters.
     """
 
     attribute: str
@@ -65,32 +71,34 @@ FOREIGN_KEY = Held("_extract", "foreign key extractor", "which joins the row wit
 
 
 class UsesResults:
-    """An operator, or a part of one, that uses what functions of the user return."""
+    """An operator, or a part of one, that uses the results of user functions."""
 
     held: ClassVar[tuple[Held, ...]]
-    """The functions; each attribute has one, or a tuple of predicates."""
+    """The functions; each attribute has one function, or a tuple of predicates."""
 
     def users(self) -> Iterable[UsesResults]:
-        """Return the parts that hold functions: this object, unless a subclass says otherwise."""
+        """Return the parts that hold functions; by default this object."""
         return (self,)
 
 
 _settled: WeakKeyDictionary[ProcessorSupplier, set[str]] = WeakKeyDictionary()
-"""For each node, the functions that have returned a value in this process, or that the log names."""
+"""The settled functions of each node.
+
+These have returned a value in this process, or were already logged.
+"""
 
 _PROCESS = "process"
 
 _RECORDS = 100
-"""For so many records, the log names a processor whose `process` returns something."""
+"""Number of records after which the return value of `process` is no longer checked."""
 
 
 def watch_results(processor: object, supplier: ProcessorSupplier, node: str) -> None:
-    """Warn of functions of `processor` whose first results show a mistake.
+    """Log a warning for functions of `processor` whose first results indicate a mistake.
 
     Args:
-        processor: an operator that is ready to run, or a processor of the user's. Operators that a ProcessorWrapper
-            made are left alone.
-        supplier: what made it; its processors share what has been found.
+        processor: an operator that is ready to run, or a user's processor. Operators of a ProcessorWrapper are ignored.
+        supplier: the supplier of the processor; its processors share the findings.
         node: name of the node and its line in the program, for the message.
     """
     if isinstance(processor, FixedKeyAdapter | Processor) and not isinstance(processor, UsesResults):
@@ -120,7 +128,7 @@ def _check_predicates(found: Any, held: Held, settled: set[str], node: str) -> N
 def _watch(user: UsesResults, held: Held, settled: set[str], node: str) -> None:
     function: Callable[..., Any] = getattr(user, held.attribute)
     own = _written_by_user(function)
-    if _is_lambda(own) and _none_returns(own) != _NO:  # an expression says None only where it is meant
+    if _is_lambda(own) and _none_returns(own) != _NO:  # an expression returns None only on purpose
         return
 
     def first_result(*arguments: Any) -> Any:
@@ -138,7 +146,7 @@ def _watch(user: UsesResults, held: Held, settled: set[str], node: str) -> None:
 
 def _watch_initializer(user: UsesResults, settled: set[str], node: str) -> None:
     function: Callable[[], Any] = getattr(user, INITIALIZER.attribute)
-    first: list[tuple[Any, str]] = []  # the first aggregate, kept so that no other has its id, and how it was shown
+    first: list[tuple[Any, str]] = []  # the first aggregate, kept to reserve its id, and its repr
 
     def first_aggregates() -> Any:
         result = function()
@@ -163,7 +171,7 @@ def _watch_initializer(user: UsesResults, settled: set[str], node: str) -> None:
 
 def _watch_process(processor: Processor | FixedKeyProcessor, supplier: ProcessorSupplier, node: str) -> None:
     is_own = type(processor).__module__.partition(".")[0] == _OWN
-    if is_own or _PROCESS in vars(processor) or type(supplier).__hash__ is None:  # as that of a dataclass
+    if is_own or _PROCESS in vars(processor) or type(supplier).__hash__ is None:  # like that of a dataclass
         return
     settled, left = _settled.setdefault(supplier, set()), _RECORDS
     process: Callable[[Any], Any] = processor.process
@@ -204,18 +212,21 @@ def _warn(function: Any, held: Held, node: str, what: str) -> None:
 
 
 def adapting(function: Callable[..., Any], adapter: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `adapter`, which calls the user's `function` with other arguments, so that messages show the function."""
+    """Mark `adapter` as a wrapper of the user's `function`, and return it.
+
+    The adapter calls the function with other arguments. The mark makes messages show the function.
+    """
     vars(adapter)["__wrapped__"] = function
     return adapter
 
 
 def _written_by_user(function: Any) -> Any:
-    """Return the user's function that an adapter of this package calls; any other function itself."""
+    """Return the user's function in an adapter of this package; any other function itself."""
     return inspect.unwrap(function, stop=lambda each: str(getattr(each, "__module__", "")).partition(".")[0] != _OWN)
 
 
 def _shown(function: Any) -> str:
-    """Return name and line of a function that is written in Python; nothing of others."""
+    """Return name and line of a Python function; empty for other callables."""
     code = _code(inspect.unwrap(function))
     return "" if code is None else f" {code.co_name}{_line(function)}"
 
@@ -239,7 +250,10 @@ _NO, _SOME, _ALL = "no", "some", "all"
 
 
 def _none_returns(function: Any) -> str:
-    """Return whether no, some or all returns of a plain Python function return the constant None."""
+    """Return whether no, some or all returns of a function are None.
+
+    Only the constant None in plain Python functions counts.
+    """
     code = _code(function)
     if code is None or code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         return _NO

@@ -1,7 +1,7 @@
-"""Processors that cannot change keys: their record, context and supplier, and the adapter that runs them like any other
-processor.
+"""Processors that cannot change keys.
 
-Since keys stay, what comes after needs no repartition.
+Contains their record, context and supplier, and the adapter that runs them like any other processor. Since keys stay
+the same, operators downstream need no repartition.
 """
 
 from __future__ import annotations
@@ -31,12 +31,17 @@ V = TypeVar("V")
 
 
 class FixedKeyRecord(Generic[K, V]):
-    """A record whose value, timestamp and headers can be replaced, but not its key (Kafka class: FixedKeyRecord)."""
+    """A record whose key cannot be replaced (Kafka class: FixedKeyRecord).
+
+    Its value, timestamp and headers can be replaced. It is created by Penstock, not by processors.
+
+    Args:
+        record: the record.
+    """
 
     __slots__ = ("_record",)
 
     def __init__(self, record: Record[K, V]) -> None:
-        """Show `record`; made by Penstock, not by processors."""
         self._record = record
 
     @property
@@ -64,7 +69,7 @@ class FixedKeyRecord(Generic[K, V]):
         return FixedKeyRecord(self._record.with_value(value))
 
     def with_timestamp(self, timestamp: int) -> FixedKeyRecord[K, V]:
-        """Return this record with another timestamp (ms); raises ValueError when it is negative."""
+        """Return this record with another timestamp (ms); raises ValueError if it is negative."""
         return FixedKeyRecord(self._record.with_timestamp(timestamp))
 
     def with_headers(self, headers: Iterable[tuple[str, bytes | None]]) -> FixedKeyRecord[K, V]:
@@ -72,7 +77,7 @@ class FixedKeyRecord(Generic[K, V]):
         return FixedKeyRecord(self._record.with_headers(headers))
 
     def as_record(self) -> Record[K, V]:
-        """Return the record as other processors see it."""
+        """Return the record as a plain Record."""
         return self._record
 
     def __eq__(self, other: object) -> bool:
@@ -88,12 +93,15 @@ class FixedKeyRecord(Generic[K, V]):
 
 
 class FixedKeyProcessorContext:
-    """What a fixed-key processor may ask of the task: as ProcessorContext, but it forwards FixedKeyRecords (Kafka
-    class: FixedKeyProcessorContext).
+    """A fixed-key processor's interface to its task (Kafka class: FixedKeyProcessorContext).
+
+    It is like ProcessorContext, but forwards FixedKeyRecords.
+
+    Args:
+        context: the context to delegate to.
     """
 
     def __init__(self, context: ProcessorContext) -> None:
-        """Pass everything on to `context`."""
         self._context = context
 
     @property
@@ -113,17 +121,17 @@ class FixedKeyProcessorContext:
 
     @property
     def topic(self) -> str | None:
-        """The topic of the input record; None if no record is being processed (KIP-28)."""
+        """The topic of the input record; None outside of record processing (KIP-28)."""
         return self._context.topic
 
     @property
     def partition(self) -> int:
-        """The partition of the input record; -1 where no record is being processed (KIP-28)."""
+        """The partition of the input record; -1 outside of record processing (KIP-28)."""
         return self._context.partition
 
     @property
     def offset(self) -> int:
-        """The offset of the input record; -1 where no record is being processed (KIP-28)."""
+        """The offset of the input record; -1 outside of record processing (KIP-28)."""
         return self._context.offset
 
     @property
@@ -141,8 +149,9 @@ class FixedKeyProcessorContext:
         return self._context.get_state_store(name)
 
     def forward(self, record: FixedKeyRecord[Any, Any], child_name: str | None = None) -> None:
-        """Hand `record` to every child in the order of their registration, or only to the child named; raises
-        StreamsError for an unknown child.
+        """Forward `record` to all children in registration order, or only to `child_name`.
+
+        Raises StreamsError for an unknown child.
         """
         if not isinstance(record, FixedKeyRecord):
             raise TypeError(f"Expected a FixedKeyRecord, such as record.with_value(...), got {record!r}.")
@@ -156,10 +165,10 @@ class FixedKeyProcessorContext:
         key_serde: Serde | None = None,
         value_serde: Serde | None = None,
     ) -> None:
-        """Write a record to any topic, without a sink, with the timestamp and the headers of the record being
-        processed, or the time of the punctuation (KIP-28).
+        """Write a record to any topic, without a sink (KIP-28).
 
-        Arguments and errors are those of `ProcessorContext.send`.
+        It has the timestamp and headers of the record being processed, or the time of the punctuation. Arguments and
+        errors are those of `ProcessorContext.send`.
         """
         self._context.send(topic, key, value, key_serde, value_serde)
 
@@ -170,15 +179,15 @@ class FixedKeyProcessorContext:
         callback: Punctuator,
         start_time_ms: int | None = None,
     ) -> Cancellable:
-        """Call `callback` every `interval_ms` of the clock chosen; raises ValueError below 1 ms."""
+        """Call `callback` every `interval_ms` of the chosen clock; raises ValueError below 1 ms."""
         return self._context.schedule(interval_ms, punctuation_type, callback, start_time_ms)
 
     def commit(self) -> None:
-        """Ask for a commit soon."""
+        """Request a commit soon."""
         self._context.commit()
 
     def current_stream_time_ms(self) -> int:
-        """Return the largest timestamp (ms) that the task has taken, -1 before the first record."""
+        """Return the largest timestamp (ms) of the task so far, -1 before the first record."""
         return self._context.current_stream_time_ms()
 
     def current_system_time_ms(self) -> int:
@@ -186,68 +195,74 @@ class FixedKeyProcessorContext:
         return self._context.current_system_time_ms()
 
     def app_configs(self) -> Mapping[str, Any]:
-        """Return the configuration as the user gave it."""
+        """Return the configuration as given by the user."""
         return self._context.app_configs()
 
     def metrics(self) -> StreamsMetrics:
-        """Return the sensors of the task; add your own to them."""
+        """Return the sensors of the task; processors can add their own."""
         return self._context.metrics()
 
 
 class FixedKeyProcessor(Generic[KIn, VIn, VOut]):
-    """A user's processor that keeps keys: override `process`, and `init` and `close` where needed (Kafka class:
-    FixedKeyProcessor).
+    """Base class of users' processors that keep keys.
 
-    The inherited `init` stores the context in `self.context` (Kafka class: ContextualFixedKeyProcessor).
+    Override `process`, and `init` and `close` if needed. The inherited `init` stores the context in `self.context`
+    (Kafka classes: FixedKeyProcessor, ContextualFixedKeyProcessor).
     """
 
     context: FixedKeyProcessorContext
 
     def init(self, context: FixedKeyProcessorContext) -> None:
-        """Prepare for records; keep the context."""
+        """Prepare for records, and store the context."""
         self.context = context
 
     @abstractmethod
     def process(self, record: FixedKeyRecord[KIn, VIn]) -> None:
-        """Process one record; forward any number of records by `self.context.forward`."""
+        """Process one record; forward any number of records with `self.context.forward`."""
         raise NotImplementedError(f"{type(self).__name__} must define process(self, record).")
 
     def close(self) -> None:
-        """Release what `init` took; records cannot be forwarded any more."""
+        """Release the resources of `init`; records can no longer be forwarded."""
 
 
 class FixedKeyProcessorSupplier(Generic[KIn, VIn, VOut]):
-    """Makes fixed-key processors and names the stores they own (Kafka class: FixedKeyProcessorSupplier).
+    """Makes fixed-key processors and declares their stores (Kafka class: FixedKeyProcessorSupplier).
 
-    Wherever one is expected, any callable without arguments that returns a new FixedKeyProcessor will do.
+    Any callable without arguments that returns a new FixedKeyProcessor can replace it.
     """
 
     @abstractmethod
     def get(self) -> FixedKeyProcessor[KIn, VIn, VOut]:
-        """Return a new processor; called once a task, and when the topology is built, to check that it is new each
-        time.
+        """Return a new processor.
+
+        Called once per task, and during the construction of the topology, to check that the processors are different.
         """
         raise NotImplementedError(f"{type(self).__name__} must define get(self).")
 
     def stores(self) -> Sequence[StoreBuilder]:
-        """Return the stores to be added to the topology and connected to the processor."""
+        """Return the stores to add to the topology and connect to the processor."""
         return ()
 
 
 class FixedKeyAdapter(Processor):
-    """Runs a fixed-key processor as a processor. Engine-internal."""
+    """Runs a fixed-key processor as a processor.
+
+    Engine-internal.
+
+    Args:
+        make: returns the fixed-key processor.
+    """
 
     def __init__(self, make: Callable[[], FixedKeyProcessor]) -> None:
-        """Run the processor that `make` returns."""
         self.inner = make()
 
     def init(self, context: ProcessorContext) -> None:
-        """Hand on the context, narrowed to fixed keys."""
+        """Pass on the context, restricted to fixed keys."""
         super().init(context)
         self.inner.init(FixedKeyProcessorContext(context))
 
     def process(self, record: Record[Any, Any]) -> None:
-        """Hand on the record, its key fixed."""
+        """Pass on the record with its key fixed."""
         self.inner.process(FixedKeyRecord(record))
 
     def close(self) -> None:

@@ -1,9 +1,10 @@
-"""The join of two tables by a foreign key (KIP-213): five processors, in the order in which a change passes through
-them.
+"""The join of two tables by a foreign key (KIP-213).
 
-A row of the primary table sends a subscription to the task of its foreign key, which keeps it and answers with the
-value that the foreign table has there. An update of the foreign table is answered to all its subscriptions. Back at the
-primary table an answer counts only if the row has not changed since: it carries a hash of the row's value.
+Contains five processors, in the order in which a change passes through them.
+
+A row of the primary table sends a subscription to the task of its foreign key. That task stores it and responds with
+the current value in the foreign table. An update of the foreign table sends responses to all subscriptions to its key.
+At the primary table, a response counts only if the row has not changed since: it carries a hash of the row's value.
 """
 
 from __future__ import annotations
@@ -45,7 +46,17 @@ class CombinedKey(NamedTuple):
 
 
 class SubscriptionSend(Processor, UsesResults):
-    """Sends the subscriptions of the primary table's rows (Kafka class: SubscriptionSendProcessorSupplier)."""
+    """Sends the subscriptions of the primary table's rows (Kafka class: SubscriptionSendProcessorSupplier).
+
+    Args:
+        extractor: returns the foreign key from the value, or from key and value if `with_key`.
+        with_key: whether the extractor takes key and value.
+        keeps_left: whether a row has a result without a value of the foreign table.
+        drop_out_of_order: whether the table is versioned.
+        foreign_key_serde: the serde of foreign keys; None for `default.key.serde`.
+        value_serde: the serde of the rows' values; None for `default.value.serde`.
+        topic: the topic of the subscriptions, without prefix.
+    """
 
     held = (FOREIGN_KEY,)
 
@@ -59,11 +70,6 @@ class SubscriptionSend(Processor, UsesResults):
         value_serde: Serde | None,
         topic: str,
     ) -> None:
-        """Extract foreign keys by `extractor(value)`, or `extractor(key, value)` if `with_key`.
-
-        keeps_left: whether a row has a result without a value of the foreign table. drop_out_of_order: whether the
-        table is versioned. Serdes of None are the defaults. topic: that of the subscriptions, without prefix.
-        """
         self._extract: ForeignKeyExtractor = (
             extractor if with_key else adapting(extractor, lambda key, value: extractor(value))
         )
@@ -74,7 +80,7 @@ class SubscriptionSend(Processor, UsesResults):
         self._topic = topic
 
     def init(self, context: ProcessorContext) -> None:
-        """Find the serdes, and the partition that answers must come back to."""
+        """Get the serdes, and the partition that receives the responses."""
         super().init(context)
         self._keys = inner_serde(self._foreign_key_serde or context.key_serde, "key")
         self._values = inner_serde(self._value_serde or context.value_serde, "value")
@@ -82,7 +88,7 @@ class SubscriptionSend(Processor, UsesResults):
         self._partition = int(context.task_id.rpartition("_")[2])
 
     def process(self, record: Record[Any, Change]) -> None:
-        """Forward what the change of the row means to its old and its new foreign key."""
+        """Forward the subscription changes of the row's old and new foreign key."""
         new, old, is_latest = record.value
         if self._drop_out_of_order and not is_latest:
             cast(EngineContext, self.context).count_dropped(DropReason.OUT_OF_ORDER)
@@ -122,13 +128,20 @@ class SubscriptionSend(Processor, UsesResults):
 
 
 class SubscriptionReceive(Processor):
-    """Keeps the subscriptions at the task of their foreign key (Kafka class: SubscriptionReceiveProcessorSupplier)."""
+    """Stores the subscriptions at the task of their foreign key.
+
+    Kafka class: SubscriptionReceiveProcessorSupplier.
+
+    Args:
+        store_name: the name of the store.
+        foreign_key_serde: the serde of foreign keys; None for `default.key.serde`.
+        primary_key_serde: the serde of primary keys; None for `default.key.serde`.
+        topic: the topic of the subscriptions, without prefix.
+    """
 
     def __init__(
         self, store_name: str, foreign_key_serde: Serde | None, primary_key_serde: Serde | None, topic: str
     ) -> None:
-        """Take the name of the store; serdes of None are the defaults; topic: that of the subscriptions, without
-        prefix."""
         self._store_name = store_name
         self._foreign_key_serde = foreign_key_serde
         self._primary_key_serde = primary_key_serde
@@ -143,7 +156,10 @@ class SubscriptionReceive(Processor):
         self._full_topic = f"{context.application_id}-{self._topic}"
 
     def process(self, record: Record[Any, SubscriptionWrapper]) -> None:
-        """Keep or delete the subscription, then forward it to be answered; one without foreign key is not kept."""
+        """Store or delete the subscription, then forward it for the response.
+
+        Subscriptions without a foreign key are not stored.
+        """
         key, subscription = record.key, record.value
         if key is None:
             if subscription.instruction is not Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE:
@@ -162,11 +178,15 @@ class SubscriptionReceive(Processor):
 
 
 class SubscriptionJoin(Processor):
-    """Answers a subscription with the value that the foreign table has now (Kafka class:
-    SubscriptionJoinProcessorSupplier)."""
+    """Responds to a subscription with the current value of the foreign table.
+
+    Kafka class: SubscriptionJoinProcessorSupplier.
+
+    Args:
+        foreign_table: looks up the values.
+    """
 
     def __init__(self, foreign_table: ValueGetterSupplier) -> None:
-        """Look up values by `foreign_table`."""
         self._foreign_table_supplier = foreign_table
 
     def init(self, context: ProcessorContext) -> None:
@@ -176,7 +196,7 @@ class SubscriptionJoin(Processor):
         self._foreign_table.init(context)
 
     def process(self, record: Record[CombinedKey, SubscriptionWrapper]) -> None:
-        """Forward the answer, if the subscription asks for one."""
+        """Forward the response, if the subscription requests one."""
         (foreign_key, primary_key), (hash, instruction, _, partition) = record.key, record.value
         if instruction is Instruction.DELETE_KEY_NO_PROPAGATE:
             return
@@ -194,11 +214,18 @@ class SubscriptionJoin(Processor):
 
 
 class ForeignTableJoin(Processor):
-    """Answers all subscriptions to a key of the foreign table when its value changes (Kafka class:
-    ForeignTableJoinProcessorSupplier)."""
+    """Responds to all subscriptions to a foreign key when its value changes.
+
+    Kafka class: ForeignTableJoinProcessorSupplier.
+
+    Args:
+        store_name: the name of the subscription store.
+        foreign_key_serde: the serde of foreign keys; None for `default.key.serde`.
+        drop_out_of_order: whether the foreign table is versioned.
+        topic: the topic of the subscriptions, without prefix.
+    """
 
     def __init__(self, store_name: str, foreign_key_serde: Serde | None, drop_out_of_order: bool, topic: str) -> None:
-        """Take the name of the store of subscriptions; drop_out_of_order: whether the foreign table is versioned."""
         self._store_name = store_name
         self._foreign_key_serde = foreign_key_serde
         self._drop_out_of_order = drop_out_of_order
@@ -212,7 +239,7 @@ class ForeignTableJoin(Processor):
         self._full_topic = f"{context.application_id}-{self._topic}"
 
     def process(self, record: Record[Any, Change]) -> None:
-        """Forward an answer for each subscription, in the order of the primary keys' bytes."""
+        """Forward a response for each subscription, in the byte order of the primary keys."""
         change: Change = record.value
         if record.key is None or (self._drop_out_of_order and not change.is_latest):
             reason = DropReason.NULL_KEY if record.key is None else DropReason.OUT_OF_ORDER
@@ -228,8 +255,17 @@ class ForeignTableJoin(Processor):
 
 
 class ResponseJoin(Processor, UsesResults):
-    """Joins an answer with the row of the primary table that it belongs to (Kafka class:
-    ResponseJoinProcessorSupplier)."""
+    """Joins a response with its row of the primary table.
+
+    Kafka class: ResponseJoinProcessorSupplier.
+
+    Args:
+        primary_table: looks up the rows.
+        value_serde: the serde of the rows' values; None for `default.value.serde`.
+        joiner: returns the result from the values of the primary and the foreign table.
+        keeps_left: whether a row has a result without a value of the foreign table.
+        topic: the topic of the subscriptions, without prefix.
+    """
 
     held = (TABLE_JOINER,)
 
@@ -241,8 +277,6 @@ class ResponseJoin(Processor, UsesResults):
         keeps_left: bool,
         topic: str,
     ) -> None:
-        """Look up rows by `primary_table`; keeps_left: whether a row has a result without a value of the foreign
-        table."""
         self._primary_table_supplier = primary_table
         self._value_serde = value_serde
         self._joiner = joiner
@@ -258,7 +292,10 @@ class ResponseJoin(Processor, UsesResults):
         self._full_topic = f"{context.application_id}-{self._topic}"
 
     def process(self, record: Record[Any, SubscriptionResponseWrapper]) -> None:
-        """Forward the result, None for a deleted one; drop an answer to a row that has changed since."""
+        """Forward the result, None for a deleted one.
+
+        Responses to a row that has changed since are dropped.
+        """
         hash, foreign_value, _ = record.value
         found = self._primary_table.get(record.key)
         current = None
@@ -278,18 +315,24 @@ class ResponseJoin(Processor, UsesResults):
         self._primary_table.close()
 
 
-# ---------- where subscriptions and answers go
+# ---------- destinations of subscriptions and responses
 
 
 class SingletonPartitioner:
-    """Asks a user's partitioner for the one partition of a key; the value is not shown to it."""
+    """Asks a user's partitioner for the single partition of a key, without its value.
+
+    Args:
+        partitioner: the user's partitioner.
+    """
 
     def __init__(self, partitioner: Callable[[str, Any, Any, int], set[int] | None]) -> None:
-        """Take the user's partitioner."""
         self._partitioner = partitioner
 
     def __call__(self, topic: str, key: Any, value: Any, partitions: int) -> set[int] | None:
-        """Return the partition, None for Kafka's own choice; raises ValueError for more or less than one."""
+        """Return the partition, None for Kafka's default.
+
+        Raises ValueError if the partitioner returns more or less than one partition.
+        """
         chosen = self._partitioner(topic, key, None, partitions)
         if chosen is not None and len(chosen) != 1:
             raise ValueError(_NOT_SINGLE)
@@ -297,5 +340,5 @@ class SingletonPartitioner:
 
 
 def partition_of_response(topic: str, key: Any, value: SubscriptionResponseWrapper, partitions: int) -> set[int] | None:
-    """Return the partition that the subscription came from, None for Kafka's own choice where that is not known."""
+    """Return the partition of the subscription, or None (Kafka's default) if it is unknown."""
     return None if value.primary_partition is None else {value.primary_partition}

@@ -1,5 +1,6 @@
-"""The store of a table as its operators see it: one face for timestamped and versioned stores, and the rule by which
-updates are forwarded.
+"""A table's store and the forwarding of its updates.
+
+Timestamped and versioned stores have one interface here.
 
 With a record cache, an update is forwarded when it leaves the cache; without one, immediately.
 """
@@ -37,10 +38,14 @@ from penstock.state.versioned_store import TypedVersionedKeyValueStore
 
 
 class KeyValueStoreWrapper:
-    """The store of a table, with or without versions (Kafka class: KeyValueStoreWrapper)."""
+    """The store of a table, with or without versions (Kafka class: KeyValueStoreWrapper).
+
+    Args:
+        context: the context of the processor.
+        name: the name of the store.
+    """
 
     def __init__(self, context: ProcessorContext, name: str) -> None:
-        """Get the store `name` from `context`."""
         store = context.get_state_store(name)
         self._versions: EngineVersionedKeyValueStore | None = (
             store if isinstance(store, TypedVersionedKeyValueStore) else None
@@ -49,14 +54,14 @@ class KeyValueStoreWrapper:
         self.is_versioned = self._versions is not None
 
     def get(self, key: Any) -> ValueAndTimestamp | None:
-        """Return the latest value of `key`, None if there is none."""
+        """Return the latest value of `key`, None if absent."""
         if self._versions is not None:
             return _plain(self._versions.get(key))
         found: ValueAndTimestamp | None = self.store.get(key)
         return found
 
     def get_as_of(self, key: Any, timestamp_ms: int) -> ValueAndTimestamp | None:
-        """Return the value that `key` had at `timestamp_ms`; raises TypeError for a store without versions."""
+        """Return the value of `key` at `timestamp_ms`; raises TypeError for a store without versions."""
         if self._versions is None:
             raise TypeError(
                 f"Store {self.store.name!r} keeps no versions: only a versioned store can be read as of a time."
@@ -64,14 +69,16 @@ class KeyValueStoreWrapper:
         return _plain(self._versions.get(key, timestamp_ms))
 
     def get_columns(self, keys: Sequence[Any]) -> tuple[list[Any], Int64Array]:
-        """Return the values and timestamps (ms) of `keys`, None and NO_TIMESTAMP where there is none; not for a store
-        with versions."""
+        """Return the values and timestamps (ms) of `keys`.
+
+        Absent keys have None and NO_TIMESTAMP. Not for stores with versions.
+        """
         return self.store.get_columns(cast("list[bytes]", self.store.serialize_keys(keys)))
 
     def put(self, key: Any, value: Any, timestamp: int) -> bool | None:
         """Write a value (None deletes) with its timestamp (ms).
 
-        Returns whether it is the latest of its key, None if the store refused it because it is too old.
+        Returns whether it is the latest of its key, None if the store rejected it as too old.
         """
         if self._versions is not None:
             valid_to = self._versions.put(key, value, timestamp)
@@ -85,11 +92,17 @@ def _plain(record: VersionedRecord | None) -> ValueAndTimestamp | None:
 
 
 class TimestampedTupleForwarder:
-    """Forwards the updates of one store: when they leave its cache, or immediately if it has none (Kafka class:
-    TimestampedTupleForwarder)."""
+    """Forwards the updates of one store (Kafka class: TimestampedTupleForwarder).
+
+    It forwards them when they leave the store's cache, or immediately if the store has no cache.
+
+    Args:
+        store: the store.
+        context: forwards to all children.
+        send_old_values: whether updates include the previous value.
+    """
 
     def __init__(self, store: EngineStore, context: ProcessorContext, send_old_values: bool) -> None:
-        """Forward by `context` to all children; if `send_old_values`, with the value before each update."""
         self.cached = store.cached
         self._store = store
         self._context = cast(EngineContext, context)
@@ -106,7 +119,7 @@ class TimestampedTupleForwarder:
         self._context.forward(record)
 
     def _forward_flushed(self, entries: FlushedEntries) -> None:
-        """Forward what leaves the cache."""
+        """Forward the updates that leave the cache."""
         store, contexts = self._store, entries.contexts
         shown = [context.headers for context in contexts] if store.uses_headers else None
         keys = store.deserialize_keys(entries.keys, shown)
@@ -124,8 +137,10 @@ class TimestampedTupleForwarder:
         self._context.forward_flushed(flushed, contexts)
 
     def _timestamps(self, keys: list[Any], timestamps: Int64Array, entries: FlushedEntries) -> Int64Array:
-        """Return the timestamp (ms) of each update that leaves the cache: that of its value or, for a delete, of the
-        record that caused it."""
+        """Return the timestamp (ms) of each update that leaves the cache.
+
+        It is that of the value or, for a delete, that of the causing record.
+        """
         if None not in entries.new_values:
             return timestamps
         contexts = entries.contexts
@@ -133,14 +148,16 @@ class TimestampedTupleForwarder:
         return np.where(timestamps == NO_TIMESTAMP, caused, timestamps)
 
     def _headers(self, contexts: Sequence[RecordContext]) -> list[Headers]:
-        """Return the headers of each update that leaves the cache: those of the record that caused it."""
+        """Return the headers of each update that leaves the cache: those of its causing record."""
         return [context.headers for context in contexts]
 
 
 class SessionTupleForwarder(TimestampedTupleForwarder):
-    """Forwards the updates of a session store, each with the end of its session as timestamp (Kafka class:
-    SessionTupleForwarder). As in Kafka, no headers are forwarded without a cache, or if the store keeps headers,
-    because those are empty."""
+    """Forwards the updates of a session store (Kafka class: SessionTupleForwarder).
+
+    The timestamp of each update is the end of its session. As in Kafka, no headers are forwarded without a cache, or if
+    the store keeps headers, because those are empty.
+    """
 
     def maybe_forward(self, record: Record[Any, Change]) -> None:
         """Forward an update that was just written, unless the cache holds it back."""
@@ -154,14 +171,18 @@ class SessionTupleForwarder(TimestampedTupleForwarder):
 
 
 class TableWriter:
-    """Writes the updates of a table to its store and forwards them, one by one or as a batch."""
+    """Writes the updates of a table to its store and forwards them.
+
+    It works on single updates and on batches.
+
+    Args:
+        context: the context of the processor.
+        store_name: the name of the store; for batches, it must not have versions.
+        send_old_values: whether updates include the previous value.
+        skip_absent: whether to skip updates of keys without a value before and after.
+    """
 
     def __init__(self, context: ProcessorContext, store_name: str, send_old_values: bool, skip_absent: bool) -> None:
-        """Write to the store `store_name`, which for batches must be one without versions.
-
-        send_old_values: forward the value before each update, too. skip_absent: leave out updates of keys that have no
-        value before and after.
-        """
         self._engine = cast(EngineContext, context)
         self._store = KeyValueStoreWrapper(context, store_name)
         self._forwarder = TimestampedTupleForwarder(self._store.store, context, send_old_values)
@@ -170,12 +191,14 @@ class TableWriter:
 
     @property
     def cached(self) -> bool:
-        """Whether updates leave when the cache is flushed."""
+        """Whether updates are forwarded when the cache is flushed."""
         return self._forwarder.cached
 
     def write(self, record: Record[Any, Any], value: Any) -> None:
-        """Write `value` (None deletes) for the key and time of `record` and forward the update, unless the store
-        refuses it because it is too old."""
+        """Write `value` (None deletes) with the key and time of `record`, and forward the update.
+
+        Nothing is forwarded if the store rejects the update as too old.
+        """
         entry = self._store.get(record.key) if self._send_old_values else None
         old = None if entry is None else entry.value
         if self._skip_absent and value is None and old is None:
@@ -186,8 +209,10 @@ class TableWriter:
             self._forwarder.maybe_forward(Record(record.key, change, record.timestamp, record.headers))
 
     def write_batch(self, batch: RecordBatch) -> tuple[RecordBatch, RowOrigin]:
-        """Write each row: reads each key at most once, writes it once; return the updates to forward, which are none
-        behind a cache, and the rows that they came from."""
+        """Write all rows; reads each key at most once and writes it once.
+
+        Returns the updates to forward, without rows if there is a cache, and their rows of origin.
+        """
         keys = cast("list[bytes]", self._store.store.serialize_keys(batch.keys))
         rows: RowOrigin = None
         old: list[Any] = []
@@ -205,7 +230,7 @@ class TableWriter:
         return RecordBatch(batch.keys, changes, batch.timestamps, batch.offsets, batch.headers), rows
 
     def _values_before(self, keys: Sequence[bytes], values: Sequence[Any]) -> list[Any]:
-        """Return for each row the value of its key before it, if all rows are written."""
+        """Return the previous value of each row's key, assuming that all rows are written."""
         known = list(dict.fromkeys(keys))
         current = dict(zip(known, self._store.store.get_columns(known)[0], strict=True))
         fresh = self._store.store.fresh
@@ -220,8 +245,16 @@ class TableWriter:
 def put_last(
     context: EngineContext, store: EngineTimestampedKeyValueStore, keys: list[bytes], batch: RecordBatch
 ) -> None:
-    """Write to `store` the value of the last row of each key, in their order, each in the context of that row; `keys`
-    has the keys of `batch` as bytes."""
+    """Write the value of each key's last row to `store`.
+
+    The writes are in the order of these rows, each in the context of its row.
+
+    Args:
+        context: the context of the processor.
+        store: the store.
+        keys: the keys of `batch` as bytes.
+        batch: the rows.
+    """
     if not keys:
         return
     known, places = distinct(keys)

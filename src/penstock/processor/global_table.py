@@ -1,4 +1,4 @@
-"""The processor that keeps the store of a global table from its topic."""
+"""The processor that fills the store of a global table from its topic."""
 
 from __future__ import annotations
 
@@ -15,11 +15,16 @@ _log = limit_rate(logging.getLogger(__name__))
 
 
 class GlobalTableSource(Processor):
-    """Stores the latest value of each key with its timestamp; a null value deletes, a record without a key is dropped
-    (Kafka class: the KTableSource of a GlobalKTable). Nothing is forwarded: a global table is only read."""
+    """Stores the latest value of each key with its timestamp.
+
+    A null value deletes, and a record without a key is dropped (Kafka class: the KTableSource of a GlobalKTable).
+    Nothing is forwarded: a global table is only read.
+
+    Args:
+        store_name: the name of the table's store.
+    """
 
     def __init__(self, store_name: str) -> None:
-        """Take the name of the table's store."""
         self._store_name = store_name
 
     def init(self, context: ProcessorContext) -> None:

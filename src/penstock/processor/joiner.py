@@ -1,4 +1,4 @@
-"""What all joins share: their types, and the functions of users that make one value of two."""
+"""Common parts of all joins: their types, and the joiner functions of users."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 from penstock.processor.first_results import adapting
 
 KeyedJoiner = Callable[[Any, Any, Any], Any]
-"""Called with key, value of this side and value of the other side (Kafka class: ValueJoinerWithKey)."""
+"""Called with key, this side's value and the other side's value (Kafka class: ValueJoinerWithKey)."""
 
 
 class JoinType(Enum):
-    """Which records have a result that find no other."""
+    """The sides whose records have a result without a match."""
 
     INNER = "inner"
     LEFT = "left"
@@ -21,19 +21,22 @@ class JoinType(Enum):
 
     @property
     def keeps_left(self) -> bool:
-        """Whether records of the left side have a result without one of the right side."""
+        """Whether records of the left side have a result without a match on the right."""
         return self is not JoinType.INNER
 
     @property
     def keeps_right(self) -> bool:
-        """Whether records of the right side have a result without one of the left side."""
+        """Whether records of the right side have a result without a match on the left."""
         return self is JoinType.OUTER
 
 
 def keyed_joiner(joiner: Callable[..., Any], with_key: bool, reverse: bool = False) -> KeyedJoiner:
     """Return the user's joiner as a function of key, this value and other value.
 
-    with_key: the user's takes the key too. reverse: this value is the right one, which the user's takes last.
+    Args:
+        joiner: the user's joiner.
+        with_key: whether the user's joiner takes the key too.
+        reverse: whether this value is the right one, the last argument of the user's joiner.
     """
     if with_key:
         return adapting(joiner, lambda key, this, other: joiner(key, other, this)) if reverse else joiner

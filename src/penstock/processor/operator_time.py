@@ -1,7 +1,7 @@
-"""The clocks of operators: the stream time that one operator has seen, and when it emitted final results last.
+"""The clocks of operators: observed stream time and time of the last emission.
 
-Both are kept in the processor metadata of the task, so they continue from there after a restart. The objects
-here are copies for speed that write through.
+The emission is that of final results. Both clocks are in the processor metadata of the task, so they continue after a
+restart. The objects here are write-through copies for speed.
 """
 
 from __future__ import annotations
@@ -14,28 +14,38 @@ from penstock.record import NO_TIMESTAMP, Record, RecordMetadata
 
 
 class ObservedStreamTime:
-    """The largest timestamp of the records that reached one operator (Kafka: observedStreamTime)."""
+    """The largest timestamp that one operator has received (Kafka: observedStreamTime).
+
+    Args:
+        metadata: the processor metadata, with the state of the clock.
+        name: the name of the operator or store.
+    """
 
     def __init__(self, metadata: MutableMapping[str, int], name: str) -> None:
-        """Go on from what `metadata` has for the operator or store `name`."""
         self._metadata = metadata
         self._entry = f"{name}/observed_stream_time"
         self.ms = metadata.get(self._entry, NO_TIMESTAMP)
 
     def advance(self, timestamp: int) -> int:
-        """Take a timestamp (ms) into account and return the observed stream time (ms)."""
+        """Advance the observed stream time to a larger timestamp (ms), and return it."""
         if timestamp > self.ms:
             self.ms = self._metadata[self._entry] = timestamp
         return self.ms
 
 
 class EmissionInterval:
-    """The pause between two looks for final results: `penstock.emit.interval.ms` of wall-clock time (KIP-825); on hosts
-    whose tasks live for one epoch at most the rest of it (implements HeldResults)."""
+    """The pause between two emissions of final results (implements HeldResults, KIP-825).
+
+    It is `penstock.emit.interval.ms` of wall-clock time. On hosts whose tasks live for one epoch, it ends with the
+    epoch at the latest.
+
+    Args:
+        context: the context of the processor; its task has the state of the interval.
+        name: the name of the operator.
+        emit: forwards the due results, as after the given record.
+    """
 
     def __init__(self, context: EngineContext, name: str, emit: Callable[[Record[Any, Any]], None]) -> None:
-        """Go on from what the task of `context` remembers for the operator `name`; `emit` forwards what is due, as
-        after the record given."""
         self.emit = emit
         self._held: tuple[Record[Any, Any], RecordMetadata | None] | None = None
         context.emit_with_epoch(self)
@@ -45,9 +55,12 @@ class EmissionInterval:
         self._interval_ms: int = context.config("penstock.emit.interval.ms")
 
     def is_over(self, record: Record[Any, Any]) -> bool:
-        """Return whether the interval is over after `record`, which is being processed; the next one then begins."""
+        """Return whether the interval is over after `record`, the current record.
+
+        If so, the next interval starts.
+        """
         now = self._context.current_system_time_ms()
-        # a time further off than the interval is of a wall clock that went back since
+        # if the time is further ahead than the interval, the wall clock has gone back since
         if now < self._metadata.get(self._entry, 0) <= now + self._interval_ms:
             self._held = record, self._context.record_metadata
             return False
@@ -56,6 +69,9 @@ class EmissionInterval:
         return True
 
     def take_held(self) -> tuple[Record[Any, Any], RecordMetadata | None] | None:
-        """Return the last record after which the interval was not over, with its metadata, once; None if none is."""
+        """Return the last record within the interval, with its metadata.
+
+        It is returned once; None if no results are held back.
+        """
         held, self._held = self._held, None
         return held

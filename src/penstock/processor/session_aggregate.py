@@ -1,8 +1,8 @@
 """Aggregations of a stream by key and session (Kafka class: KStreamSessionWindowAggregate).
 
-A record merges with all sessions of its key that are no further away than the gap into one session; the sessions
-that were merged are deleted first. A record without a key is dropped, and one whose merged session is closed. The
-result of a session carries its end as timestamp.
+A record and all sessions of its key within the gap merge into one session; the merged sessions are deleted first.
+Records without a key, and those whose merged session is closed, are dropped. The timestamp of a session's result is its
+end.
 """
 
 from __future__ import annotations
@@ -32,19 +32,22 @@ from penstock.state.windowed_api import EngineSessionStore
 from penstock.windows import SessionWindow, SessionWindows, Windowed
 
 Merger = Callable[[Any, Any, Any], Any]
-"""Called with a key and the aggregates of two sessions; returns that of both together (Kafka class: Merger)."""
+"""Called with a key and the aggregates of two sessions; returns the combined aggregate (Kafka class: Merger)."""
 
 
 class _Sessions(Protocol):
-    """The sessions of the key of one record."""
+    """The sessions of one record's key."""
 
     def find(self, earliest_end: int, latest_start: int) -> list[tuple[SessionWindow, Any]]:
-        """Return the sessions, with their aggregates, that end at `earliest_end` (ms) or later and start at
-        `latest_start` or earlier, by end and start."""
+        """Return the sessions that overlap a time range, with their aggregates.
+
+        They end at `earliest_end` (ms) or later and start at `latest_start` or earlier, and are sorted by end and
+        start.
+        """
         ...
 
     def remove(self, window: SessionWindow, aggregate: Any) -> None:
-        """Remove a session, which has `aggregate`."""
+        """Remove a session with its `aggregate`."""
         ...
 
     def put(self, window: SessionWindow, aggregate: Any) -> None:
@@ -53,7 +56,10 @@ class _Sessions(Protocol):
 
 
 class _StoredSessions:
-    """The sessions of a record's key in the store (implements _Sessions); tells the emission of every update."""
+    """The stored sessions of a record's key (implements _Sessions).
+
+    It reports every update to the emission.
+    """
 
     def __init__(self, store: EngineSessionStore, emission: WindowEmission, record: Record[Any, Any]) -> None:
         self._store = store
@@ -76,7 +82,7 @@ class _StoredSessions:
 
 
 class _SessionAggregation(WindowedAggregation[SessionWindows, EngineSessionStore]):
-    """What both ways of emitting have in common."""
+    """The common base of both emission strategies."""
 
     held: ClassVar[tuple[Held, ...]] = (INITIALIZER, AGGREGATOR, MERGER)
 
@@ -102,8 +108,11 @@ class _SessionAggregation(WindowedAggregation[SessionWindows, EngineSessionStore
         self._results.time_passed(record, close_time)
 
     def _add(self, key: Any, value: Any, time: int, sessions: _Sessions) -> int:
-        """Replace a record at `time` (ms) and the sessions near it by one session; returns the time (ms) by which
-        sessions are closed. A session of the record's own time alone is simply written again."""
+        """Replace a record at `time` (ms) and the sessions near it by one session.
+
+        Returns the close time: sessions that end before it (ms) are closed. A session that only has the record's own
+        time is overwritten.
+        """
         gap = self._windows.inactivity_gap_ms
         close_time = self._time.advance(time) - self._windows.grace_period_ms - gap
         aggregate = self._initializer()
@@ -123,7 +132,17 @@ class _SessionAggregation(WindowedAggregation[SessionWindows, EngineSessionStore
 
 
 class SessionWindowAggregate(_SessionAggregation, BatchProcessor):
-    """Aggregates by key and session and emits each update."""
+    """Aggregates by key and session and emits each update.
+
+    Args:
+        name: the name of the node.
+        store_name: the name of the store.
+        windows: the sessions.
+        initializer: returns the initial aggregate.
+        aggregator: returns the next aggregate from key, value and aggregate; None deletes it.
+        merger: combines two aggregates of a key.
+        send_old_values: whether updates include the previous value.
+    """
 
     def __init__(
         self,
@@ -135,8 +154,6 @@ class SessionWindowAggregate(_SessionAggregation, BatchProcessor):
         merger: Merger,
         send_old_values: bool = False,
     ) -> None:
-        """Take the name of the node, and the functions: `initializer()` makes the aggregate to begin with, `merger(key,
-        one, other)` merges two, `aggregator(key, value, aggregate)` adds the record (None deletes)."""
         super().__init__(name, store_name, windows, initializer, aggregator, merger)
         self._send_old_values = send_old_values
 
@@ -144,8 +161,11 @@ class SessionWindowAggregate(_SessionAggregation, BatchProcessor):
         return EmitOnUpdate(SessionTupleForwarder(store, context, self._send_old_values))
 
     def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
-        """Merge all rows: behind a cache with one look at the sessions of each key, and one write of what has become of
-        them; without one row by row, and the updates are returned."""
+        """Merge all rows.
+
+        With a cache, the sessions of each key are looked up once, and their final state is written once. Without a
+        cache, rows are processed one by one and the updates are returned.
+        """
         if self._store.cached:
             if not self._store.repeatable:
                 return process_each(self, self._engine, batch, failures)
@@ -181,11 +201,14 @@ class SessionWindowAggregate(_SessionAggregation, BatchProcessor):
             except Exception as error:
                 failures(row, error)
         result, origin = updates.as_batch(batch)
-        return replace(result, headers=None), origin  # as Kafka, without a cache
+        return replace(result, headers=None), origin  # as in Kafka without a cache
 
 
 class FinalSessionWindowAggregate(_SessionAggregation):
-    """Aggregates by key and session and emits one result for each session, when it is closed."""
+    """Aggregates by key and session and emits one result per session when it closes.
+
+    The arguments are those of SessionWindowAggregate, without `send_old_values`.
+    """
 
     def _emission(self, store: EngineSessionStore, context: EngineContext) -> WindowEmission:
         return EmitSessionsOnClose(store, context, self._name, self._store_name)

@@ -1,11 +1,11 @@
 """Aggregations of a stream by key and sliding window (Kafka class: KStreamSlidingWindowAggregate).
 
-Records create windows: with d the difference, a record at t makes the window [t - d, t] that ends with it,
-and the window [t + 1, t + 1 + d] that begins right after it as soon as that one has a record; it is added to every
-existing window that contains t. The timestamp of a result is that of the latest record of its window, which tells
-whether the window has a record after t. Records before d share the window [0, d].
+Records create windows: with d the difference, a record at t creates the window [t - d, t] that ends with it, and the
+window [t + 1, t + 1 + d] right after it as soon as that window has a record. The record is added to every existing
+window that contains t. The timestamp of a result is that of the latest record in its window, which shows whether the
+window has a record after t. Records before d share the window [0, d].
 
-A record without key or value is dropped, and one whose own window is closed; so is each update of a closed window.
+Records without key or value are dropped, and so are records whose own window is closed, and updates of closed windows.
 """
 
 from __future__ import annotations
@@ -34,10 +34,18 @@ from penstock.windows import SlidingWindows, TimeWindow, Windowed
 
 
 class _Windows(Protocol):
-    """The windows of the key of one record."""
+    """The windows of one record's key."""
 
     def backward_fetch(self, time_from: int, time_to: int) -> list[tuple[int, ValueAndTimestamp]]:
-        """Return start and result of the windows that start from `time_from` to `time_to` (ms), the latest first."""
+        """Return start and result of the windows that start within a time range.
+
+        Args:
+            time_from: the earliest start in ms.
+            time_to: the latest start in ms.
+
+        Returns:
+            The windows, the latest first.
+        """
         ...
 
     def put(self, window: TimeWindow, change: Change, timestamp: int) -> None:
@@ -46,7 +54,10 @@ class _Windows(Protocol):
 
 
 class _StoredWindows:
-    """The windows of a record's key in the store (implements _Windows); tells the emission of every update."""
+    """The stored windows of a record's key (implements _Windows).
+
+    It reports every update to the emission.
+    """
 
     def __init__(self, store: EngineWindowStore, emission: WindowEmission, record: Record[Any, Any]) -> None:
         self._store = store
@@ -65,11 +76,13 @@ class _StoredWindows:
 
 @dataclass
 class _Found:
-    """What a record meets in the windows of its key.
+    """The existing windows of a record's key, around the record.
 
-    starts: of the windows looked at. before: the timestamp of the latest record before this one, if its right window
-    may be missing. left: the result of the latest window that ends before the record. right: the result of a window
-    that holds the record and, if its timestamp says so, later ones.
+    Args:
+        starts: the starts of the examined windows.
+        before: the timestamp of the latest record before this one, if its right window may be missing.
+        left: the result of the latest window that ends before the record.
+        right: the result of a window with the record and, if its timestamp shows it, later records.
     """
 
     starts: set[int] = field(default_factory=set)
@@ -79,7 +92,7 @@ class _Found:
 
 
 class _SlidingAggregation(WindowedAggregation[SlidingWindows, EngineWindowStore]):
-    """What both ways of emitting have in common."""
+    """The common base of both emission strategies."""
 
     def __init__(
         self, name: str, store_name: str, windows: SlidingWindows, initializer: Initializer, aggregator: Aggregator
@@ -88,14 +101,17 @@ class _SlidingAggregation(WindowedAggregation[SlidingWindows, EngineWindowStore]
         self._difference = windows.time_difference_ms
 
     def process(self, record: Record[Any, Any]) -> None:
-        """Update the windows that hold the record and make those that it calls into being."""
+        """Update the windows that contain the record, and create its new windows."""
         close_time = self._add(record, _StoredWindows(self._store, self._results, record))
         if close_time is not None:
             self._results.time_passed(record, close_time)
 
     def _add(self, record: Record[Any, Any], windows: _Windows) -> int | None:
-        """Add the record to its windows; returns the time (ms) by which windows are closed, None if, as in Kafka, no
-        final results are emitted: after a record that is dropped or early."""
+        """Add the record to its windows.
+
+        Returns the close time: windows that end before it (ms) are closed. Returns None if, as in Kafka, no final
+        results are emitted: after dropped and early records.
+        """
         if record.key is None or record.value is None:
             self._engine.count_dropped(null_part(record.key))
             return None
@@ -113,8 +129,10 @@ class _SlidingAggregation(WindowedAggregation[SlidingWindows, EngineWindowStore]
         return close_time
 
     def _update_windows(self, record: Record[Any, Any], windows: _Windows, close_time: int) -> _Found | None:
-        """Add the record to the windows that hold it, the latest first; returns None if no new window is needed
-        because there was a record at this time before."""
+        """Add the record to the windows that contain it, the latest first.
+
+        Returns None if no new window is needed because of an earlier record with the same timestamp.
+        """
         found, time = _Found(), record.timestamp
         for start, stored in windows.backward_fetch(max(0, time - 2 * self._difference), time + 1):
             found.starts.add(start)
@@ -135,7 +153,11 @@ class _SlidingAggregation(WindowedAggregation[SlidingWindows, EngineWindowStore]
         return found
 
     def _make_windows(self, record: Record[Any, Any], windows: _Windows, found: _Found, close_time: int) -> None:
-        """Make the window right after the record before, that which ends with the record and that right after it."""
+        """Create the windows that the record requires.
+
+        These are the window right after the previous record, the one that ends with the record, and the one right after
+        it.
+        """
         time, difference = record.timestamp, self._difference
         if found.before is not None:
             start = found.before + 1
@@ -148,7 +170,7 @@ class _SlidingAggregation(WindowedAggregation[SlidingWindows, EngineWindowStore]
         self._make_right_window(windows, found, time)
 
     def _add_early(self, record: Record[Any, Any], windows: _Windows, close_time: int) -> None:
-        """Add a record that is earlier than the difference: its own window would begin before time does."""
+        """Add a record earlier than the difference, whose own window would start before time 0."""
         found, time = _Found(), record.timestamp
         combined: ValueAndTimestamp | None = None
         for start, stored in reversed(windows.backward_fetch(0, time + 1)):
@@ -168,15 +190,25 @@ class _SlidingAggregation(WindowedAggregation[SlidingWindows, EngineWindowStore]
         self._update(windows, 0, combined or self._empty(time), record, close_time)
 
     def _make_right_window(self, windows: _Windows, found: _Found, time: int) -> None:
-        """Make the window right after a record at `time` if there are records for it; it has what a later window had
-        before, and is created even if it is closed."""
+        """Create the window right after a record at `time` if it has records.
+
+        It gets the previous result of a later window, and is created even if it is closed.
+        """
         if time + 1 not in found.starts and found.right is not None and found.right.timestamp > time:
             windows.put(self._window(time + 1), Change(found.right.value, None), found.right.timestamp)
 
     def _update(
         self, windows: _Windows, start: int, stored: ValueAndTimestamp, record: Record[Any, Any], close_time: int
     ) -> None:
-        """Add the record to a window, unless it is closed; `stored`: its result, or what it begins with."""
+        """Add the record to a window, unless it is closed.
+
+        Args:
+            windows: the windows of the record's key.
+            start: the start of the window in ms.
+            stored: the result or the initial aggregate of the window.
+            record: the record.
+            close_time: windows that end before this time (ms) are closed.
+        """
         window = self._window(start)
         if window.end < close_time:
             self._engine.count_dropped(DropReason.LATE)
@@ -194,7 +226,16 @@ class _SlidingAggregation(WindowedAggregation[SlidingWindows, EngineWindowStore]
 
 
 class SlidingWindowAggregate(_SlidingAggregation, BatchProcessor):
-    """Aggregates by key and sliding window and emits each update."""
+    """Aggregates by key and sliding window and emits each update.
+
+    Args:
+        name: the name of the node.
+        store_name: the name of the store.
+        windows: the windows.
+        initializer: returns the first aggregate of a window.
+        aggregator: returns the next aggregate from key, value and aggregate; None deletes it.
+        send_old_values: whether updates include the previous value.
+    """
 
     def __init__(
         self,
@@ -205,8 +246,6 @@ class SlidingWindowAggregate(_SlidingAggregation, BatchProcessor):
         aggregator: Aggregator,
         send_old_values: bool = False,
     ) -> None:
-        """Take the name of the node, and the functions: `initializer()` makes the first aggregate of a window,
-        `aggregator(key, value, aggregate)` returns the next (None deletes)."""
         super().__init__(name, store_name, windows, initializer, aggregator)
         self._send_old_values = send_old_values
 
@@ -214,8 +253,11 @@ class SlidingWindowAggregate(_SlidingAggregation, BatchProcessor):
         return EmitOnUpdate(TimestampedTupleForwarder(store, context, self._send_old_values))
 
     def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
-        """Add all rows: behind a cache with one look at the windows of each key, and one write of what has become of
-        them; without one row by row, and the updates are returned."""
+        """Add all rows.
+
+        With a cache, the windows of each key are looked up once, and their final state is written once. Without a
+        cache, rows are processed one by one and the updates are returned.
+        """
         rows = zip(batch.keys, batch.values, batch.timestamps.tolist(), strict=True)
         records = [Record(key, value, timestamp) for key, value, timestamp in rows]
         if not self._store.cached:
@@ -243,7 +285,10 @@ class SlidingWindowAggregate(_SlidingAggregation, BatchProcessor):
 
 
 class FinalSlidingWindowAggregate(_SlidingAggregation):
-    """Aggregates by key and sliding window and emits one result for each window, when it is closed."""
+    """Aggregates by key and sliding window and emits one result per window when it closes.
+
+    The arguments are those of SlidingWindowAggregate, without `send_old_values`.
+    """
 
     def _emission(self, store: EngineWindowStore, context: EngineContext) -> WindowEmission:
         return EmitSlidingWindowsOnClose(store, context, self._name, self._store_name, self._windows)

@@ -1,5 +1,7 @@
-"""The operators of a stream that keep no state; each but `StreamPrint` works on one record or column by column, with
-the same result."""
+"""The stateless operators of a stream.
+
+All of them except `StreamPrint` work on single records and on columns, with equal results.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +30,16 @@ NULL_VALUES = "The provided ValueMapper returned null, expected an iterable of v
 
 
 class StreamFilter(BatchProcessor, UsesResults):
-    """Forwards the records that match a predicate, or that do not match it (Kafka class: KStreamFilter)."""
+    """Forwards the records that match a predicate, or the others (Kafka class: KStreamFilter).
+
+    Args:
+        predicate: the predicate of key and value.
+        negate: whether to forward the records that do not match.
+    """
 
     held = (PREDICATE,)
 
     def __init__(self, predicate: Predicate, negate: bool = False) -> None:
-        """Take the predicate of key and value; `negate` lets the others pass."""
         self._predicate = predicate
         self._negate = negate
 
@@ -52,8 +58,10 @@ class StreamFilter(BatchProcessor, UsesResults):
 
 
 class NullKeyFilter(BatchProcessor):
-    """Lets the records with a key pass: the filter before a repartition topic (Kafka: the filter of
-    OptimizableRepartitionNode)."""
+    """Forwards records with a key: the filter before a repartition topic.
+
+    Kafka: the filter of OptimizableRepartitionNode.
+    """
 
     def process(self, record: Record[Any, Any]) -> None:
         """Forward the record if it has a key."""
@@ -68,7 +76,10 @@ class NullKeyFilter(BatchProcessor):
 
 
 def _select(batch: RecordBatch, passing: Any, kept: Int64Array | None) -> tuple[RecordBatch, RowOrigin]:
-    """Return the rows of `batch` whose entry in `passing` is true; entry i belongs to row kept[i], or to row i."""
+    """Return the rows of `batch` whose entry in `passing` is true.
+
+    Entry i belongs to row kept[i], or to row i if `kept` is None.
+    """
     if kept is not None:
         rows = kept[passing]
         return batch.take(rows), rows
@@ -87,14 +98,20 @@ def _select(batch: RecordBatch, passing: Any, kept: Int64Array | None) -> tuple[
 
 
 class StreamMap(BatchProcessor):
-    """Turns each record into another key and value (Kafka class: KStreamMap)."""
+    """Maps each record to another key and value (Kafka class: KStreamMap).
+
+    Args:
+        mapper: returns the new key and value, as a pair, from key and value.
+    """
 
     def __init__(self, mapper: KeyValueMapper) -> None:
-        """Take the mapper of key and value to a pair."""
         self._mapper = mapper
 
     def process(self, record: Record[Any, Any]) -> None:
-        """Forward the record with the key and value that the mapper returns; raises TypeError if it returns None."""
+        """Forward the record with its new key and value.
+
+        Raises TypeError if the mapper returns None.
+        """
         pair = self._mapper(record.key, record.value)
         if pair is None:
             raise TypeError(NULL_NOT_ALLOWED)
@@ -117,12 +134,15 @@ class StreamMap(BatchProcessor):
 
 
 class StreamSelectKey(BatchProcessor, UsesResults):
-    """Gives each record another key (Kafka class: the KStreamMap of selectKey)."""
+    """Gives each record another key (Kafka class: the KStreamMap of selectKey).
+
+    Args:
+        selector: returns the new key from key and value.
+    """
 
     held = (KEY_SELECTOR,)
 
     def __init__(self, selector: KeyValueMapper) -> None:
-        """Take the mapper of key and value to the new key."""
         self._selector = selector
 
     def process(self, record: Record[Any, Any]) -> None:
@@ -139,12 +159,16 @@ class StreamSelectKey(BatchProcessor, UsesResults):
 
 
 class StreamMapValues(BatchProcessor, UsesResults):
-    """Gives each record another value (Kafka class: KStreamMapValues)."""
+    """Gives each record another value (Kafka class: KStreamMapValues).
+
+    Args:
+        mapper: returns the new value.
+        with_key: whether the mapper takes key and value, or only the value.
+    """
 
     held = (MAPPER,)
 
     def __init__(self, mapper: Callable[..., Any], with_key: bool) -> None:
-        """Take the mapper, of the value, or of key and value if `with_key`."""
         self._mapper = mapper
         self._with_key = with_key
 
@@ -162,10 +186,13 @@ class StreamMapValues(BatchProcessor, UsesResults):
 
 
 class StreamFlatMap(BatchProcessor):
-    """Turns each record into any number of records (Kafka class: KStreamFlatMap)."""
+    """Maps each record to any number of records (Kafka class: KStreamFlatMap).
+
+    Args:
+        mapper: returns an iterable of pairs from key and value.
+    """
 
     def __init__(self, mapper: KeyValueMapper) -> None:
-        """Take the mapper of key and value to an iterable of pairs."""
         self._mapper = mapper
 
     def process(self, record: Record[Any, Any]) -> None:
@@ -187,10 +214,14 @@ class StreamFlatMap(BatchProcessor):
 
 
 class StreamFlatMapValues(BatchProcessor):
-    """Turns each value into any number of values of the same key (Kafka class: KStreamFlatMapValues)."""
+    """Maps each value to any number of values of the same key (Kafka class: KStreamFlatMapValues).
+
+    Args:
+        mapper: returns an iterable of values.
+        with_key: whether the mapper takes key and value, or only the value.
+    """
 
     def __init__(self, mapper: Callable[..., Any], with_key: bool) -> None:
-        """Take the mapper to an iterable of values, of the value, or of key and value if `with_key`."""
         self._mapper = mapper
         self._with_key = with_key
 
@@ -217,22 +248,27 @@ class StreamFlatMapValues(BatchProcessor):
 def _listed(
     convert: Callable[[Any], list[Any]], applied: AppliedRows, failures: FailureHandler
 ) -> tuple[list[list[Any]], Int64Array | None]:
-    """Return each result as a list (a generator runs the user's code only now) and the rows of the batch that did not
-    fail (None: all)."""
+    """Return each result as a list, and the rows that did not fail.
+
+    The rows are those of the batch (None: all). A generator runs the user's code only at this point.
+    """
     listed = apply(convert, (applied.results,), _of_rows(failures, applied.kept))
     return listed.results, composed(applied.kept, listed.kept)
 
 
 def _of_rows(failures: FailureHandler, kept: Int64Array | None) -> FailureHandler:
-    """Return `failures` for an entry of the results instead of a row of the batch."""
+    """Return `failures` for indexes of the results instead of rows of the batch."""
     if kept is None:
         return failures
     return lambda entry, error: failures(int(kept[entry]), error)
 
 
 def as_pair(pair: Any) -> tuple[Any, Any]:
-    """Return what a mapper returned as key and value; raises TypeError if it is no pair. The characters of a text, the
-    keys of a dict or the members of a set are none, though there may be two."""
+    """Return a mapper's result as key and value.
+
+    Raises TypeError if it is not a pair. Characters of a text, keys of a dict and members of a set are not a pair, even
+    if there are two.
+    """
     try:
         if type(pair) is not tuple and isinstance(pair, _NO_PAIRS):
             raise ValueError(f"a {type(pair).__name__} is no pair")
@@ -248,12 +284,15 @@ def _as_pairs(pairs: Iterable[Any]) -> list[tuple[Any, Any]]:
 
 
 def _are_pairs(pairs: list[Any]) -> bool:
-    """Return whether all are tuples of two; False says nothing of others."""
+    """Return whether all are tuples of two elements; other kinds of pairs also give False."""
     return _TUPLES.issuperset(map(type, pairs)) and _PAIR.issuperset(map(len, pairs))
 
 
 def _as_values(values: Iterable[Any]) -> list[Any]:
-    """Return the values that a mapper returned; raises TypeError for a text, whose characters would become values."""
+    """Return a mapper's result as a list of values.
+
+    Raises TypeError for a text, whose characters would become values.
+    """
     if isinstance(values, str | bytes | bytearray):
         raise TypeError(
             f"The mapper returned the text {values!r:.100} where an iterable of values was expected: return a list, "
@@ -265,8 +304,10 @@ def _as_values(values: Iterable[Any]) -> list[Any]:
 def _repeat(
     batch: RecordBatch, lists: list[list[Any]], kept: Int64Array | None, with_keys: bool
 ) -> tuple[RecordBatch, Int64Array]:
-    """Return the rows of `batch` repeated once for each entry of their list, without values (and without keys unless
-    asked for), and their origins."""
+    """Return the rows of `batch` repeated once per entry of their list, and their origins.
+
+    The rows have no values, and keys only if `with_keys`.
+    """
     counts = np.fromiter(map(len, lists), np.int64, len(lists))
     rows = np.arange(len(batch), dtype=np.int64) if kept is None else kept
     origin = np.repeat(rows, counts)
@@ -279,10 +320,13 @@ def _repeat(
 
 
 class StreamPeek(BatchProcessor):
-    """Shows each record to an action and forwards it (Kafka class: KStreamPeek)."""
+    """Runs an action on each record and forwards it (Kafka class: KStreamPeek).
+
+    Args:
+        action: the action on key and value.
+    """
 
     def __init__(self, action: ForeachAction) -> None:
-        """Take the action on key and value."""
         self._action = action
 
     def process(self, record: Record[Any, Any]) -> None:
@@ -297,10 +341,13 @@ class StreamPeek(BatchProcessor):
 
 
 class StreamForeach(BatchProcessor):
-    """Gives each record to an action and ends there (Kafka class: the terminal KStreamForeach)."""
+    """Runs an action on each record, without output (Kafka class: the terminal KStreamForeach).
+
+    Args:
+        action: the action on key and value.
+    """
 
     def __init__(self, action: ForeachAction) -> None:
-        """Take the action on key and value."""
         self._action = action
 
     def process(self, record: Record[Any, Any]) -> None:
@@ -314,7 +361,7 @@ class StreamForeach(BatchProcessor):
 
 
 class StreamMerge(BatchProcessor):
-    """Passes on what comes from any parent (Kafka class: PassThrough)."""
+    """Forwards the records of all parents (Kafka class: PassThrough)."""
 
     def process(self, record: Record[Any, Any]) -> None:
         """Forward the record."""
@@ -326,19 +373,26 @@ class StreamMerge(BatchProcessor):
 
 
 class StreamBranch(BranchingProcessor, UsesResults):
-    """Forwards each record to the child of the first predicate that matches, or to the default child, if any
-    (Kafka class: KStreamBranch).
+    """Forwards each record to the child of the first matching predicate (Kafka class: KStreamBranch).
+
+    Other records go to the default child, if it exists.
+
+    Args:
+        predicates: the predicates of key and value.
+        children: the names of their children, then the name of the default child if it exists.
     """
 
     held = (PREDICATES,)
 
     def __init__(self, predicates: Sequence[Predicate], children: Sequence[str]) -> None:
-        """Take the predicates and the names of their children, and of the default child if there is one."""
         self._predicates = tuple(predicates)
         self._children = tuple(children)
 
     def _place(self, key: Any, value: Any) -> int:
-        """Return the place of the child for a record; that behind the last predicate is the default child's."""
+        """Return the index of the child for a record.
+
+        The default child follows that of the last predicate.
+        """
         for place, predicate in enumerate(self._predicates):
             if predicate(key, value):
                 return place
@@ -353,7 +407,7 @@ class StreamBranch(BranchingProcessor, UsesResults):
     def branch_batch(
         self, batch: RecordBatch, failures: FailureHandler
     ) -> tuple[RecordBatch, RowOrigin, Mapping[str, Int64Array]]:
-        """Return the rows, and which of them go to which child."""
+        """Return the rows, and the indexes of each child's rows."""
         applied = apply(self._place, (batch.keys, batch.values), failures)
         places = np.fromiter(applied.results, np.int64, len(applied.results))
         rows = {child: np.flatnonzero(places == place) for place, child in enumerate(self._children)}
@@ -361,14 +415,17 @@ class StreamBranch(BranchingProcessor, UsesResults):
 
 
 class StreamPrint(Processor):
-    """Writes a line for each record, `[label]: text`, and ends there (Kafka class: KStreamPrint).
+    """Writes a line for each record, `[label]: text`, without output records (Kafka class: KStreamPrint).
 
-    A file is opened for each record, so its lines are visible immediately, whichever task wrote them.
+    The file is opened for each record, so its lines are visible immediately, from all tasks.
+
+    Args:
+        label: the label of the lines.
+        mapper: returns the text from key and value; None for key and value themselves.
+        path: the file; None for standard output.
     """
 
     def __init__(self, label: str, mapper: Callable[[Any, Any], str] | None, path: str | None) -> None:
-        """Take the label, the function that makes the text (None: key and value), and the file (None: standard
-        output)."""
         self._label = label
         self._mapper = mapper or _key_and_value
         self._path = path

@@ -1,9 +1,10 @@
-"""The join of two streams within windows (Kafka classes: KStreamJoinWindow, KStreamKStreamJoin,
-KStreamKStreamSelfJoin).
+"""The join of two streams within windows.
 
-Each side keeps its records in a window store, in which the other side looks for those that are near in time. Records of
-a left or outer join that meet none wait in a third store until their window is over and its grace, and come out before
-the results of the record that moved the time. The clocks are shared by both sides of a join.
+Kafka classes: KStreamJoinWindow, KStreamKStreamJoin, KStreamKStreamSelfJoin.
+
+Each side stores its records in a window store, which the other side searches for records near in time. Unmatched
+records of a left or outer join wait in a third store until their window and its grace period are over. They are
+forwarded before the results of the record that advanced the time. Both sides of a join share the clocks.
 """
 
 from __future__ import annotations
@@ -24,11 +25,15 @@ from penstock.windows import LONG_MAX, JoinWindows
 
 
 class StreamJoinWindow(Processor):
-    """Forwards each record to its side of a join, then keeps it for the other side (Kafka class:
-    KStreamJoinWindow)."""
+    """Forwards each record to its join side, then stores it for the other.
+
+    Kafka class: KStreamJoinWindow.
+
+    Args:
+        store_name: the name of the window store.
+    """
 
     def __init__(self, store_name: str) -> None:
-        """Take the name of the window store."""
         self._store_name = store_name
 
     def init(self, context: ProcessorContext) -> None:
@@ -47,9 +52,16 @@ class StreamJoinWindow(Processor):
 class JoinSide:
     """One side of a join of two streams.
 
-    left: whether it is the left one. keeps_this, keeps_other: whether records of this side, and of the other, have a
-    result if they meet none. other_store: name of the window store of the other side. outer_store: of the records that
-    wait, None for an inner join. join_name: name of the join, under which its clocks are kept.
+    Args:
+        left: whether it is the left side.
+        joiner: the user's joiner.
+        with_key: whether the joiner takes the key too.
+        windows: the windows of the join.
+        keeps_this: whether records of this side have a result without a match.
+        keeps_other: whether records of the other side have a result without a match.
+        other_store: the name of the other side's window store.
+        outer_store: the name of the store of waiting records, None for an inner join.
+        join_name: the name of the join, which identifies its clocks.
     """
 
     left: bool
@@ -64,22 +76,25 @@ class JoinSide:
 
     @property
     def before_ms(self) -> int:
-        """How far before a record of this side one of the other side may be."""
+        """Maximum time (ms) by which a matching record of the other side is earlier."""
         return self.windows.before_ms if self.left else self.windows.after_ms
 
     @property
     def after_ms(self) -> int:
-        """How far after a record of this side one of the other side may be."""
+        """Maximum time (ms) by which a matching record of the other side is later."""
         return self.windows.after_ms if self.left else self.windows.before_ms
 
 
 class StreamStreamInnerJoin(Processor, UsesResults):
-    """One side of an inner join (Kafka class: KStreamKStreamJoin)."""
+    """One side of an inner join (Kafka class: KStreamKStreamJoin).
+
+    Args:
+        side: the parameters of the side.
+    """
 
     held = (KEYED_JOINER,)
 
     def __init__(self, side: JoinSide) -> None:
-        """Join by the rules of `side`."""
         self._side = side
         self._before, self._after = side.before_ms, side.after_ms
         self._joiner = keyed_joiner(side.joiner, side.with_key, reverse=not side.left)
@@ -91,7 +106,7 @@ class StreamStreamInnerJoin(Processor, UsesResults):
         self._other: EngineWindowStore = context.get_state_store(self._side.other_store)
 
     def process(self, record: Record[Any, Any]) -> None:
-        """Forward a result for each record of the other side that is near enough, in the order of time."""
+        """Forward a result for each matching record of the other side, in time order."""
         key, value, timestamp, headers = record.key, record.value, record.timestamp, record.headers
         if key is None or value is None:
             self._engine.count_dropped(null_part(key))
@@ -105,12 +120,15 @@ class StreamStreamInnerJoin(Processor, UsesResults):
 
 
 class StreamStreamOuterJoin(Processor, UsesResults):
-    """One side of a left or outer join (Kafka class: KStreamKStreamJoin)."""
+    """One side of a left or outer join (Kafka class: KStreamKStreamJoin).
+
+    Args:
+        side: the parameters of the side.
+    """
 
     held = (KEYED_JOINER,)
 
     def __init__(self, side: JoinSide) -> None:
-        """Join by the rules of `side`."""
         self._side = side
         self._before, self._after = side.before_ms, side.after_ms
         self._waits_ms = side.windows.grace_period_ms
@@ -118,7 +136,7 @@ class StreamStreamOuterJoin(Processor, UsesResults):
         self._joiner = keyed_joiner(side.joiner, side.with_key, reverse=not side.left)
 
     def init(self, context: ProcessorContext) -> None:
-        """Get the store of the other side, that of the records that wait, and the clocks."""
+        """Get the store of the other side, the store of waiting records, and the clocks."""
         super().init(context)
         assert self._side.outer_store is not None
         self._engine = cast(EngineContext, context)
@@ -128,7 +146,10 @@ class StreamStreamOuterJoin(Processor, UsesResults):
         self._interval = EmissionInterval(self._engine, self._side.join_name, self._emit_non_joined)
 
     def process(self, record: Record[Any, Any]) -> None:
-        """Forward what has waited long enough, then the results of the record; keep it if it meets none."""
+        """Forward the records that have waited long enough, then the results of this record.
+
+        The record is stored if it has no match.
+        """
         key, value, timestamp, headers = record.key, record.value, record.timestamp, record.headers
         forward, joiner, clocks = self.context.forward, self._joiner, self._clocks
         stream_time = clocks.advance_stream_time(timestamp)
@@ -147,7 +168,7 @@ class StreamStreamOuterJoin(Processor, UsesResults):
         ):
             alone = False
             if self._keeps_other:
-                waiting = other_timestamp, not self._left, key  # a plain tuple is made in a tenth of the time
+                waiting = other_timestamp, not self._left, key  # creating a plain tuple takes a tenth of the time
                 if self._waiting.get(waiting) is not None:
                     self._waiting.put(waiting, None)
             forward(Record(key, joiner(key, value, other_value), max(timestamp, other_timestamp), headers))
@@ -160,14 +181,16 @@ class StreamStreamOuterJoin(Processor, UsesResults):
                 self._waiting.put(this, [*(self._waiting.get(this) or ()), (self._left, value)])
 
     def _is_over(self, stream_time: int) -> bool:
-        """Return whether the window of the oldest record that waits may be over at `stream_time`."""
+        """Return whether the window of the oldest waiting record may be over at `stream_time`."""
         over = self._clocks.min_time + self._after + self._side.windows.grace_period_ms
-        # where nothing waits Kafka's 64 bits wrap around, so that the first record already starts the interval
+        # if no record waits, Kafka's 64 bits wrap around, so that the first record already starts the interval
         return (over if over <= LONG_MAX else over - (1 << 64)) < stream_time
 
     def _emit_non_joined(self, record: Record[Any, Any]) -> None:
-        """Forward the records that wait and whose windows are over, those of both sides in the order of time, as after
-        `record`."""
+        """Forward the waiting records whose windows are over, as after `record`.
+
+        The records of both sides are in time order.
+        """
         clocks, windows = self._clocks, self._side.windows
         stream_time = clocks.stream_time
         min_time = LONG_MAX
@@ -183,12 +206,12 @@ class StreamStreamOuterJoin(Processor, UsesResults):
                     if min_time + look_back + windows.grace_period_ms >= stream_time:
                         left_open, right_open = left_open or left, right_open or not left
                         if left_open and right_open and len(values) > 1:
-                            break  # Kafka takes value by value: the second one ends the search, and is the oldest
+                            break  # Kafka goes value by value: the second value ends the search, and is the oldest
                         continue
                     for _, value in values:
                         this, other = (value, None) if left is self._left else (None, value)
                         self.context.forward(Record(key, self._joiner(key, this, other), min_time, record.headers))
-                        if forwarded is not None:  # only now: where the next one fails, Kafka keeps it
+                        if forwarded is not None:  # only now: if the next one fails, Kafka keeps it
                             self._waiting.delete_entry(forwarded)
                         forwarded = None
                     forwarded = entry_key
@@ -199,8 +222,10 @@ class StreamStreamOuterJoin(Processor, UsesResults):
 
 
 class _SharedTimeTracker:
-    """The clocks that both sides of a join share, kept in the processor metadata (Kafka class:
-    KStreamImplJoin.TimeTracker)."""
+    """The clocks that both sides of a join share, in the processor metadata.
+
+    Kafka class: KStreamImplJoin.TimeTracker.
+    """
 
     def __init__(self, context: EngineContext, join_name: str) -> None:
         self._metadata: MutableMapping[str, int] = context.processor_metadata()
@@ -208,7 +233,7 @@ class _SharedTimeTracker:
         self._min_time = f"{join_name}/min_time"
 
     def advance_stream_time(self, timestamp: int) -> int:
-        """Take a timestamp into account and return the stream time."""
+        """Advance the stream time to a timestamp if it is larger, and return it."""
         stream_time = self.stream_time
         if timestamp > stream_time:
             self._metadata[self._stream_time] = timestamp
@@ -217,34 +242,40 @@ class _SharedTimeTracker:
 
     @property
     def stream_time(self) -> int:
-        """The largest timestamp that was taken into account."""
+        """The largest timestamp so far."""
         return self._metadata.get(self._stream_time, NO_TIMESTAMP)
 
     @property
     def min_time(self) -> int:
-        """No record that waits is known to be older."""
+        """A lower bound for the timestamps of waiting records."""
         return self._metadata.get(self._min_time, LONG_MAX)
 
     def set_min_time(self, timestamp: int) -> None:
-        """Say how old the oldest record is that waits."""
+        """Set the timestamp of the oldest waiting record."""
         self._metadata[self._min_time] = timestamp
 
     def lower_min_time(self, timestamp: int) -> None:
-        """Take a record into account that waits from now on."""
+        """Lower the bound to the timestamp of a new waiting record."""
         if timestamp < self.min_time:
             self._metadata[self._min_time] = timestamp
 
 
 class StreamStreamSelfJoin(Processor, UsesResults):
-    """A stream joined with itself by one store and one processor (Kafka class: KStreamKStreamSelfJoin)."""
+    """A stream joined with itself by one store and one processor (Kafka class: KStreamKStreamSelfJoin).
+
+    Args:
+        store_name: the name of the window store, which gets each record after its processing.
+        join_name: the name of the join, which identifies its clock.
+        joiner: the user's joiner.
+        with_key: whether the joiner takes the key too.
+        windows: the windows of the join.
+    """
 
     held = (KEYED_JOINER,)
 
     def __init__(
         self, store_name: str, join_name: str, joiner: Callable[..., Any], with_key: bool, windows: JoinWindows
     ) -> None:
-        """Take the name of the window store, which the record itself is put in after it was processed, and that of the
-        join, under which its clock is kept."""
         self._store_name = store_name
         self._join_name = join_name
         self._joiner = keyed_joiner(joiner, with_key)
@@ -259,8 +290,10 @@ class StreamStreamSelfJoin(Processor, UsesResults):
         self._stream_time = ObservedStreamTime(self._engine.processor_metadata(), self._join_name)
 
     def process(self, record: Record[Any, Any]) -> None:
-        """Forward the results of the record as the left one, then as the right one, and with itself at its place in the
-        order of time."""
+        """Forward the results of the record as the left side, then as the right side.
+
+        The result of the record with itself comes at its place in time order.
+        """
         key, value, timestamp, headers = record.key, record.value, record.timestamp, record.headers
         if key is None or value is None:
             self._engine.count_dropped(null_part(key))

@@ -1,8 +1,8 @@
 """The join of a stream with a table, or with a global table (Kafka class: KStreamKTableJoinProcessor).
 
-Only records of the stream have results: each is joined with the value that the table has when it comes or, of a
-versioned table, had at the time of the record. With a grace period, records of the stream wait in a buffer until stream
-time has advanced by it, so they see late updates of the table.
+Only records of the stream have results. Each is joined with the table's value at its arrival or, with a versioned
+table, at the record's timestamp. With a grace period, records of the stream wait in a buffer until stream time has
+advanced by it, so that they see late updates of the table.
 """
 
 from __future__ import annotations
@@ -25,14 +25,20 @@ _MAX_SEQUENCE = 0x7FFFFFFF
 
 
 class StreamTableJoin(Processor, UsesResults):
-    """Joins each record with the value of its key."""
+    """Joins each record with the value of its key.
+
+    Args:
+        table: looks up the values.
+        joiner: the user's joiner.
+        with_key: whether the joiner takes the key too.
+        keeps_left: whether a record has a result without a value in the table.
+    """
 
     held = (KEYED_JOINER,)
 
     def __init__(
         self, table: ValueGetterSupplier, joiner: Callable[..., Any], with_key: bool, keeps_left: bool
     ) -> None:
-        """Look up values by `table`; keeps_left: whether a record has a result where there is no value."""
         self._table_supplier = table
         self._joiner = keyed_joiner(joiner, with_key)
         self._keeps_left = keeps_left
@@ -68,7 +74,17 @@ class StreamTableJoin(Processor, UsesResults):
 
 
 class StreamGlobalTableJoin(StreamTableJoin):
-    """Joins each record with the value of a key that is made of it (Kafka class: KStreamGlobalKTableJoin)."""
+    """Joins each record with the value of a key computed from it.
+
+    Kafka class: KStreamGlobalKTableJoin.
+
+    Args:
+        table: looks up the values.
+        key_selector: returns the key of the global table from key and value.
+        joiner: the user's joiner.
+        with_key: whether the joiner takes the key too.
+        keeps_left: whether a record has a result without a value in the table.
+    """
 
     def __init__(
         self,
@@ -78,7 +94,6 @@ class StreamGlobalTableJoin(StreamTableJoin):
         with_key: bool,
         keeps_left: bool,
     ) -> None:
-        """Look up `key_selector(key, value)` by `table`."""
         super().__init__(table, joiner, with_key, keeps_left)
         self._key_selector = key_selector
 
@@ -92,10 +107,19 @@ class StreamGlobalTableJoin(StreamTableJoin):
 
 
 class StreamTableGraceJoin(StreamTableJoin):
-    """Joins each record after a grace period, with the value that a versioned table had at its time (KIP-923; Kafka
-    class: RocksDBTimeOrderedKeyValueBuffer).
+    """Joins each record after a grace period with the value at the record's timestamp.
 
-    Records come out of the buffer in the order of time, then of the bytes of the key, then as they came in.
+    The table is versioned (KIP-923; Kafka class: RocksDBTimeOrderedKeyValueBuffer).
+
+    Records leave the buffer in the order of time, then of the bytes of the key, then of arrival.
+
+    Args:
+        table: looks up the values.
+        joiner: the user's joiner.
+        with_key: whether the joiner takes the key too.
+        keeps_left: whether a record has a result without a value in the table.
+        buffer_name: the name of the store of waiting records.
+        grace_period_ms: time (ms) that stream time must advance past a record before its join.
     """
 
     def __init__(
@@ -107,7 +131,6 @@ class StreamTableGraceJoin(StreamTableJoin):
         buffer_name: str,
         grace_period_ms: int,
     ) -> None:
-        """Hold records in the store `buffer_name` until stream time is `grace_period_ms` after them."""
         super().__init__(table, joiner, with_key, keeps_left)
         self._buffer_name = buffer_name
         self._grace_period_ms = grace_period_ms
@@ -124,8 +147,10 @@ class StreamTableGraceJoin(StreamTableJoin):
             self._take_over_waiting()
 
     def process(self, record: Record[Any, Any]) -> None:
-        """Join the record immediately if it is late; otherwise hold it, and join the records that have waited long
-        enough."""
+        """Join the record immediately if it is late, otherwise buffer it.
+
+        Then join the records that have waited long enough.
+        """
         if record.value is None or (record.key is None and not self._keeps_left):
             self._engine.count_dropped(_missing(record.value))
             return
@@ -140,8 +165,11 @@ class StreamTableGraceJoin(StreamTableJoin):
             self._join_due(due)
 
     def _take_over_waiting(self) -> None:
-        """Continue with a buffer that Kafka Streams has filled: it keeps neither entry. A new record must not get the
-        sequence number of one that waits: with the same time and key, it would replace it."""
+        """Continue with a buffer that Kafka Streams has filled, without the metadata entries.
+
+        A new record must not get the sequence number of a waiting record: with the same time and key, it would replace
+        that record.
+        """
         with self._buffer.all() as waiting:
             places = [place for place, _ in waiting]
         if places:
@@ -159,7 +187,10 @@ class StreamTableGraceJoin(StreamTableJoin):
         )
 
     def _join_due(self, due: int) -> None:
-        """Join the records with timestamps up to `due` (ms), each in the context in which it came."""
+        """Join the records with timestamps up to `due` (ms).
+
+        Each is joined in the context of its arrival.
+        """
         min_time = LONG_MAX
         with self._buffer.entries() as waiting:
             for entry_key, (timestamp, headers, position, value) in waiting:
@@ -174,5 +205,5 @@ class StreamTableGraceJoin(StreamTableJoin):
 
 
 def _missing(value: Any) -> DropReason:
-    """Return why a record is dropped that has no value, or no key to look up."""
+    """Return the drop reason of a record without value or look-up key."""
     return DropReason.NULL_VALUE if value is None else DropReason.NULL_KEY

@@ -1,7 +1,7 @@
-"""The operator that holds updates of a table back: for a time, or until its windows close; and how the table that it
-makes is read by others.
+"""The operator that holds back updates of a table, and the access to its table.
 
-Nothing but the arrival of records moves it on. What is emitted has the context of the last update of its key.
+It holds them for a time, or until their windows close. Only the arrival of records advances it. Emitted updates have
+the context of the last update of their key.
 """
 
 from __future__ import annotations
@@ -25,11 +25,15 @@ from penstock.windows import LONG_MAX
 
 @dataclass(frozen=True)
 class SuppressConstraints:
-    """When updates are emitted.
+    """The conditions for the emission of updates.
 
-    wait_ms: how long an update is held, counted from the time of the first update of its key, or from the end of its
-    window if `until_window_closes`; then deletes are left out. max_records, max_bytes: how much is held at most;
-    shut_down: fail if that is not enough, else emit the oldest early.
+    Args:
+        wait_ms: time (ms) to hold an update, from the time of the first update of its key, or from the end of its
+            window.
+        until_window_closes: whether to count from the end of the window; then deletes are left out.
+        max_records: maximum number of held records.
+        max_bytes: maximum size of held records in bytes.
+        shut_down: whether to fail above the maximum; otherwise the oldest updates are emitted early.
     """
 
     wait_ms: int
@@ -40,10 +44,15 @@ class SuppressConstraints:
 
 
 class TableSuppress(BatchProcessor):
-    """Holds updates back and emits the last one of each key (Kafka class: KTableSuppressProcessorSupplier)."""
+    """Holds updates back and emits the last one of each key (Kafka class: KTableSuppressProcessorSupplier).
+
+    Args:
+        name: the name of the node, for its error.
+        store_name: the name of the buffer.
+        constraints: the conditions for the emission.
+    """
 
     def __init__(self, name: str, store_name: str, constraints: SuppressConstraints) -> None:
-        """Take the name of the node, for its error, the name of its buffer, and when to emit."""
         self._name = name
         self._store_name = store_name
         self._constraints = constraints
@@ -56,8 +65,10 @@ class TableSuppress(BatchProcessor):
         self._stream_time = ObservedStreamTime(self._engine.processor_metadata(), self._store_name)
 
     def process(self, record: Record[Any, Change]) -> None:
-        """Hold the update and emit those that have waited long enough, or are too many; raises StreamsError if there
-        are too many and the constraints demand it."""
+        """Hold the update, and emit those that have waited long enough or exceed the limits.
+
+        Raises StreamsError if the limits are exceeded and `shut_down` is set.
+        """
         due = self._stream_time.advance(record.timestamp) - self._constraints.wait_ms
         time = record.key.window.end if self._constraints.until_window_closes else record.timestamp
         buffer = self._buffer
@@ -72,11 +83,11 @@ class TableSuppress(BatchProcessor):
 
     @property
     def forwards_itself(self) -> bool:
-        """Always: what leaves was caused by other records than those that come."""
+        """Always true: the causes of emitted updates are not the records of the batch."""
         return True
 
     def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
-        """Hold the updates and forward those that leave, all at the end; raises as `process`."""
+        """Hold the updates, and forward the emitted ones together at the end; raises as `process`."""
         limits, buffer = self._constraints, self._buffer
         leaving: list[WaitingUpdate] = []
         keys, new, old = self._serialized(batch, failures)
@@ -85,7 +96,7 @@ class TableSuppress(BatchProcessor):
         times = [key.window.end for key in batch.keys] if limits.until_window_closes else batch.timestamps.tolist()
         observed = np.maximum(running_maximum(batch.timestamps), self._stream_time.ms)
         self._stream_time.advance(int(observed[-1]))
-        least = buffer.min_timestamp  # or less: the time of an update of a key that waits already does not count
+        least = buffer.min_timestamp  # a lower bound: an update of a waiting key does not change its time
         for time, due, key, new_value, old_value, context in zip(
             times, (observed - limits.wait_ms).tolist(), keys, new, old, contexts, strict=True
         ):
@@ -164,13 +175,18 @@ class SuppressedValueGetterSupplier:
 
 
 class SuppressedValueGetter:
-    """Reads a table whose updates are held back: for a key with a held update, the previous value (implements
-    ValueGetter)."""
+    """Reads a table whose updates are held back (implements ValueGetter).
+
+    A key with a held update has its previous value.
+
+    Args:
+        parent: reads the values of keys that are not in the buffer.
+        store_name: the name of the buffer.
+    """
 
     is_versioned = False
 
     def __init__(self, parent: ValueGetter, store_name: str) -> None:
-        """Read by `parent` what is not in the buffer `store_name`."""
         self._parent = parent
         self._store_name = store_name
 
@@ -180,7 +196,7 @@ class SuppressedValueGetter:
         self._buffer: TimeOrderedChangeBuffer = context.get_state_store(self._store_name)
 
     def get(self, key: Any) -> ValueAndTimestamp | None:
-        """Return the value of `key` that was emitted last."""
+        """Return the last emitted value of `key`."""
         return self._buffer.prior_value(key) if self._buffer.buffers(key) else self._parent.get(key)
 
     def get_as_of(self, key: Any, timestamp_ms: int) -> ValueAndTimestamp | None:

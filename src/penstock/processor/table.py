@@ -1,8 +1,9 @@
-"""The operators of a table that look at one key at a time: sources, filter, map_values, transform_values, to_stream;
-and how other nodes read a table.
+"""The operators of a table on single keys, and the access to a table's values.
 
-Between the nodes of tables flow records whose value is a Change; its old value is None unless the node sends old
-values. A table with a store forwards like `TimestampedTupleForwarder`; one without computes its values from its
+The operators are sources, filter, map_values, transform_values and to_stream.
+
+Records between the nodes of tables have a Change as value; its old value is None unless the node sends old values. A
+table with a store forwards like `TimestampedTupleForwarder`; a table without a store computes its values from its
 parent's.
 """
 
@@ -24,31 +25,34 @@ from penstock.processor.value_transformer import ValueTransformerWithKey, ValueT
 from penstock.record import NO_TIMESTAMP, Change, Record, RecordBatch, ValueAndTimestamp, take_from
 from penstock.state.api import RecordContext
 
-# ---------- how another node reads a table
+# ---------- access to a table from other nodes
 
 
 class ValueGetter(Protocol):
-    """Reads the values of one table (Kafka class: KTableValueGetter); for a windowed table keys are Windowed."""
+    """Reads the values of one table (Kafka class: KTableValueGetter).
+
+    The keys of a windowed table are Windowed.
+    """
 
     @property
     def is_versioned(self) -> bool:
-        """Whether `get_as_of` can be asked; known after `init`."""
+        """Whether the table supports `get_as_of`; known after `init`."""
         ...
 
     def init(self, context: ProcessorContext) -> None:
-        """Get the stores from the context of the node that reads."""
+        """Get the stores from the context of the reading node."""
         ...
 
     def get(self, key: Any) -> ValueAndTimestamp | None:
-        """Return the latest value of `key`, None if there is none."""
+        """Return the latest value of `key`, None if absent."""
         ...
 
     def get_as_of(self, key: Any, timestamp_ms: int) -> ValueAndTimestamp | None:
-        """Return the value that `key` had at `timestamp_ms`; raises TypeError for a table without versions."""
+        """Return the value of `key` at `timestamp_ms`; raises TypeError for a table without versions."""
         ...
 
     def close(self) -> None:
-        """Release what `init` took."""
+        """Release the resources of `init`."""
         ...
 
 
@@ -60,14 +64,17 @@ class ValueGetterSupplier(Protocol):
         ...
 
     def store_names(self) -> tuple[str, ...]:
-        """Return the names of the stores that the node that reads must be connected to."""
+        """Return the names of the stores to connect to the reading node."""
         ...
 
 
 @dataclass(frozen=True)
 class StoreValueGetterSupplier:
-    """Makes getters of the table whose values are in the store `store_name` (Kafka class:
-    KTableMaterializedValueGetterSupplier)."""
+    """Makes getters of a table with a store (Kafka class: KTableMaterializedValueGetterSupplier).
+
+    Args:
+        store_name: the name of the store.
+    """
 
     store_name: str
 
@@ -81,10 +88,13 @@ class StoreValueGetterSupplier:
 
 
 class StoreValueGetter:
-    """Reads a table from its store (implements ValueGetter)."""
+    """Reads a table from its store (implements ValueGetter).
+
+    Args:
+        store_name: the name of the store.
+    """
 
     def __init__(self, store_name: str) -> None:
-        """Take the name of the store."""
         self._store_name = store_name
 
     @property
@@ -101,7 +111,7 @@ class StoreValueGetter:
         return self._store.get(key)
 
     def get_as_of(self, key: Any, timestamp_ms: int) -> ValueAndTimestamp | None:
-        """Return the value that `key` had at `timestamp_ms`."""
+        """Return the value of `key` at `timestamp_ms`."""
         return self._store.get_as_of(key, timestamp_ms)
 
     def close(self) -> None:
@@ -110,7 +120,10 @@ class StoreValueGetter:
 
 @dataclass(frozen=True)
 class ComputedValueGetterSupplier:
-    """Makes getters of a table without a store: its values are computed from those of its parent."""
+    """Makes getters of a table without a store.
+
+    They compute its values from those of its parent.
+    """
 
     parent: ValueGetterSupplier
     computation: Callable[[], ValueComputation]
@@ -125,10 +138,14 @@ class ComputedValueGetterSupplier:
 
 
 class ComputedValueGetter:
-    """Computes the values of a table from those of its parent (implements ValueGetter)."""
+    """Computes the values of a table from those of its parent (implements ValueGetter).
+
+    Args:
+        parent: reads the values of the parent.
+        computation: computes the values.
+    """
 
     def __init__(self, parent: ValueGetter, computation: ValueComputation) -> None:
-        """Read by `parent`."""
         self._parent = parent
         self._computation = computation
 
@@ -147,7 +164,7 @@ class ComputedValueGetter:
         return self._computation.entry(key, self._parent.get(key))
 
     def get_as_of(self, key: Any, timestamp_ms: int) -> ValueAndTimestamp | None:
-        """Return the value that `key` had at `timestamp_ms`."""
+        """Return the value of `key` at `timestamp_ms`."""
         return self._computation.entry(key, self._parent.get_as_of(key, timestamp_ms))
 
     def close(self) -> None:
@@ -156,36 +173,40 @@ class ComputedValueGetter:
         self._computation.close()
 
 
-# ---------- how the value of an entry follows from that of its parent
+# ---------- computation of a value from the parent's
 
 
 class ValueComputation:
-    """Gives an entry of a table its value from that of the parent's entry; None is no entry."""
+    """Computes the value of a table's entry from the parent's entry; None means no entry."""
 
     def init(self, context: ProcessorContext) -> None:
-        """Prepare for entries; by default nothing is needed."""
+        """Prepare for entries; does nothing by default."""
 
     @abstractmethod
     def value(self, key: Any, value: Any) -> Any:
-        """Return the value of `key` where its parent has `value`."""
+        """Return the value of `key` if its parent has `value`."""
         raise NotImplementedError
 
     def entry(self, key: Any, entry: ValueAndTimestamp | None) -> ValueAndTimestamp | None:
-        """Return the entry of `key` where its parent has `entry`; the timestamp stays."""
+        """Return the entry of `key` if its parent has `entry`; the timestamp stays the same."""
         value = None if entry is None else self.value(key, entry.value)
         return None if entry is None or value is None else ValueAndTimestamp(value, entry.timestamp)
 
     def close(self) -> None:
-        """Release what `init` took."""
+        """Release the resources of `init`."""
 
 
 class FilteredValue(ValueComputation, UsesResults):
-    """The same value where a predicate holds, or does not hold (Kafka class: KTableFilter)."""
+    """The unchanged value if it matches a predicate, or if it does not (Kafka class: KTableFilter).
+
+    Args:
+        predicate: the predicate of key and value, not called for deleted entries.
+        negate: whether to keep the values that do not match.
+    """
 
     held = (PREDICATE,)
 
     def __init__(self, predicate: Callable[[Any, Any], bool], negate: bool) -> None:
-        """Take the predicate of key and value, which is not asked of deleted entries; `negate` keeps the others."""
         self._predicate = predicate
         self._negate = negate
 
@@ -195,41 +216,49 @@ class FilteredValue(ValueComputation, UsesResults):
 
 
 class MappedValue(ValueComputation, UsesResults):
-    """What a mapper makes of the value (Kafka class: KTableMapValues)."""
+    """The mapped value (Kafka class: KTableMapValues).
+
+    Args:
+        mapper: returns the new value; not called for deleted entries.
+        with_key: whether the mapper takes key and value, or only the value.
+    """
 
     held = (TABLE_MAPPER,)
 
     def __init__(self, mapper: Callable[..., Any], with_key: bool) -> None:
-        """Take the mapper, of the value, or of key and value if `with_key`; it is not called for deleted entries."""
         self._mapper = mapper
         self._with_key = with_key
 
     def value(self, key: Any, value: Any) -> Any:
-        """Return the value mapped."""
+        """Return the mapped value."""
         if value is None:
             return None
         return self._mapper(key, value) if self._with_key else self._mapper(value)
 
 
 class TransformedValue(ValueComputation):
-    """What a transformer of the user's own makes of the value; it is called for deleted entries too (Kafka class:
-    KTableTransformValues)."""
+    """The result of a user's transformer (Kafka class: KTableTransformValues).
+
+    The transformer is called for deleted entries too.
+
+    Args:
+        supplier: makes the transformers; each computation has its own.
+    """
 
     def __init__(self, supplier: ValueTransformerWithKeySupplier) -> None:
-        """Take the supplier; each computation has its own transformer."""
         self._supplier = supplier
 
     def init(self, context: ProcessorContext) -> None:
-        """Make the transformer and hand it the context."""
+        """Make the transformer and pass it the context."""
         self._context = cast(EngineContext, context)
         self._transformer: ValueTransformerWithKey = initialized(self._supplier, context)
 
     def value(self, key: Any, value: Any) -> Any:
-        """Return what the transformer returns."""
+        """Return the transformer's result."""
         return self._transformer.transform(key, value)
 
     def entry(self, key: Any, entry: ValueAndTimestamp | None) -> ValueAndTimestamp | None:
-        """Return the entry with the value that the transformer returns; it has no known input record."""
+        """Return the entry with the transformer's result; its input record is unknown."""
         before, timestamp = (None, NO_TIMESTAMP) if entry is None else entry
         with self._context.in_record_context(RecordContext(timestamp, ())):
             value = self._transformer.transform(key, before)
@@ -244,11 +273,13 @@ class TransformedValue(ValueComputation):
 
 
 class TableSource(BatchProcessor):
-    """Turns the records of a topic or stream into the updates of a table without a store; drops those without a key
-    (Kafka class: KTableSource)."""
+    """Converts records to updates of a table without a store (Kafka class: KTableSource).
+
+    The records come from a topic or a stream. Those without a key are dropped.
+    """
 
     def init(self, context: ProcessorContext) -> None:
-        """Keep the context."""
+        """Store the context."""
         super().init(context)
         self._engine = cast(EngineContext, context)
 
@@ -267,11 +298,16 @@ class TableSource(BatchProcessor):
 
 
 class MaterializedTableSource(TableSource):
-    """Writes the records of a topic or stream to the store of a table and forwards them as its updates; drops those
-    without a key (Kafka class: KTableSource)."""
+    """Writes records to the store of a table, and forwards them as updates.
+
+    The records come from a topic or a stream. Those without a key are dropped (Kafka class: KTableSource).
+
+    Args:
+        store_name: the name of the store.
+        send_old_values: whether updates include the previous value.
+    """
 
     def __init__(self, store_name: str, send_old_values: bool) -> None:
-        """Take the name of the store; `send_old_values`: forward the value before each update, too."""
         self._store_name = store_name
         self._send_old_values = send_old_values
 
@@ -282,11 +318,14 @@ class MaterializedTableSource(TableSource):
 
     @property
     def holds_back(self) -> bool:
-        """Whether updates leave when the cache is flushed."""
+        """Whether updates are forwarded when the cache is flushed."""
         return self._writer.cached
 
     def process(self, record: Record[Any, Any]) -> None:
-        """Write the record's value, which may be None, and forward it; older records are taken, too."""
+        """Write the record's value, which may be None, and forward it.
+
+        Out-of-order records are accepted too.
+        """
         if record.key is None:
             self._engine.count_dropped(DropReason.NULL_KEY)
             return
@@ -303,21 +342,25 @@ class MaterializedTableSource(TableSource):
 
 
 class TableValues(Processor, UsesResults):
-    """Gives the updates of a table other values (Kafka classes: KTableFilter, KTableMapValues, KTableTransformValues).
+    """Gives the updates of a table other values.
 
-    skip_absent: forward nothing if there is no value before and after.
+    Kafka classes: KTableFilter, KTableMapValues, KTableTransformValues.
+
+    Args:
+        computation: makes the computation of the values.
+        send_old_values: whether to compute old values too.
+        skip_absent: whether to skip updates without a value before and after.
     """
 
     held = ()
 
     def __init__(self, computation: Callable[[], ValueComputation], send_old_values: bool, skip_absent: bool) -> None:
-        """Compute values by what `computation` makes, old ones only if `send_old_values`."""
         self._computation = computation()
         self._send_old_values = send_old_values
         self._skip_absent = skip_absent
 
     def users(self) -> Iterable[UsesResults]:
-        """Return the computation if it calls a function of the user."""
+        """Return the computation if it calls a user function."""
         return (self._computation,) if isinstance(self._computation, UsesResults) else ()
 
     def init(self, context: ProcessorContext) -> None:
@@ -343,7 +386,7 @@ class TableValues(Processor, UsesResults):
 
 
 class BatchTableValues(TableValues, BatchProcessor):
-    """The same, for computations that need no context."""
+    """TableValues with batches, for computations that need no context."""
 
     def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
         """Return the updates with their new values."""
@@ -358,7 +401,16 @@ class BatchTableValues(TableValues, BatchProcessor):
 
 
 class MaterializedTableValues(Processor):
-    """Gives the updates of a table other values, and keeps them in a store, which has the old values."""
+    """Gives the updates of a table other values, and stores them.
+
+    Old values come from the store.
+
+    Args:
+        store_name: the name of the store.
+        computation: makes the computation of the values.
+        send_old_values: whether updates include the previous value.
+        skip_absent: whether to skip updates without a value before and after.
+    """
 
     def __init__(
         self,
@@ -367,7 +419,6 @@ class MaterializedTableValues(Processor):
         send_old_values: bool,
         skip_absent: bool,
     ) -> None:
-        """Write to the store `store_name`; the other arguments are those of TableValues."""
         self._store_name = store_name
         self._computation = computation()
         self._send_old_values = send_old_values
@@ -389,7 +440,10 @@ class MaterializedTableValues(Processor):
 
 
 class BatchMaterializedTableValues(MaterializedTableValues, BatchProcessor):
-    """The same, for computations that need no context and a store without versions."""
+    """MaterializedTableValues with batches, for stores without versions.
+
+    The computations need no context.
+    """
 
     def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
         """Write the new values and return the updates."""
@@ -404,11 +458,13 @@ class BatchMaterializedTableValues(MaterializedTableValues, BatchProcessor):
 
 
 class TableToStream(BatchProcessor):
-    """Turns each update of a table into a record with the new value (Kafka class: the KStreamMapValues of
-    KTable.toStream)."""
+    """Converts each update of a table to a record with the new value.
+
+    Kafka class: the KStreamMapValues of KTable.toStream.
+    """
 
     def process(self, record: Record[Any, Any]) -> None:
-        """Forward the new value under the same key."""
+        """Forward the new value with the same key."""
         self.context.forward(Record(record.key, record.value.new_value, record.timestamp, record.headers))
 
     def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:

@@ -1,8 +1,10 @@
-"""Aggregations of a grouped table: what groups its updates by another key, and what adds new values to the aggregate of
-a key and takes old ones away.
+"""Aggregations of a grouped table.
 
-An update whose old and new value have the same new key travels as one record (KIP-904), unless `upgrade.from` names a
-version before 3.5; otherwise the old value travels first, as a separate record.
+One operator groups the updates by another key, and others add new values to the aggregate of a key and subtract old
+ones.
+
+An update whose old and new value have the same new key is sent as one record (KIP-904), unless `upgrade.from` names a
+version before 3.5. Otherwise the old value is sent first, as a separate record.
 """
 
 from __future__ import annotations
@@ -31,28 +33,30 @@ _ONE_RECORD_SINCE = (3, 5)
 
 
 class TableGroupBy(Processor, UsesResults):
-    """Puts the old and the new value of each update under the keys that a mapper gives them (Kafka class:
-    KTableRepartitionMap)."""
+    """Maps the old and new value of each update to new keys and values.
+
+    Kafka class: KTableRepartitionMap.
+
+    Args:
+        mapper: returns the new key and value from key and value; a value is left out if the result is None or contains
+            None.
+        skip_older_versions: whether to skip updates that are not the latest of their key.
+    """
 
     held = (GROUP_MAPPER,)
 
     def __init__(self, mapper: Callable[[Any, Any], tuple[Any, Any] | None], skip_older_versions: bool) -> None:
-        """Take the mapper of key and value to key and value; where it returns None, or a None in the pair, that value
-        is left out.
-
-        skip_older_versions: leave out updates that are not the latest of their key.
-        """
         self._mapper = mapper
         self._skip_older_versions = skip_older_versions
 
     def init(self, context: ProcessorContext) -> None:
-        """See whether an upgrade asks for two records."""
+        """Determine whether an upgrade requires two records."""
         super().init(context)
         upgrade_from = cast(EngineContext, context).config("upgrade.from")
         self._one_record = upgrade_from is None or tuple(map(int, upgrade_from.split(".")[:2])) >= _ONE_RECORD_SINCE
 
     def process(self, record: Record[Any, Change]) -> None:
-        """Forward none, one or two records; raises StreamsError for one without a key."""
+        """Forward up to two records; raises StreamsError for a record without a key."""
         if record.key is None:
             raise StreamsError("Record key for the grouping KTable should not be null.")
         change = record.value
@@ -78,7 +82,7 @@ class TableGroupBy(Processor, UsesResults):
 
 
 class _TableAggregation(Processor):
-    """The base of the aggregations; a subclass defines how values change an aggregate."""
+    """The base of the aggregations; subclasses define the change of an aggregate by values."""
 
     operator: str
 
@@ -93,7 +97,7 @@ class _TableAggregation(Processor):
 
     @abstractmethod
     def _added(self, key: Any, value: Any, aggregate: Any) -> Any:
-        """Return the aggregate with `value`; `aggregate` is None for a key without one."""
+        """Return the aggregate with `value`; `aggregate` is None for a new key."""
         raise NotImplementedError
 
     def init(self, context: ProcessorContext) -> None:
@@ -103,8 +107,11 @@ class _TableAggregation(Processor):
         self._forwarder = TimestampedTupleForwarder(self._store.store, context, self._send_old_values)
 
     def process(self, record: Record[Any, Change]) -> None:
-        """Take the old value from the aggregate of the record's key, if there is one, and add the new one; raises
-        StreamsError for a record without a key."""
+        """Update the aggregate of the record's key.
+
+        The old value is subtracted if the key has an aggregate, then the new value is added. Raises StreamsError for a
+        record without a key.
+        """
         key, change, timestamp = record.key, record.value, record.timestamp
         if key is None:
             raise StreamsError(
@@ -125,7 +132,15 @@ class _TableAggregation(Processor):
 
 
 class TableAggregate(_TableAggregation, UsesResults):
-    """Folds values into an aggregate and takes them out again (Kafka class: KTableAggregate)."""
+    """Adds values to an aggregate and subtracts them (Kafka class: KTableAggregate).
+
+    Args:
+        store_name: the name of the store.
+        initializer: returns the first aggregate of a key.
+        adder: returns the next aggregate from key, new value and aggregate; None deletes it.
+        subtractor: returns the next aggregate from key, old value and aggregate; None deletes it.
+        send_old_values: whether updates include the previous value.
+    """
 
     held = (INITIALIZER, KEYED_ADDER, KEYED_SUBTRACTOR)
 
@@ -139,8 +154,6 @@ class TableAggregate(_TableAggregation, UsesResults):
         subtractor: Aggregator,
         send_old_values: bool,
     ) -> None:
-        """Take the function that makes a first aggregate, and those of key, value and aggregate that return the next
-        (None deletes)."""
         super().__init__(store_name, send_old_values)
         self._initializer = initializer
         self._adder = adder
@@ -154,7 +167,12 @@ class TableAggregate(_TableAggregation, UsesResults):
 
 
 class TableCount(_TableAggregation):
-    """Counts the entries of each group (Kafka class: the KTableAggregate of KGroupedTable.count)."""
+    """Counts the entries of each group (Kafka class: the KTableAggregate of KGroupedTable.count).
+
+    Args:
+        store_name: the name of the store.
+        send_old_values: whether updates include the previous count.
+    """
 
     operator = "aggregate"
 
@@ -166,14 +184,22 @@ class TableCount(_TableAggregation):
 
 
 class TableReduce(_TableAggregation, UsesResults):
-    """Combines the values of each group; the first value is kept unchanged (Kafka class: KTableReduce)."""
+    """Combines the values of each group (Kafka class: KTableReduce).
+
+    The first value is stored unchanged.
+
+    Args:
+        store_name: the name of the store.
+        adder: returns the next aggregate from aggregate and new value; None deletes it.
+        subtractor: returns the next aggregate from aggregate and old value; None deletes it.
+        send_old_values: whether updates include the previous value.
+    """
 
     held = (ADDER, SUBTRACTOR)
 
     operator = "reduce"
 
     def __init__(self, store_name: str, adder: Reducer, subtractor: Reducer, send_old_values: bool) -> None:
-        """Take the functions of aggregate and value that return the next aggregate (None deletes)."""
         super().__init__(store_name, send_old_values)
         self._adder = adder
         self._subtractor = subtractor

@@ -1,7 +1,8 @@
-"""The join of two tables by their keys (Kafka classes: KTableKTableInnerJoin, LeftJoin, RightJoin, OuterJoin and
-JoinMerger).
+"""The join of two tables by their keys.
 
-An update of either side is joined with the value that the other side has now; the merge of both sides is the table. If
+Kafka classes: KTableKTableInnerJoin, LeftJoin, RightJoin, OuterJoin and JoinMerger.
+
+An update of either side is joined with the current value of the other side; the merge of both sides is the table. If
 another node reads a result that is not stored, it is computed again.
 """
 
@@ -26,7 +27,17 @@ TableJoiner = Callable[[Any, Any], Any]
 
 
 class TableTableJoin(Processor, UsesResults):
-    """Joins the updates of one side with the values of the other."""
+    """Joins the updates of one side with the values of the other.
+
+    Args:
+        other: looks up the values of the other side.
+        joiner: returns the result from the left and the right value.
+        reverse: whether this side is the right one, whose value is the joiner's last argument.
+        keeps_this: whether a value of this side has a result without the other side.
+        keeps_other: whether a value of the other side has a result without this side.
+        send_old_values: whether updates include the previous result.
+        drop_out_of_order: whether this side is versioned.
+    """
 
     held = (TABLE_JOINER,)
 
@@ -40,12 +51,6 @@ class TableTableJoin(Processor, UsesResults):
         send_old_values: bool,
         drop_out_of_order: bool,
     ) -> None:
-        """Look up values by `other`.
-
-        reverse: this side is the right one, whose value `joiner` takes last. keeps_this, keeps_other: whether a value
-        of this side, and of the other, has a result without the other. drop_out_of_order: whether this side is
-        versioned.
-        """
         self._other_supplier = other
         self._joiner: TableJoiner = adapting(joiner, lambda this, other: joiner(other, this)) if reverse else joiner
         self._keeps_this = keeps_this
@@ -60,7 +65,7 @@ class TableTableJoin(Processor, UsesResults):
         self._other.init(context)
 
     def process(self, record: Record[Any, Change]) -> None:
-        """Forward the update of the result, if there is one."""
+        """Forward the update of the result, if it has one."""
         if record.key is None or (self._drop_out_of_order and not record.value.is_latest):
             reason = DropReason.NULL_KEY if record.key is None else DropReason.OUT_OF_ORDER
             cast(EngineContext, self.context).count_dropped(reason)
@@ -78,8 +83,12 @@ class TableTableJoin(Processor, UsesResults):
         self._other.close()
 
     def _joined(self, change: Change, other: Any) -> Change | None:
-        """Return the update of the result that follows from `change` of this side, where the other side has the value
-        `other`; None if there is none."""
+        """Return the update of the result after `change` of this side, None without one.
+
+        Args:
+            change: the update of this side.
+            other: the current value of the other side.
+        """
         new, old, is_latest = change
         if other is None and (not self._keeps_this or (new is None and old is None)):
             return None
@@ -90,7 +99,10 @@ class TableTableJoin(Processor, UsesResults):
 
 
 class BatchTableTableJoin(TableTableJoin, BatchProcessor):
-    """The same, for tables without versions, if the other one has a store."""
+    """TableTableJoin with batches, for tables without versions.
+
+    The other table has a store. The arguments are those of TableTableJoin.
+    """
 
     def __init__(
         self,
@@ -101,7 +113,6 @@ class BatchTableTableJoin(TableTableJoin, BatchProcessor):
         keeps_other: bool,
         send_old_values: bool,
     ) -> None:
-        """Look up values by `other`; the other arguments are those of TableTableJoin."""
         super().__init__(other, joiner, reverse, keeps_this, keeps_other, send_old_values, drop_out_of_order=False)
         self._other_store_name = other.store_name
 
@@ -132,34 +143,40 @@ class BatchTableTableJoin(TableTableJoin, BatchProcessor):
 
 
 class TableTableJoinMerge(BatchProcessor):
-    """Stores the results of both sides (Kafka class: KTableKTableJoinMerger)."""
+    """Stores the results of both sides (Kafka class: KTableKTableJoinMerger).
+
+    Args:
+        store_name: the name of the result's store.
+        send_old_values: whether updates include the previous result.
+    """
 
     def __init__(self, store_name: str, send_old_values: bool) -> None:
-        """Take the name of the store of the result."""
         self._store_name = store_name
         self._send_old_values = send_old_values
 
     def init(self, context: ProcessorContext) -> None:
-        """Get the store; with a cache, listen to its flushes."""
+        """Get the store; with a cache, register for its flushes."""
         super().init(context)
         self._store = KeyValueStoreWrapper(context, self._store_name)
         self._forwarder = TimestampedTupleForwarder(self._store.store, context, self._send_old_values)
 
     @property
     def holds_back(self) -> bool:
-        """Whether updates leave when the cache is flushed."""
+        """Whether updates are forwarded when the cache is flushed."""
         return self._forwarder.cached
 
     def process(self, record: Record[Any, Change]) -> None:
-        """Store the result, and forward it unless the store refused it."""
+        """Store the result, and forward it unless the store rejected it."""
         change = record.value
         is_latest = self._store.put(record.key, change.new_value, record.timestamp)
         if is_latest is not None:
             self._forwarder.maybe_forward(record.with_value(change._replace(is_latest=is_latest)))
 
     def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
-        """Store the results and return them, none if they leave when the cache is flushed; only for a store without
-        versions."""
+        """Store the results and return the updates.
+
+        Returns no rows if updates are forwarded when the cache is flushed. Only for a store without versions.
+        """
         store, changes = self._store.store, batch.values
         results = RecordBatch(
             batch.keys, [change[0] for change in changes], batch.timestamps, batch.offsets, batch.headers
@@ -193,12 +210,18 @@ class JoinedValueGetterSupplier:
 
 
 class JoinedValueGetter:
-    """Computes the values of a join from those of both tables (implements ValueGetter)."""
+    """Computes the values of a join from those of both tables (implements ValueGetter).
+
+    Args:
+        this: reads the values of the left table.
+        other: reads the values of the right table.
+        joiner: returns the result from both values.
+        type: the type of the join.
+    """
 
     is_versioned = False
 
     def __init__(self, this: ValueGetter, other: ValueGetter, joiner: TableJoiner, type: JoinType) -> None:
-        """Read by `this` and `other`."""
         self._this = this
         self._other = other
         self._joiner = joiner

@@ -1,4 +1,4 @@
-"""Timestamp extractors: which time a record of a source has (Kafka package: org.apache.kafka.streams.processor)."""
+"""Timestamp extractors for records of sources (Kafka package: org.apache.kafka.streams.processor)."""
 
 from __future__ import annotations
 
@@ -14,13 +14,17 @@ _log = limit_rate(logging.getLogger(__name__))
 
 
 TimestampExtractor = Callable[[ConsumerRecord, int], int]
-"""Called with the record and the partition time (ms, -1 if unknown); returns the record's timestamp in ms, negative to
-drop it (Kafka class: TimestampExtractor)."""
+"""Called with the record and the partition time (ms, -1 if unknown).
+
+It returns the record's timestamp in ms; a negative timestamp drops the record (Kafka class: TimestampExtractor).
+"""
 
 
 def fail_on_invalid_timestamp(record: ConsumerRecord, partition_time: int) -> int:
-    """Return the record's own timestamp; raises StreamsError if it is negative (Kafka class:
-    FailOnInvalidTimestamp)."""
+    """Return the record's own timestamp; raises StreamsError if it is negative.
+
+    Kafka class: FailOnInvalidTimestamp.
+    """
     if record.timestamp < 0:
         raise StreamsError(
             f"Input record {record.topic}-{record.partition} at offset {record.offset} has invalid (negative) "
@@ -32,8 +36,10 @@ def fail_on_invalid_timestamp(record: ConsumerRecord, partition_time: int) -> in
 
 
 def log_and_skip_on_invalid_timestamp(record: ConsumerRecord, partition_time: int) -> int:
-    """Return the record's own timestamp; a negative one is logged, and the record dropped (Kafka class:
-    LogAndSkipOnInvalidTimestamp)."""
+    """Return the record's own timestamp; a negative one is logged and drops the record.
+
+    Kafka class: LogAndSkipOnInvalidTimestamp.
+    """
     if record.timestamp < 0:
         _log.warning(
             "Input record %s-%d at offset %d will be dropped because it has an invalid (negative) timestamp.",
@@ -43,8 +49,10 @@ def log_and_skip_on_invalid_timestamp(record: ConsumerRecord, partition_time: in
 
 
 def use_partition_time_on_invalid_timestamp(record: ConsumerRecord, partition_time: int) -> int:
-    """Return the record's own timestamp, the partition time instead of a negative one; raises StreamsError if there is
-    none yet (Kafka class: UsePartitionTimeOnInvalidTimestamp)."""
+    """Return the record's own timestamp, or the partition time if it is negative.
+
+    Raises StreamsError if the partition time is still unknown (Kafka class: UsePartitionTimeOnInvalidTimestamp).
+    """
     if record.timestamp >= 0:
         return record.timestamp
     if partition_time < 0:
@@ -56,6 +64,9 @@ def use_partition_time_on_invalid_timestamp(record: ConsumerRecord, partition_ti
 
 
 def wallclock_timestamp_extractor(record: ConsumerRecord, partition_time: int) -> int:
-    """Return the wall-clock time (Kafka class: WallclockTimestampExtractor). A task takes its own for it, which is that
-    of the test driver's clock, or on Spark the planned time of the epoch, so that a replay gives the same."""
+    """Return the wall-clock time (Kafka class: WallclockTimestampExtractor).
+
+    Tasks use their own time in its place: that of the test driver's clock or, on Spark, the planned time of the epoch,
+    so that a replay gives the same timestamps.
+    """
     return SystemClock().milliseconds()

@@ -1,4 +1,7 @@
-"""The value transformer of a table: a function of key and value with a context and stores, which cannot forward."""
+"""The value transformer of a table.
+
+It is a function of key and value with a context and stores, which cannot forward.
+"""
 
 from __future__ import annotations
 
@@ -19,57 +22,68 @@ _NO_FORWARD = (
 
 
 class ValueTransformerContext(FixedKeyProcessorContext):
-    """What a value transformer may ask of the task: all but to forward (Kafka class:
-    ForwardingDisabledProcessorContext)."""
+    """A value transformer's interface to its task, without forwarding.
+
+    Kafka class: ForwardingDisabledProcessorContext.
+    """
 
     def forward(self, record: Any, child_name: str | None = None) -> NoReturn:
-        """Raise StreamsError: the result of a transformer is what `transform` returns."""
+        """Raise StreamsError: only the return value of `transform` is used."""
         raise StreamsError(_NO_FORWARD)
 
 
 class ValueTransformerWithKey:
-    """Gives the entries of a table another value: override `transform`, and `init` and `close` where needed (Kafka
-    class: ValueTransformerWithKey).
+    """Base class of users' transformers, which give a table's entries other values.
 
-    The inherited `init` stores the context in `self.context`.
+    Override `transform`, and `init` and `close` if needed. The inherited `init` stores the context in `self.context`.
+    Kafka class: ValueTransformerWithKey.
     """
 
     context: ValueTransformerContext
 
     def init(self, context: ValueTransformerContext) -> None:
-        """Prepare for entries; keep the context."""
+        """Prepare for entries, and store the context."""
         self.context = context
 
     @abstractmethod
     def transform(self, key: Any, value: Any) -> Any:
-        """Return the new value of the entry; `value` is None if it was deleted, and None deletes it."""
+        """Return the new value of the entry.
+
+        `value` is None for a deleted entry; a result of None deletes it.
+        """
         raise NotImplementedError(f"{type(self).__name__} must define transform(self, key, value).")
 
     def close(self) -> None:
-        """Release what `init` took."""
+        """Release the resources of `init`."""
 
 
 class ValueTransformerWithKeySupplier:
-    """Makes value transformers and names the stores they own (Kafka class: ValueTransformerWithKeySupplier).
+    """Makes value transformers and declares their stores (Kafka class: ValueTransformerWithKeySupplier).
 
-    Wherever one is expected, any callable without arguments that returns a new ValueTransformerWithKey will do.
+    Any callable without arguments that returns a new ValueTransformerWithKey can replace it.
     """
 
     @abstractmethod
     def get(self) -> ValueTransformerWithKey:
-        """Return a new transformer; one serves the table, and one each node that reads the table without a store."""
+        """Return a new transformer.
+
+        The table has one, and so has each node that reads the table without a store.
+        """
         raise NotImplementedError(f"{type(self).__name__} must define get(self).")
 
     def stores(self) -> Sequence[StoreBuilder]:
-        """Return the stores to be added to the topology and connected to the table's node."""
+        """Return the stores to add to the topology and connect to the table's node."""
         return ()
 
 
 class SimpleValueTransformerSupplier(ValueTransformerWithKeySupplier):
-    """Makes transformers by calling a factory, such as a class."""
+    """Makes transformers with a factory, such as a class.
+
+    Args:
+        factory: returns a new transformer.
+    """
 
     def __init__(self, factory: Callable[[], ValueTransformerWithKey]) -> None:
-        """Keep the factory."""
         self._factory = factory
 
     def get(self) -> ValueTransformerWithKey:
@@ -78,7 +92,7 @@ class SimpleValueTransformerSupplier(ValueTransformerWithKeySupplier):
 
 
 def initialized(supplier: ValueTransformerWithKeySupplier, context: ProcessorContext) -> ValueTransformerWithKey:
-    """Return a new transformer of `supplier` that is ready; raises TypeError if it is none."""
+    """Return a new initialised transformer of `supplier`; raises TypeError if it has another type."""
     transformer = supplier.get()
     if not isinstance(transformer, ValueTransformerWithKey):
         raise TypeError(f"{supplier!r} returned {transformer!r} where a ValueTransformerWithKey was expected.")

@@ -1,4 +1,4 @@
-"""Which windows the rows of a batch belong to, as columns."""
+"""The windows of a batch's rows, as columns."""
 
 from __future__ import annotations
 
@@ -12,10 +12,15 @@ from penstock.windows import LONG_MAX, TimeWindow, TimeWindows, UnlimitedWindow,
 
 
 class WindowColumns(NamedTuple):
-    """One entry for each window of each row, the rows ascending, the windows of a row in the order of
-    `Windows.windows_for`.
+    """One entry for each window of each row.
 
-    rows, starts, ends: int64 arrays; times in ms. window_at: returns the window that begins at a start.
+    The rows are ascending, and the windows of a row are in the order of `Windows.windows_for`.
+
+    Args:
+        rows: the row of each entry, an int64 array.
+        starts: the start (ms) of each entry's window, an int64 array.
+        ends: the end (ms) of each entry's window, an int64 array.
+        window_at: returns the window with a given start.
     """
 
     rows: Int64Array
@@ -29,7 +34,10 @@ class WindowColumns(NamedTuple):
 
 
 def window_columns(windows: Windows, timestamps: Int64Array) -> WindowColumns:
-    """Return the windows of rows with `timestamps` (ms): the result of `windows.windows_for` for each of them."""
+    """Return the windows of rows with `timestamps` (ms).
+
+    They are the results of `windows.windows_for`.
+    """
     match windows:
         case TimeWindows():
             return _time_windows(windows, timestamps)
@@ -75,17 +83,19 @@ def grouped(key_places: Int64Array, starts: Int64Array, key_count: int) -> tuple
     """Group entries by key and start.
 
     Args:
-        key_places: the place of each entry's key among `key_count` distinct ones.
+        key_places: the index of each entry's key.
         starts: the start (ms) of each entry's window.
+        key_count: the number of distinct keys.
 
-    Returns the number of each entry's group, and of each group the place of its key and its start.
+    Returns:
+        The number of each entry's group, the index of each group's key, and each group's start.
     """
     if not len(starts):
         return starts, starts, starts
     distinct_starts, start_places = _distinct(starts)
     codes = key_places * len(distinct_starts) + start_places
     possible = key_count * len(distinct_starts)
-    if possible <= 4 * len(codes):  # a table of all that can be is cheaper than sorting
+    if possible <= 4 * len(codes):  # a table of all possible codes is cheaper than sorting
         present = np.zeros(possible, np.bool_)
         present[codes] = True
         group_codes = np.flatnonzero(present)
@@ -96,7 +106,10 @@ def grouped(key_places: Int64Array, starts: Int64Array, key_count: int) -> tuple
 
 
 def _distinct(starts: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Return the distinct starts and the place of each entry's among them; most batches have few in a row."""
+    """Return the distinct starts, and the index of each entry's start among them.
+
+    Most batches have runs of equal starts.
+    """
     changes = np.flatnonzero(starts[1:] != starts[:-1]) + 1
     if len(changes) * 8 > len(starts):
         found, places = np.unique(starts, return_inverse=True)

@@ -1,5 +1,6 @@
-"""When the results of windows leave an aggregation: at each update, or once when the window is closed (Kafka:
-EmitStrategy, AbstractKStreamTimeWindowAggregateProcessor).
+"""The emission of window results: at each update, or once when the window closes.
+
+Kafka: EmitStrategy, AbstractKStreamTimeWindowAggregateProcessor.
 
 An aggregation reports every update to its emission, and after every record the time up to which windows are closed.
 """
@@ -21,14 +22,21 @@ from penstock.windows import SlidingWindows, TimeWindows, Windowed
 
 
 class WindowEmission(Protocol):
-    """What an aggregation tells of its windows."""
+    """The interface through which an aggregation reports on its windows."""
 
     def updated(self, record: Record[Any, Any], key: Windowed[Any], change: Change, timestamp: int) -> None:
-        """Take the update that `record` made of the result of a window; `timestamp` (ms) is that of the result."""
+        """Report that `record` updated the result of a window.
+
+        Args:
+            record: the record.
+            key: the key and window.
+            change: the update.
+            timestamp: the timestamp of the result in ms.
+        """
         ...
 
     def time_passed(self, record: Record[Any, Any], close_time: int) -> None:
-        """Take the time (ms) by which windows are closed, after `record` was processed."""
+        """Report the close time (ms), by which windows are closed, after the processing of `record`."""
         ...
 
 
@@ -36,10 +44,15 @@ class WindowEmission(Protocol):
 
 
 class EmitOnUpdate:
-    """Forwards every update of the results, when it leaves the cache or immediately (implements WindowEmission)."""
+    """Forwards every update of the results (implements WindowEmission).
+
+    It forwards them when they leave the cache, or immediately without one.
+
+    Args:
+        forwarder: forwards the updates.
+    """
 
     def __init__(self, forwarder: TimestampedTupleForwarder) -> None:
-        """Forward by `forwarder`."""
         self._forwarder = forwarder
 
     def updated(self, record: Record[Any, Any], key: Windowed[Any], change: Change, timestamp: int) -> None:
@@ -47,15 +60,20 @@ class EmitOnUpdate:
         self._forwarder.maybe_forward(Record(key, change, timestamp, record.headers))
 
     def time_passed(self, record: Record[Any, Any], close_time: int) -> None:
-        """Do nothing: the result has left."""
+        """Do nothing: the result has been forwarded."""
 
 
 class CollectedUpdates:
-    """Takes the updates of a batch as rows, for stores without a cache (implements WindowEmission); row: the row of the
-    batch that is being processed."""
+    """Collects the updates of a batch as rows, for stores without a cache (implements WindowEmission).
+
+    Args:
+        send_old_values: whether updates include the previous result.
+
+    Attributes:
+        row: the current row of the batch.
+    """
 
     def __init__(self, send_old_values: bool) -> None:
-        """Begin without updates; if `send_old_values`, they keep the results before."""
         self.row = 0
         self._send_old_values = send_old_values
         self._rows: list[int] = []
@@ -64,36 +82,42 @@ class CollectedUpdates:
         self._timestamps: list[int] = []
 
     def updated(self, record: Record[Any, Any], key: Windowed[Any], change: Change, timestamp: int) -> None:
-        """Take an update."""
+        """Collect an update."""
         self._rows.append(self.row)
         self._keys.append(key)
         self._changes.append(change if self._send_old_values else Change(change.new_value, None))
         self._timestamps.append(timestamp)
 
     def time_passed(self, record: Record[Any, Any], close_time: int) -> None:
-        """Do nothing: the results are here."""
+        """Do nothing: the results have been collected."""
 
     def as_batch(self, batch: RecordBatch) -> tuple[RecordBatch, Int64Array]:
-        """Return the updates as rows, and the rows of `batch` that they came from."""
+        """Return the updates as rows, with their rows of origin in `batch`."""
         rows = np.array(self._rows, np.int64)
         headers = None if batch.headers is None else take_from(batch.headers, rows)
         timestamps = np.array(self._timestamps, np.int64)
         return RecordBatch(self._keys, self._changes, timestamps, batch.offsets[rows], headers), rows
 
 
-# ---------- when the window is closed
+# ---------- when the window closes
 
 
 class _EmitOnClose:
-    """Forwards the results of windows once they are closed, throttled, with the headers of the record that closed them
-    (implements WindowEmission)."""
+    """Forwards the results of windows after they close (implements WindowEmission).
+
+    Emission is throttled. The results have the headers of the record that closed the windows.
+
+    Args:
+        context: forwards the results.
+        name: the name of the operator.
+        store_name: the name of its store.
+    """
 
     def __init__(self, context: EngineContext, name: str, store_name: str) -> None:
-        """Forward by `context` for the operator `name`, whose store is `store_name`."""
         self._context = context
         self._metadata = context.processor_metadata()
-        self._last_close_time = store_name  # the entry in which Kafka Streams keeps it
-        # Checkpoints of earlier versions have it in another entry.
+        self._last_close_time = store_name  # the entry of Kafka Streams
+        # Checkpoints of earlier versions use another entry.
         earlier = self._metadata.pop(f"{name}/last_emit_window_close_time", NO_TIMESTAMP)
         if earlier != NO_TIMESTAMP:
             self._metadata.setdefault(store_name, earlier)
@@ -101,10 +125,10 @@ class _EmitOnClose:
         self._interval = EmissionInterval(context, name, self._emit)
 
     def updated(self, record: Record[Any, Any], key: Windowed[Any], change: Change, timestamp: int) -> None:
-        """Do nothing: the result stays in the store until its window is closed."""
+        """Do nothing: the result stays in the store until its window closes."""
 
     def time_passed(self, record: Record[Any, Any], close_time: int) -> None:
-        """Forward the results of the windows that were closed since the last time, if it is due."""
+        """Forward the results of newly closed windows, if an emission is due."""
         self._close_time = close_time
         if self._interval.is_over(record):
             self._emit(record)
@@ -123,7 +147,10 @@ class _EmitOnClose:
 
     @abstractmethod
     def _bounds(self, last_close_time: int, close_time: int) -> tuple[int, int] | None:
-        """Return the inclusive bounds of what is looked up in the store, None if no window can have been closed."""
+        """Return the inclusive bounds of the look-up in the store.
+
+        Returns None if no further window can be closed.
+        """
         raise NotImplementedError
 
     @abstractmethod
@@ -133,10 +160,16 @@ class _EmitOnClose:
 
 
 class _EmitWindowsOnClose(_EmitOnClose):
-    """Looks up windows by their starts."""
+    """Looks up windows by their starts.
+
+    Args:
+        store: the store of the results.
+        context: forwards the results.
+        name: the name of the operator.
+        store_name: the name of the store.
+    """
 
     def __init__(self, store: EngineWindowStore, context: EngineContext, name: str, store_name: str) -> None:
-        """Forward from `store`."""
         super().__init__(context, name, store_name)
         self._store = store
 
@@ -147,12 +180,21 @@ class _EmitWindowsOnClose(_EmitOnClose):
 
 
 class EmitTimeWindowsOnClose(_EmitWindowsOnClose):
-    """Forwards the results of tumbling and hopping windows whose end is reached by the close time."""
+    """Forwards the results of closed tumbling and hopping windows.
+
+    Their end is at or before the close time.
+
+    Args:
+        store: the store of the results.
+        context: forwards the results.
+        name: the name of the operator.
+        store_name: the name of the store.
+        windows: the windows in the store.
+    """
 
     def __init__(
         self, store: EngineWindowStore, context: EngineContext, name: str, store_name: str, windows: TimeWindows
     ) -> None:
-        """Forward from `store`, which has `windows`."""
         super().__init__(store, context, name, store_name)
         self._windows = windows
 
@@ -164,18 +206,25 @@ class EmitTimeWindowsOnClose(_EmitWindowsOnClose):
         if last_close_time == NO_TIMESTAMP:
             return 0, upper
         before = max(0, last_close_time - windows.size_ms)
-        if windows.windows_for(before) == windows.windows_for(upper):  # no further window has been closed
+        if windows.windows_for(before) == windows.windows_for(upper):  # no further window has closed
             return None
         return before + 1, upper
 
 
 class EmitSlidingWindowsOnClose(_EmitWindowsOnClose):
-    """Forwards the results of sliding windows whose end is behind the close time."""
+    """Forwards the results of sliding windows that end before the close time.
+
+    Args:
+        store: the store of the results.
+        context: forwards the results.
+        name: the name of the operator.
+        store_name: the name of the store.
+        windows: the windows in the store.
+    """
 
     def __init__(
         self, store: EngineWindowStore, context: EngineContext, name: str, store_name: str, windows: SlidingWindows
     ) -> None:
-        """Forward from `store`, which has `windows`."""
         super().__init__(store, context, name, store_name)
         self._windows = windows
 
@@ -188,10 +237,18 @@ class EmitSlidingWindowsOnClose(_EmitWindowsOnClose):
 
 
 class EmitSessionsOnClose(_EmitOnClose):
-    """Forwards the results of sessions whose end is behind the close time, with that end as timestamp."""
+    """Forwards the results of sessions that end before the close time.
+
+    The timestamp of a result is the end of its session.
+
+    Args:
+        store: the store of the results.
+        context: forwards the results.
+        name: the name of the operator.
+        store_name: the name of the store.
+    """
 
     def __init__(self, store: EngineSessionStore, context: EngineContext, name: str, store_name: str) -> None:
-        """Forward from `store`."""
         super().__init__(context, name, store_name)
         self._store = store
 

@@ -1,9 +1,10 @@
-"""Aggregations of a stream by key and window: tumbling, hopping, unlimited and users' own windows (Kafka class:
-KStreamWindowAggregate).
+"""Aggregations of a stream by key and window (Kafka class: KStreamWindowAggregate).
 
-A record without a key is dropped; one without a value is not. A window takes records until its end and its grace are
-behind the largest timestamp that the operator has seen; each update that comes later counts as dropped. The result of
-a window carries the largest timestamp of its records.
+The windows are tumbling, hopping, unlimited or users' own.
+
+Records without a key are dropped; records without a value are not. A window accepts records until the observed stream
+time of the operator reaches its end plus grace period; each later update counts as dropped. The result of a window has
+the largest timestamp of its records.
 """
 
 from __future__ import annotations
@@ -44,10 +45,10 @@ from penstock.windows import TimeWindows, Windowed, Windows
 
 
 class _TimeWindowAggregation(WindowedAggregation[Windows, EngineWindowStore]):
-    """What both ways of emitting have in common."""
+    """The common base of both emission strategies."""
 
     def process(self, record: Record[Any, Any]) -> None:
-        """Update the result of every window of the record that is not closed."""
+        """Update the result of every open window of the record."""
         key = record.key
         if key is None:
             self._engine.count_dropped(DropReason.NULL_KEY)
@@ -69,10 +70,12 @@ class _TimeWindowAggregation(WindowedAggregation[Windows, EngineWindowStore]):
 
 
 class _Updates(NamedTuple):
-    """The updates that a batch makes of windows that are not closed.
+    """The updates of open windows by a batch.
 
-    columns: row and window of each update. entries: for each update the place of its entry, which is a key and a
-    window. keys: the entry keys of the store.
+    Args:
+        columns: row and window of each update.
+        entries: the index of each update's entry; an entry is a key and a window.
+        keys: the entry keys of the store.
     """
 
     columns: WindowColumns
@@ -81,7 +84,16 @@ class _Updates(NamedTuple):
 
 
 class TimeWindowAggregate(_TimeWindowAggregation, BatchProcessor):
-    """Aggregates by key and window and emits each update."""
+    """Aggregates by key and window and emits each update.
+
+    Args:
+        name: the name of the node.
+        store_name: the name of the store.
+        windows: the windows.
+        initializer: returns the first aggregate of a window.
+        aggregator: returns the next aggregate from key, value and aggregate; None deletes it.
+        send_old_values: whether updates include the previous value.
+    """
 
     def __init__(
         self,
@@ -92,8 +104,6 @@ class TimeWindowAggregate(_TimeWindowAggregation, BatchProcessor):
         aggregator: Aggregator,
         send_old_values: bool = False,
     ) -> None:
-        """Take the name of the node, and the functions: `initializer()` makes the first aggregate of a window,
-        `aggregator(key, value, aggregate)` returns the next (None deletes)."""
         super().__init__(name, store_name, windows, initializer, aggregator)
         self._send_old_values = send_old_values
 
@@ -101,8 +111,10 @@ class TimeWindowAggregate(_TimeWindowAggregation, BatchProcessor):
         return EmitOnUpdate(TimestampedTupleForwarder(store, context, self._send_old_values))
 
     def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
-        """Update the windows of all rows: reads each once, writes each once; returns the updates if there is no
-        cache."""
+        """Update the windows of all rows.
+
+        Reads and writes each window once. Returns the updates if there is no cache.
+        """
         updates = self._updates(batch, self._store.serialize_keys(batch.keys))
         old_values, old_timestamps = self._store.get_columns(updates.keys)
         timestamps = old_timestamps.tolist()
@@ -113,8 +125,14 @@ class TimeWindowAggregate(_TimeWindowAggregation, BatchProcessor):
         return self._changed(batch, updates.columns.take(done), changes, change_times)
 
     def _updates(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> _Updates:
-        """Return the updates that the rows make; `keys` has their keys as bytes. What has no key or comes too late is
-        counted as dropped."""
+        """Return the updates by the rows.
+
+        Rows without a key and late updates are counted as dropped.
+
+        Args:
+            batch: the rows.
+            keys: the keys of all rows as bytes.
+        """
         known, places = distinct(keys)
         timestamps, with_key = batch.timestamps, None
         if None in known:
@@ -143,10 +161,12 @@ class TimeWindowAggregate(_TimeWindowAggregation, BatchProcessor):
         timestamps: list[int],
         failures: FailureHandler,
     ) -> tuple[list[Change], list[int], Int64Array]:
-        """Run the functions; `aggregates` and `timestamps`, those of the entries, become what they are afterwards.
+        """Run the user's functions.
 
-        Returns the changes and their timestamps if there is no cache, and the updates that did not fail. The further
-        updates of a row that failed are left out.
+        `aggregates` and `timestamps`, those of the entries, are updated in place.
+
+        Returns the changes and their timestamps if there is no cache, and the updates that did not fail. The remaining
+        updates of a failed row are left out.
         """
         changes: list[Change] = []
         change_times: list[int] = []
@@ -185,9 +205,12 @@ class TimeWindowAggregate(_TimeWindowAggregation, BatchProcessor):
     def _write(
         self, batch: RecordBatch, updates: _Updates, done: Int64Array, aggregates: list[Any], timestamps: list[int]
     ) -> None:
-        """Write the entries that were updated in the order of their last updates, each in the context of that one."""
+        """Write the updated entries, ordered by their last updates.
+
+        Each is written in the context of its last update.
+        """
         last = np.full(len(updates.keys), -1, np.int64)
-        last[updates.entries[done]] = done  # of the updates of one entry the last stays
+        last[updates.entries[done]] = done  # the last update of an entry wins
         order = np.argsort(last)[np.count_nonzero(last < 0) :]
         if len(order):
             self._store.put_columns(
@@ -201,7 +224,7 @@ class TimeWindowAggregate(_TimeWindowAggregation, BatchProcessor):
     def _changed(
         batch: RecordBatch, columns: WindowColumns, changes: list[Change], timestamps: list[int]
     ) -> tuple[RecordBatch, RowOrigin]:
-        """Return the changes as rows with windowed keys, and the rows of the batch that they came from."""
+        """Return the changes as rows with windowed keys, with their rows of origin."""
         rows, starts = columns.rows, columns.starts.tolist()
         windows = {start: columns.window_at(start) for start in set(starts)}
         keys = [Windowed(key, windows[start]) for key, start in zip(take_from(batch.keys, rows), starts, strict=True)]
@@ -216,26 +239,41 @@ class TimeWindowAggregate(_TimeWindowAggregation, BatchProcessor):
 
 
 class TimeWindowCount(TimeWindowAggregate, SerializedBatchProcessor):
-    """Counts the records of a key and window and emits each update."""
+    """Counts the records of a key and window and emits each update.
+
+    Args:
+        name: the name of the node.
+        store_name: the name of the store.
+        windows: the windows.
+        send_old_values: whether updates include the previous count.
+    """
 
     def __init__(self, name: str, store_name: str, windows: Windows, send_old_values: bool = False) -> None:
-        """Take the name of the node."""
         super().__init__(name, store_name, windows, initial_count, counted, send_old_values)
 
     def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
-        """Count the rows; behind a cache only the last count of a window is needed, which C loops can find."""
+        """Count the rows.
+
+        With a cache, only the last count of a window is needed, and C loops can compute it.
+        """
         if not self._counts_at_once:
             return super().process_batch(batch, failures)
         self._count(batch, self._store.serialize_keys(batch.keys))
         return batch.slice(0, 0), np.empty(0, np.int64)
 
     def takes_serialized(self, key_serde: Serde) -> bool:
-        """Return whether the store writes keys as `key_serde` reads them, and a cache makes updates unnecessary."""
+        """Return whether the batch can have keys as the bytes of `key_serde`.
+
+        For that, the store's serde must have the same type, and a cache must make intermediate updates unnecessary.
+        """
         return self._counts_at_once and type(self._store.key_serde) is type(key_serde)
 
     @property
     def _counts_at_once(self) -> bool:
-        """Whether only the last count of a window is needed: no update leaves before, and none changes in the store."""
+        """Whether only the last count of a window is needed.
+
+        That is so if a cache holds back the updates and the store returns ints unchanged.
+        """
         return self._store.cached and self._store.reads_back(int)
 
     def process_serialized(self, batch: RecordBatch) -> None:
@@ -253,12 +291,19 @@ class TimeWindowCount(TimeWindowAggregate, SerializedBatchProcessor):
 
 
 class FinalTimeWindowAggregate(_TimeWindowAggregation):
-    """Aggregates by key and window and emits one result for each window, when it is closed."""
+    """Aggregates by key and window and emits one result per window when it closes.
+
+    Args:
+        name: the name of the node.
+        store_name: the name of the store.
+        windows: the windows.
+        initializer: returns the first aggregate of a window.
+        aggregator: returns the next aggregate from key, value and aggregate; None deletes it.
+    """
 
     def __init__(
         self, name: str, store_name: str, windows: TimeWindows, initializer: Initializer, aggregator: Aggregator
     ) -> None:
-        """Take the name of the node and the functions as TimeWindowAggregate does."""
         super().__init__(name, store_name, windows, initializer, aggregator)
         self._time_windows = windows
 

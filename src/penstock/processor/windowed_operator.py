@@ -1,6 +1,6 @@
-"""What all aggregations by key and window have in common: the store, the operator's clock, and how results leave.
+"""The common base of aggregations by key and window.
 
-What a record does to windows is the business of each kind.
+It has the store, the operator's clock and the emission of results. Subclasses define the effect of a record on windows.
 """
 
 from __future__ import annotations
@@ -15,21 +15,29 @@ from penstock.processor.operator_time import ObservedStreamTime
 from penstock.processor.window_emission import WindowEmission
 
 W = TypeVar("W")
-"""The kind of windows."""
+"""The type of windows."""
 S = TypeVar("S")
-"""The store of the results."""
+"""The type of the results' store."""
 
 
 class WindowedAggregation(Processor, UsesResults, Generic[W, S]):
-    """An aggregation by key and window, for both ways of emitting (Kafka class:
-    AbstractKStreamTimeWindowAggregateProcessor)."""
+    """An aggregation by key and window, for both emission strategies.
+
+    Kafka class: AbstractKStreamTimeWindowAggregateProcessor.
+
+    Args:
+        name: the name of the node.
+        store_name: the name of its store.
+        windows: the windows.
+        initializer: returns the initial aggregate of a window.
+        aggregator: returns the next aggregate from key, value and aggregate; None deletes it.
+    """
 
     held: ClassVar[tuple[Held, ...]] = (INITIALIZER, AGGREGATOR)
 
     def __init__(
         self, name: str, store_name: str, windows: W, initializer: Initializer, aggregator: Aggregator
     ) -> None:
-        """Take the name of the node, the name of its store, and the user's functions."""
         self._name = name
         self._store_name = store_name
         self._windows = windows
@@ -38,11 +46,14 @@ class WindowedAggregation(Processor, UsesResults, Generic[W, S]):
 
     @abstractmethod
     def _emission(self, store: S, context: EngineContext) -> WindowEmission:
-        """Return how results leave."""
+        """Return the emission of the results."""
         raise NotImplementedError
 
     def init(self, context: ProcessorContext) -> None:
-        """Get the store and what the operator remembers; raises StreamsError if the store is not connected."""
+        """Get the store, the clock and the emission.
+
+        Raises StreamsError if the store is not connected.
+        """
         super().init(context)
         self._engine = cast(EngineContext, context)
         self._store: S = context.get_state_store(self._store_name)

@@ -1,5 +1,8 @@
-"""How other nodes read the results of windowed aggregations: from their stores, by Windowed keys (Kafka classes:
-KStreamWindowAggregateValueGetter, KTableSessionWindowValueGetter)."""
+"""Access to the results of windowed aggregations from other nodes.
+
+They are read from their stores, by Windowed keys (Kafka classes: KStreamWindowAggregateValueGetter,
+KTableSessionWindowValueGetter).
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ class _WindowedValueGetter:
         self._store_name = store_name
 
     def get_as_of(self, key: Any, timestamp_ms: int) -> ValueAndTimestamp | None:
-        """Raise TypeError: windowed tables keep no versions."""
+        """Raise TypeError: windowed tables have no versions."""
         raise TypeError(f"Store {self._store_name!r} keeps windows, not versions: read it with get(key).")
 
     def close(self) -> None:
@@ -49,7 +52,7 @@ class SessionStoreValueGetter(_WindowedValueGetter):
         self._store: EngineSessionStore = context.get_state_store(self._store_name)
 
     def get(self, key: Windowed[Any]) -> ValueAndTimestamp | None:
-        """Return the result of the session `key`, with its end as timestamp."""
+        """Return the result of the session `key`; its timestamp is the end of the session."""
         aggregate = self._store.fetch_session(key.key, key.window.start, key.window.end)
         return None if aggregate is None else ValueAndTimestamp(aggregate, key.window.end)
 

@@ -1,4 +1,4 @@
-"""ProcessorWrapper: sees every processor of a topology first, and may put its own in its place (KIP-1112)."""
+"""ProcessorWrapper: wraps or replaces every processor of a topology (KIP-1112)."""
 
 from __future__ import annotations
 
@@ -10,22 +10,27 @@ from penstock.processor.fixed_key import FixedKeyProcessorSupplier
 
 
 class ProcessorWrapper:
-    """Wraps the suppliers of all processors, those of the DSL too (Kafka class: ProcessorWrapper).
+    """Wraps the suppliers of all processors, including those of the DSL (Kafka class: ProcessorWrapper).
 
     Set it as `processor.wrapper.class` in the configuration of a TopologyConfig. A wrapped operator runs record by
-    record: its columns are not seen through the wrapper.
+    record: its column operations are not visible through the wrapper.
     """
 
     def configure(self, config: Mapping[str, Any]) -> None:
-        """Take the configuration; called once, before the first processor is added."""
+        """Receive the configuration; called once, before the first processor is added."""
 
     def wrap_processor_supplier(self, processor_name: str, supplier: ProcessorSupplier) -> ProcessorSupplier:
-        """Return the supplier that replaces `supplier` for the node `processor_name`; its stores are those that the
-        returned supplier names."""
+        """Return the supplier that replaces `supplier` for the node `processor_name`.
+
+        The node's stores are those of the returned supplier.
+        """
         return supplier
 
     def wrap_fixed_key_processor_supplier(
         self, processor_name: str, supplier: FixedKeyProcessorSupplier
     ) -> FixedKeyProcessorSupplier:
-        """Return the supplier that replaces `supplier` for the fixed-key processors of the node `processor_name`."""
+        """Return the supplier that replaces `supplier` for a node with fixed-key processors.
+
+        The name of the node is `processor_name`.
+        """
         return supplier

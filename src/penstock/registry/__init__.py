@@ -1,6 +1,5 @@
-"""A schema registry beside the embedded broker: the part of Confluent's REST API that its clients use.
+"""A schema registry in the embedded broker: the part of Confluent's REST API used by clients.
 
-The topic `_schemas` of the broker holds everything, in Confluent's record format; what is in memory is what the topic
-says. One process, without access control, for this machine only. Not here: the serdes that use a registry
-(penstock.serdes).
+The topic `_schemas` of the broker is the only storage, in Confluent's record format; memory has a copy. One process,
+without access control, for this machine only. The serdes for a registry are in penstock.serdes.
 """

@@ -1,7 +1,7 @@
-"""Whether a schema is valid, and whether it is compatible with earlier versions; by the Avro library of Apache.
+"""Validation of schemas and their compatibility with earlier versions, using Apache's Avro library.
 
-Rule: schemas are compared in AVRO only. For the other types a level other than NONE lets no second version pass,
-because nothing here could tell whether it keeps that level.
+Rule: only AVRO schemas are compared. For the other types, any level except NONE rejects a second version, because this
+registry cannot check it.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ LEVELS: Final = (NONE, *(f"{way}{all}" for way in ("BACKWARD", "FORWARD", "FULL"
 """The levels of compatibility."""
 
 _TROUBLE: Final = (avro.errors.AvroException, ValueError, TypeError, AttributeError, LookupError, RecursionError)
-"""What the library raises for texts that are not schemas."""
+"""The errors of the library for texts that are not schemas."""
 
 Definitions = tuple[str, ...]
-"""The texts of the schemas that a schema refers to."""
+"""The texts of the referenced schemas."""
 
-# A logical type that the library does not know is not an error: the type below it counts.
+# A logical type unknown to the library is not an error: its underlying type applies.
 warnings.filterwarnings("ignore", category=avro.errors.IgnoredLogicalType)
 
 
 def check_valid(schema: Schema, definitions: Definitions) -> None:
-    """Check the text of a schema: that of AVRO completely, that of JSON as JSON, that of PROTOBUF not at all.
+    """Validate the text of a schema: AVRO completely, JSON as JSON, PROTOBUF not at all.
 
     Raises:
-        RefusedRequestError: it is not valid.
+        RefusedRequestError: it is invalid.
     """
     try:
         if schema.type == AVRO:
@@ -57,7 +57,7 @@ def check_valid(schema: Schema, definitions: Definitions) -> None:
 def incompatibilities(
     level: str, schema: Schema, definitions: Definitions, earlier: Sequence[tuple[Version, Definitions]]
 ) -> list[str]:
-    """Return why a schema is not compatible with versions of its subject; nothing if it is.
+    """Return the incompatibilities of a schema with versions of its subject, if any.
 
     Args:
         level: one of LEVELS.
@@ -94,7 +94,7 @@ def _reasons(level: str, new: Any, old: Any) -> list[str]:
 
 
 def _unreadable(reader: Any, writer: Any, what: str) -> list[str]:
-    checker = ReaderWriterCompatibilityChecker()  # type: ignore[no-untyped-call]  # the library has no type here
+    checker = ReaderWriterCompatibilityChecker()  # type: ignore[no-untyped-call]  # the library is untyped here
     result = checker.get_compatibility(reader, writer)
     if result.compatibility is not SchemaCompatibilityType.incompatible:
         return []

@@ -1,7 +1,7 @@
-"""What requests do: register, look up and delete schemas, and set levels and modes.
+"""The operations of requests: register, look up and delete schemas, and set levels and modes.
 
-Rules: a request sees all records of the topic. Changes run one after another, and are answered when the topic has
-them. Texts of schemas are parsed and compared in a thread, so that the broker serves others meanwhile.
+Rules: a request sees all records of the topic. Changes run one after another, and are answered after their write to the
+topic. Schemas are parsed and compared in a thread, so the broker serves others meanwhile.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from penstock.registry.subjects import Subjects, last_id_change, schema_change, 
 from penstock.registry.topic import Change, SchemasTopic
 
 _MOST_VERSIONS: Final = 10_000
-"""Versions of all subjects together."""
+"""The maximum number of versions of all subjects together."""
 _MOST_SETTINGS: Final = 10_000
 _MOST_NAME: Final = 512
 _RESERVED_NAMES: Final = ("__GLOBAL", "__EMPTY")
@@ -27,7 +27,15 @@ _READ_WRITE: Final = "READWRITE"
 
 
 class Setting(NamedTuple):
-    """A kind of setting: its name in the topic, its values, and Confluent's codes for a wrong value and for none."""
+    """A kind of setting.
+
+    Args:
+        kind: its name in the topic.
+        values: the valid values.
+        default: the value if not set.
+        wrong_code: Confluent's error code of an invalid value.
+        missing_code: Confluent's error code of a missing value.
+    """
 
     kind: str
     values: tuple[str, ...]
@@ -44,7 +52,7 @@ class Registry:
     """Executes requests.
 
     Args:
-        topic: what the registry keeps.
+        topic: the storage of the registry.
     """
 
     def __init__(self, topic: SchemasTopic) -> None:
@@ -53,13 +61,13 @@ class Registry:
         self._changing = asyncio.Lock()
 
     def state(self) -> Subjects:
-        """Return what the topic says now; raises RefusedRequestError if it cannot be read."""
+        """Return the state after all records of the topic; raises RefusedRequestError if it is unreadable."""
         for key, value in self._topic.news():
             self._subjects.apply(key, value)
         return self._subjects
 
     async def register(self, subject: str, schema: Schema) -> Version:
-        """Return the version of a subject with a schema, a new one if it has none.
+        """Return the version of a subject with a schema, and create it if missing.
 
         Raises:
             RefusedRequestError: name or schema is invalid, the schema is incompatible, or the subject is read-only.
@@ -90,10 +98,10 @@ class Registry:
             return new
 
     async def incompatibilities(self, subject: str, schema: Schema, number: int | None, is_one: bool) -> list[str]:
-        """Return why a schema may not follow a version of a subject, or all of its versions.
+        """Return the incompatibilities of a schema with one or all versions of a subject.
 
         Raises:
-            RefusedRequestError: the schema is invalid, or there is no such version.
+            RefusedRequestError: the schema is invalid, or the version does not exist.
         """
         versions = self.state().versions(subject)
         return await self._compare(subject, schema, [self.version(subject, number)] if is_one else versions)
@@ -125,7 +133,7 @@ class Registry:
         """Return the versions of a subject, by number.
 
         Raises:
-            RefusedRequestError: it does not exist.
+            RefusedRequestError: the subject does not exist.
         """
         versions = self.state().versions(subject, deleted)
         if not versions:
@@ -136,7 +144,7 @@ class Registry:
         """Return the version of a subject with a schema.
 
         Raises:
-            RefusedRequestError: the subject does not exist, or does not have it.
+            RefusedRequestError: the subject does not exist, or has no version with the schema.
         """
         self.versions(subject, deleted)
         found = self.state().same(subject, schema, deleted)
@@ -148,8 +156,8 @@ class Registry:
         """Delete all versions of a subject and its settings, and return their numbers.
 
         Raises:
-            RefusedRequestError: it does not exist, is deleted already or, for good, not deleted yet, or others refer
-                to it.
+            RefusedRequestError: it does not exist, is already deleted or, for a permanent deletion, not deleted yet, or
+                other schemas refer to it.
         """
         async with self._changing:
             self._check_writable(subject)
@@ -171,10 +179,10 @@ class Registry:
             return [one.version for one in deleted]
 
     async def delete_version(self, subject: str, number: int | None, permanent: bool) -> int:
-        """Delete a version of a subject, the latest one if `number` is None, and return its number.
+        """Delete a version of a subject, the latest if `number` is None; returns its number.
 
         Raises:
-            RefusedRequestError: as delete_subject does.
+            RefusedRequestError: as for delete_subject.
         """
         async with self._changing:
             self._check_writable(subject)
@@ -211,16 +219,16 @@ class Registry:
             raise RefusedRequestError(422, 42205, f"Subject {subject!r} is in read-only mode.")
 
     def setting(self, setting: Setting, subject: str | None) -> str:
-        """Return what holds for a subject, or for all if it is None."""
+        """Return the effective value for a subject, or the global value if it is None."""
         settings: Mapping[tuple[str, str | None], str] = self.state().settings
         of_all = settings.get((setting.kind, None), setting.default)
         return settings.get((setting.kind, subject), of_all)
 
     def own_setting(self, setting: Setting, subject: str | None) -> str:
-        """Return what is set for a subject itself, or holds for all if it is None.
+        """Return the subject's own value, or the global value if it is None.
 
         Raises:
-            RefusedRequestError: nothing is set for it.
+            RefusedRequestError: the subject has no value.
         """
         if subject is not None and (setting.kind, subject) not in self.state().settings:
             raise RefusedRequestError(
@@ -229,10 +237,12 @@ class Registry:
         return self.setting(setting, subject)
 
     async def set(self, setting: Setting, subject: str | None, value: str) -> None:
-        """Set what holds for a subject, or for all subjects without a value of their own if it is None.
+        """Set the value of a subject, or the global value if it is None.
+
+        The global value applies to all subjects without their own.
 
         Raises:
-            RefusedRequestError: there is no such value.
+            RefusedRequestError: the value is invalid.
         """
         if value not in setting.values:
             raise RefusedRequestError(
@@ -246,10 +256,10 @@ class Registry:
             self._topic.append([setting_change(setting.kind, subject, value)])
 
     async def unset(self, setting: Setting, subject: str | None) -> str:
-        """Forget what is set for a subject, or for all if it is None, and return it.
+        """Remove and return a subject's value, or the global value if it is None.
 
         Raises:
-            RefusedRequestError: nothing is set for it.
+            RefusedRequestError: no value is set.
         """
         async with self._changing:
             was = self.own_setting(setting, subject)

@@ -1,7 +1,7 @@
-"""Which address of the REST API does what, with its parameters and answers.
+"""The endpoints of the REST API, with their parameters and responses.
 
-Rules: only a page of a browser sends other types than JSON without asking first, and only programs are served, so
-bodies of other types are refused. Names in addresses may contain a slash (`%2F`).
+Rules: only a page in a browser sends types other than JSON without a preflight request. The API serves programs only,
+so bodies of other types are rejected. Names in paths may contain a slash (`%2F`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from penstock.ui.guard import Guard, bounded_body, is_from_other_site
 T = TypeVar("T")
 
 MOST_BYTES: Final = 1024 * 1024
-"""Bytes of the body of a request."""
+"""The maximum size of a request body in bytes."""
 
 _CONTENT_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 _REMEDY: Final = "Ask by its address, such as 127.0.0.1."
@@ -36,7 +36,7 @@ Handler = Callable[[Registry, Request], Awaitable[Any]]
 
 
 def application(registry: Registry) -> ASGIApp:
-    """Return what answers the requests."""
+    """Return the ASGI application."""
     routes = [_route(registry, method, path, handler) for (method, path), handler in _HANDLERS.items()]
     middleware = [Middleware(Guard, allowed=(), remedy=_REMEDY)]
     handlers: dict[Any, Any] = {RefusedRequestError: _refused, HTTPException: _failed, Exception: _broken}
@@ -44,7 +44,7 @@ def application(registry: Registry) -> ASGIApp:
 
 
 class _RawPaths:
-    """Passes addresses on as they were sent, so that a slash in a name divides nothing."""
+    """Passes paths on undecoded, so a slash in a name is not a separator."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -92,7 +92,7 @@ async def _schema(request: Request) -> Schema:
 
 
 async def _value(request: Request, name: str, code: int) -> str:
-    """Return the only field of a body."""
+    """Return the single field of a body."""
     try:
         fields = msgspec.json.decode(await _body(request), type=dict[str, Any])
     except (msgspec.MsgspecError, RecursionError) as error:
@@ -129,7 +129,7 @@ def _page(request: Request, items: Sequence[T]) -> Sequence[T]:
 
 
 def _shown(request: Request, versions: Sequence[Version]) -> list[Version]:
-    """Return the versions that a list includes."""
+    """Return the versions to include in a list."""
     only_deleted = _is_set(request, "deletedOnly", "deleted_only")
     return [version for version in versions if version.deleted or not only_deleted]
 
@@ -197,7 +197,7 @@ def _shown_with_id(registry: Registry, request: Request) -> list[Version]:
 
 
 async def _schema_with_id(registry: Registry, request: Request) -> Any:
-    # Whatever the parameter `subject` says: an id means one schema here, in all subjects.
+    # The parameter `subject` is ignored: an id belongs to one schema here, in all subjects.
     shown = _content(_with_id(registry, request)[0])
     return {**shown, "maxId": registry.state().last_id} if _is_set(request, "fetchMaxId") else shown
 
@@ -255,7 +255,14 @@ async def _compatibility(registry: Registry, request: Request) -> Any:
 
 
 def _settings(path: str, setting: Setting, sent: str, shown: str) -> dict[tuple[str, str], Handler]:
-    """Return the handlers of a kind of setting; sent, shown: the name of its value in requests and in answers."""
+    """Return the handlers of a kind of setting.
+
+    Args:
+        path: of the endpoint.
+        setting: the kind of setting.
+        sent: the name of its value in requests.
+        shown: the name of its value in responses.
+    """
 
     async def get(registry: Registry, request: Request) -> Any:
         get_value = registry.setting if _is_set(request, "defaultToGlobal") else registry.own_setting

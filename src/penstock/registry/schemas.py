@@ -1,7 +1,7 @@
-"""Schemas and versions of subjects as Confluent writes them in JSON, and the errors of the REST API.
+"""Schemas and subject versions in Confluent's JSON format, and errors of the REST API.
 
-Rule: two schemas are the same if type, references, metadata and rules are equal and their texts differ in nothing but
-white space and, in AVRO and JSON, the order of keys.
+Rule: two schemas are the same if type, references, metadata and rules are equal and their texts differ only in white
+space and, in AVRO and JSON, the order of keys.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _MOST_VERSION: Final = 2**31 - 1
 
 
 class RefusedRequestError(StreamsError):
-    """A request is answered with an error of Confluent's REST API.
+    """A request fails with an error of Confluent's REST API.
 
     Args:
-        status: the status of HTTP.
+        status: the HTTP status.
         code: the code of the API.
-        message: what was wrong, what was expected, and what to do.
+        message: the error, the expectation and the remedy.
     """
 
     def __init__(self, status: int, code: int, message: str) -> None:
@@ -46,7 +46,7 @@ class Reference(msgspec.Struct, frozen=True):
 
 
 class Schema(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A schema; AVRO has no type in JSON."""
+    """A schema; the JSON of AVRO has no type."""
 
     schema: str
     schema_type: str | None = None
@@ -61,7 +61,7 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
 
     @property
     def guid(self) -> str:
-        """An id that only depends on what the schema says."""
+        """An id that depends only on the content of the schema."""
         said = [self.type, self._comparable(), self.references or (), self.metadata, self.rule_set]
         digest = hashlib.sha256(msgspec.json.encode(said, order="sorted")).digest()
         return str(uuid.UUID(bytes=digest[:16]))
@@ -71,12 +71,12 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
             try:
                 return msgspec.json.decode(self.schema)
             except (msgspec.DecodeError, RecursionError):
-                pass  # of a record that another program wrote to the topic
+                pass  # from a record written by another program
         return self.schema.strip()
 
 
 class Version(Schema, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A version of a subject; deleted: softly, so that its id can still be read."""
+    """A version of a subject. deleted: a soft delete, so its id remains readable."""
 
     subject: str
     version: int
@@ -84,7 +84,7 @@ class Version(Schema, frozen=True, kw_only=True, rename="camel", omit_defaults=T
     deleted: bool = False
 
     def described(self) -> dict[str, Any]:
-        """Return it as the API shows it."""
+        """Return its form in the API."""
         shown: dict[str, Any] = {**msgspec.to_builtins(self), "guid": self.guid}
         return shown
 
@@ -95,10 +95,10 @@ class _Request(Schema, frozen=True, kw_only=True, rename="camel"):
 
 
 def requested_schema(body: bytes) -> Schema:
-    """Return the schema in the body of a request.
+    """Parse the schema in the body of a request.
 
     Raises:
-        RefusedRequestError: the body is not a schema, asks for an id or version of its own, or its type is not known.
+        RefusedRequestError: the body is not a schema, requests its own id or version, or its type is unknown.
     """
     try:
         request = msgspec.json.decode(body, type=_Request)
@@ -122,7 +122,7 @@ def requested_schema(body: bytes) -> Schema:
 
 
 def version_number(text: str) -> int | None:
-    """Return the number of a version; None for the latest one.
+    """Parse the number of a version; None for the latest one.
 
     Raises:
         RefusedRequestError: it is neither a number from 1 to 2^31 - 1 nor `latest`.

@@ -20,16 +20,16 @@ from penstock_broker.topics import TopicRegistry
 
 @asynccontextmanager
 async def serving(topics: TopicRegistry, clock: Clock, host: str, port: int) -> AsyncIterator[str]:
-    """Serve for the time of the block; yields the URL for clients.
+    """Serve during the block; yields the URL for clients.
 
     Args:
         topics: the topics of the broker.
-        clock: the time of the records.
-        host: loopback address to listen on.
-        port: TCP port; 0 takes a free one.
+        clock: the clock for the records.
+        host: the loopback address to listen on.
+        port: the TCP port; 0 for a free one.
 
     Raises:
-        BrokerError: the port is in use, or the topic cannot be used.
+        BrokerError: the port is in use, or the topic is unusable.
     """
     registry = Registry(SchemasTopic(topics, clock))
     try:

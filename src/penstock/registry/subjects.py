@@ -1,7 +1,7 @@
-"""What the topic `_schemas` says: subjects with their versions, ids of schemas, levels and modes.
+"""The state of the topic `_schemas`: subjects with their versions, ids of schemas, levels and modes.
 
-Rules: state changes only through records of the topic. An id belongs to one schema for ever: when a version is removed
-for good, a record keeps the largest id so far.
+Rules: state changes only through records of the topic. An id belongs to one schema forever: when a version is
+permanently deleted, a record keeps the largest id so far.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from penstock.registry.schemas import RefusedRequestError, Schema, Version
 from penstock.registry.topic import Change, Key, unreadable
 
 _MOST_REFERENCES: Final = 1_000
-"""Schemas that one schema may use, also indirectly."""
+"""The maximum number of schemas used by a schema, directly or indirectly."""
 
 
 class Subjects:
@@ -30,7 +30,7 @@ class Subjects:
         """Level (CONFIG) and mode (MODE) by subject; None for all subjects without their own."""
 
     def apply(self, key: Key, value: bytes | None) -> None:
-        """Take a record of the topic; one that cannot be read is left out, and logged."""
+        """Apply a record of the topic; an unreadable record is skipped and logged."""
         try:
             self._apply(key, value)
         except (msgspec.MsgspecError, RecursionError) as error:
@@ -50,12 +50,12 @@ class Subjects:
                 text = setting.get("compatibilityLevel" if key.keytype == "CONFIG" else "mode")
                 if isinstance(text, str):
                     self.settings[key.keytype, key.subject] = text
-            case "DELETE_SUBJECT" if value is not None:  # of Confluent's registry
+            case "DELETE_SUBJECT" if value is not None:  # from Confluent's registry
                 until = msgspec.json.decode(value, type=_Until)
                 for version in self.versions(subject):
                     if version.version <= until.version:
                         self._put(msgspec.structs.replace(version, deleted=True))
-            case "CLEAR_SUBJECT" if value is not None:  # the same
+            case "CLEAR_SUBJECT" if value is not None:  # likewise
                 for version in self.versions(subject, deleted=True):
                     self._remove(subject, version.version)
             case "NOOP" if value is not None:
@@ -84,29 +84,29 @@ class Subjects:
 
     @property
     def last_id(self) -> int:
-        """The largest id that a schema has had."""
+        """The largest id of any schema so far."""
         return self._last_id
 
     @property
     def count(self) -> int:
-        """How many versions there are, deleted ones too."""
+        """The number of versions, deleted ones included."""
         return sum(map(len, self._versions.values()))
 
     def names(self, deleted: bool = False) -> list[str]:
-        """Return the subjects with versions; deleted: also if all of them are deleted."""
+        """Return the subjects with versions; `deleted` includes subjects with deleted versions only."""
         return sorted(name for name in self._versions if self.versions(name, deleted))
 
     def versions(self, subject: str, deleted: bool = False) -> list[Version]:
-        """Return the versions of a subject, by number; deleted: also deleted ones."""
+        """Return the versions of a subject, by number; `deleted` includes deleted versions."""
         found = self._versions.get(subject, {})
         return [found[number] for number in sorted(found) if deleted or not found[number].deleted]
 
     def with_id(self, id: int) -> list[Version]:
-        """Return the versions with an id, deleted ones too."""
+        """Return the versions with an id, deleted ones included."""
         return list(self._by_id.get(id, {}).values())
 
     def with_guid(self, guid: str) -> list[Version]:
-        """Return the versions of a schema, deleted ones too."""
+        """Return the versions of a schema, deleted ones included."""
         return self.with_id(self._ids.get(guid, 0))
 
     def id_for(self, schema: Schema) -> int:
@@ -114,13 +114,13 @@ class Subjects:
         return self._ids.get(schema.guid, self._last_id + 1)
 
     def same(self, subject: str, schema: Schema, deleted: bool = False) -> Version | None:
-        """Return the latest version of a subject with this schema, or None."""
+        """Return the latest version of a subject with this schema, None if absent."""
         id = self._ids.get(schema.guid)
         found = [version for version in self.versions(subject, deleted) if version.id == id]
         return found[-1] if found else None
 
     def users(self, places: Set[tuple[str, int]]) -> Iterator[Version]:
-        """Yield the versions that refer to one of `places`, subjects and numbers, and are not deleted."""
+        """Yield the versions that refer to one of `places` (subject, number), without deleted ones."""
         for versions in self._versions.values():
             for version in versions.values():
                 used = ((one.subject, one.version) for one in version.references or ())
@@ -128,10 +128,10 @@ class Subjects:
                     yield version
 
     def definitions(self, schema: Schema) -> tuple[str, ...]:
-        """Return the texts of the schemas that a schema refers to, those first that others refer to.
+        """Return the texts of the referenced schemas, each after its own references.
 
         Raises:
-            RefusedRequestError: one of them does not exist, or they are too many.
+            RefusedRequestError: a referenced schema does not exist, or they are too many.
         """
         found: dict[tuple[str, int], str] = {}
         self._collect(schema, found, ())
@@ -162,13 +162,13 @@ class _LastId(msgspec.Struct, frozen=True):
 
 
 def schema_change(version: Version, *, removed: bool = False) -> Change:
-    """Return the record of a version; removed: for good."""
+    """Return the record of a version; `removed` deletes it permanently."""
     key = {"keytype": "SCHEMA", "subject": version.subject, "version": version.version, "magic": 1}
     return key, None if removed else {**msgspec.to_builtins(version), "deleted": version.deleted}
 
 
 def last_id_change(last_id: int) -> Change:
-    """Return the record that keeps the largest id; Confluent's registry skips records of this key."""
+    """Return the record of the largest id; Confluent's registry skips records with this key."""
     return {"keytype": "NOOP", "magic": 0}, {"id": last_id}
 
 

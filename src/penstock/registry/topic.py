@@ -1,9 +1,9 @@
-"""The topic `_schemas`: what the registry knows, in the record format of Confluent's Schema Registry.
+"""The topic `_schemas`: the storage of the registry, in the record format of Confluent's Schema Registry.
 
-Contains reading and appending. Not here: what the records mean (subjects.py).
+This module reads and appends; subjects.py interprets the records.
 
-Rules: all records of a change are one batch, which the log has as a whole or not at all. Each is forced to disk before
-the change is answered, because records of other topics refer to the ids of schemas.
+Rules: the records of a change are one batch, so the log never has a part of them. Each batch is flushed to disk before
+the response, because records of other topics refer to the ids of schemas.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from penstock_broker.records import LogRecord, encode_records, read_records
 from penstock_broker.topics import Topic, TopicRegistry
 
 NAME: Final = "_schemas"
-"""Name of the topic."""
+"""The name of the topic."""
 
 _CONFIGS: Final = {"cleanup.policy": "compact", "segment.bytes": str(1024 * 1024), "flush.messages": "1"}
 _READ_BYTES: Final = 1024 * 1024
@@ -36,7 +36,7 @@ Change = tuple[Mapping[str, Any], Mapping[str, Any] | None]
 
 
 class Key(msgspec.Struct, frozen=True):
-    """What a record is about."""
+    """The key of a record."""
 
     keytype: str
     subject: str | None = None
@@ -44,14 +44,14 @@ class Key(msgspec.Struct, frozen=True):
 
 
 class SchemasTopic:
-    """The topic, created if it does not exist, and how far it has been read.
+    """The topic, created if missing, with the current position in it.
 
     Args:
         topics: the topics of the broker.
-        clock: the time of the records.
+        clock: the clock for the records.
 
     Raises:
-        BrokerError: the topic has another shape than the registry needs.
+        BrokerError: the topic has an unsuitable configuration.
     """
 
     def __init__(self, topics: TopicRegistry, clock: Clock) -> None:
@@ -63,7 +63,7 @@ class SchemasTopic:
         """Append records as one batch.
 
         Raises:
-            RefusedRequestError: they could not be written.
+            RefusedRequestError: the write failed.
         """
         self._check_exists()
         now = self._clock.milliseconds()
@@ -74,10 +74,10 @@ class SchemasTopic:
             raise _storage_error(error) from error
 
     def news(self) -> Iterator[tuple[Key, bytes | None]]:
-        """Yield key and value of each record that has come since the last call.
+        """Yield key and value of each record since the last call.
 
         Raises:
-            RefusedRequestError: they cannot be read.
+            RefusedRequestError: the read failed.
         """
         self._check_exists()
         try:
@@ -132,7 +132,7 @@ def _key_of(record: LogRecord) -> Key | None:
 
 
 def unreadable(key: object, error: Exception) -> None:
-    """Log that a record was left out."""
+    """Log a skipped record."""
     _log.error("%s: a record with the key %.200r is not the registry's and is left out: %s", NAME, key, error)
 
 

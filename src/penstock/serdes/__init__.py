@@ -1,4 +1,4 @@
-"""Serdes: how keys and values become bytes and come back."""
+"""Serdes: conversion of keys and values to bytes and back."""
 
 from penstock.serdes.api import Serde
 from penstock.serdes.factory import Serdes, WrapperSerde, serde_of_type

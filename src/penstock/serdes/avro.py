@@ -1,4 +1,4 @@
-"""The serde of Avro with a schema registry, by confluent-kafka's own serializers (the extra `avro`)."""
+"""The Avro serde with a schema registry, by confluent-kafka's serializers (the extra `avro`)."""
 
 from __future__ import annotations
 
@@ -38,11 +38,24 @@ _NATIVE = (bytes, datetime, date, time, Decimal, UUID)
 """Types that Avro's logical types accept unchanged."""
 
 _LEAST_BYTES = 5
-"""Bytes of the id of a schema: AvroDeserializer expects more than these."""
+"""Size in bytes of a schema id: AvroDeserializer expects more bytes than these."""
 
 
 class AvroSerde(SchemaRegistrySerde[T]):
-    """Records as Avro, their schemas kept in a registry (Confluent class: GenericAvroSerde)."""
+    """Records as Avro, with schemas in a registry (Confluent class: GenericAvroSerde).
+
+    Args:
+        registry: the URL of the schema registry, or a mapping of confluent-kafka's keys (`url`, `basic.auth.user.info`
+            ...); `mock://NAME` for an in-memory registry.
+        schema: the Avro schema, as JSON; None to read each record by its writer's schema, and to write by the latest
+            schema in the registry (`use.latest.version`).
+        type: a dataclass, TypedDict, pydantic model or similar class of the objects; None for dicts.
+        is_key: whether it is for keys.
+        config: additional keys of confluent-kafka's AvroSerializer, such as `auto.register.schemas`.
+
+    Raises:
+        TypeError: objects of `type` cannot be read.
+    """
 
     repeatable = True
     errors = (*SchemaRegistrySerde.errors, SchemaResolutionError)
@@ -56,19 +69,6 @@ class AvroSerde(SchemaRegistrySerde[T]):
         is_key: bool = False,
         config: Mapping[str, Any] | None = None,
     ) -> None:
-        """Write and read records of one schema.
-
-        Args:
-            registry: the URL of the schema registry, or a mapping of confluent-kafka's keys (`url`,
-                `basic.auth.user.info` ...); `mock://NAME` for one in memory.
-            schema: the Avro schema, as JSON; None to read each record by the schema it was written with, and to write
-                by the latest schema in the registry (`use.latest.version`).
-            type: a dataclass, TypedDict, pydantic model or the like whose objects are written and read; None for dicts.
-            is_key: whether it is for keys.
-            config: further keys of confluent-kafka's AvroSerializer, such as `auto.register.schemas`.
-
-        Raises TypeError for a type that cannot be read.
-        """
         if type is not None:
             check_type(type)
             if schema is None and has_choices(type):
@@ -123,25 +123,25 @@ class AvroSerde(SchemaRegistrySerde[T]):
 
 
 def _writer(type_: Any, schema: AvroSchema | None) -> Callable[[Any], Any]:
-    """Return the function that makes what fastavro writes of a value."""
+    """Return the function from a value to fastavro's input."""
     check = _unchanged if schema is None else schema.write
     if type_ is None:
         return check
     if is_model(type_) or has_choices(type_) or (schema is not None and schema.has_choices):
-        # msgspec knows no models, and in a union the class of an object names its branch.
+        # msgspec does not support models, and in a union an object's class determines its branch.
         return lambda value: msgspec.to_builtins(check(value), builtin_types=_NATIVE)
     return lambda value: check(msgspec.to_builtins(value, builtin_types=_NATIVE))
 
 
 def _readable(data: bytes | None) -> bytes | None:
-    """Return `data`; raises ValueError if confluent-kafka would not read it."""
+    """Return `data`; raises ValueError if confluent-kafka would reject it."""
     if data is not None and len(data) <= _LEAST_BYTES:
         raise ValueError(f"confluent-kafka reads no value of {len(data)} bytes: give the record a field")
     return data
 
 
 def _checking_by_latest(client: SchemaRegistryClient, config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a configuration with which a value is checked by the schema that it has been written with."""
+    """Return a configuration that checks a value by the schema used to write it."""
     schema_of, write_id = _schemas_in(client), config.get("schema.id.serializer", prefix_schema_id_serializer)
 
     def check_and_write_id(payload: bytes, context: Any, schema_id: SchemaId) -> bytes:
@@ -155,7 +155,7 @@ def _checking_by_latest(client: SchemaRegistryClient, config: Mapping[str, Any])
 
 
 def _schemas_in(client: SchemaRegistryClient) -> Callable[[int | None, UUID | None, str], AvroSchema]:
-    """Return the function that finds a schema in a registry, by one of its ids."""
+    """Return a function that finds a schema in a registry by one of its ids."""
 
     @lru_cache(maxsize=1000)
     def schema_of(id: int | None, guid: UUID | None, subject: str) -> AvroSchema:
@@ -170,7 +170,7 @@ def _subject(context: SerializationContext) -> str:
 
 
 def _references(client: SchemaRegistryClient, schema: Any) -> Mapping[str, Any]:
-    """Return the definitions that a schema refers to in other subjects of the registry."""
+    """Return a schema's references to definitions in other subjects of the registry."""
     found: dict[str, Any] = {}
     for reference in schema.references or ():
         other = client.get_version(reference.subject, reference.version).schema

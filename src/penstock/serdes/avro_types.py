@@ -1,5 +1,7 @@
-"""The classes of the objects that AvroSerde reads, for which msgspec alone is not enough: pydantic models, and unions
-of several classes, whose records have the names of their classes (serdes/avro_values.py)."""
+"""The classes of objects that AvroSerde reads, if msgspec alone is not enough.
+
+These are pydantic models, and unions of several classes, whose records carry class names (serdes/avro_values.py).
+"""
 
 from __future__ import annotations
 
@@ -17,18 +19,18 @@ _UNIONS = (typing.Union, types.UnionType)
 
 
 def has_choices(type_: Any) -> bool:
-    """Return whether a type has a union of several classes of records."""
+    """Return whether a type contains a union of several record classes."""
     return _known_choices(type_)
 
 
 def check_type(type_: Any) -> None:
-    """Raise TypeError for a type whose objects AvroSerde cannot read."""
+    """Raise TypeError for a type with objects that AvroSerde cannot read."""
     if not is_model(type_) and not has_choices(type_):
         check_readable(type_, "AvroSerde")
 
 
 def converter(type_: Any) -> Callable[[Any], Any]:
-    """Return the function that makes objects of `type_` of records that were read."""
+    """Return the function from read records to objects of `type_`."""
     if has_choices(type_):
         return lambda value: _made(type_, value)
     if is_model(type_):

@@ -1,12 +1,11 @@
-"""What AvroSerde does to values before fastavro writes them, and after it has read them.
+"""Processing of AvroSerde's values before fastavro writes them, and after it has read them.
 
-fastavro writes the first record of a union that fits, cuts floats to whole numbers, takes a text for an array, and
-drops fields that a schema does not have. Here a value is checked first, and each record in a union of several has the
-name of its branch: `(name, record)`, the notation of fastavro and of confluent-kafka. A union of one record and other
-types needs no names.
+fastavro writes the first matching record of a union, truncates floats to whole numbers, accepts a text as an array, and
+drops fields that a schema does not have. Here a value is checked first, and each record in a union of several carries
+the name of its branch: `(name, record)`, the notation of fastavro and of confluent-kafka. A union of one record and
+other types needs no names.
 
-A schema becomes one function for values to write and one for values that were read. Parts that stay as they are have no
-function.
+A schema becomes one function for values to write and one for read values. Unchanged parts have no function.
 """
 
 from __future__ import annotations
@@ -39,20 +38,24 @@ _WHOLE_NUMBERS: Mapping[str, tuple[int, int, str]] = {
     "timestamp-millis": (_FIRST_MS, _LAST_MS - 1, "a datetime, or whole ms since 1970"),
     "timestamp-micros": (_FIRST_MS * 1000, _LAST_MS * 1000 - 1, "a datetime, or whole microseconds since 1970"),
 }
-"""The least and the largest number that a type can be read with, and what it takes."""
+"""The smallest and largest readable number of a type, and the accepted type."""
 
 
 _LARGEST_FLOAT = float(np.finfo(np.float32).max)
 _NAMED = ("record", "enum", "fixed")
 _UNTOUCHED: Mapping[str, type] = {"double": float, "boolean": bool, "string": str, "bytes": bytes}
-"""The type of which all values are written as they are, by the kind of a schema."""
+"""The type with values that are all written unchanged, by kind of schema."""
 
 
 class AvroSchema:
-    """A schema, and the functions that its values pass through."""
+    """A schema, and the functions for its values.
+
+    Args:
+        text: the schema, as JSON.
+        known: the definitions that it may refer to, by name.
+    """
 
     def __init__(self, text: str, known: Mapping[str, Any] | None = None) -> None:
-        """Parse a schema; known: the definitions that it may refer to, by name."""
         self._names: dict[str, Any] = dict(known or {})
         root = msgspec.json.decode(text)
         self._root = parse_schema(root, self._names)
@@ -63,26 +66,28 @@ class AvroSchema:
         self.has_choices = any(map(self._is_choice, unions))
         """Whether a record in one of its unions needs the name of its branch."""
         self.has_named_unions = any(self._kind(each) in _NAMED for union in unions for each in union)
-        """Whether a union has a branch with a name, which fastavro may read with its value."""
+        """Whether a union has a named branch, which fastavro may read with its value."""
         self.has_container_defaults = any(
             isinstance(each, dict) and isinstance(each.get("default"), list | dict) for each in parts
         )
-        """Whether a default is a list or a dict: fastavro gives one object to all records."""
+        """Whether a default is a list or a dict: fastavro shares one object among all records."""
 
     @property
     def names(self) -> Mapping[str, Any]:
-        """Return the definitions of the schema by their full names."""
+        """The definitions of the schema by full name."""
         return self._names
 
     @cached_property
     def write(self) -> Function:
-        """Return the function that values to write pass through; it raises TypeError or ValueError for a value that
-        would not be read as an equal one."""
+        """The function for values to write.
+
+        It raises TypeError or ValueError for a value that would not be read back as an equal one.
+        """
         return self._writer_of(self._root, "the value") or _unchanged
 
     @cached_property
     def read(self) -> Function:
-        """Return the function that values pass through that were read with the names of records."""
+        """The function for values that were read with the names of records."""
         return (self._reader_of(self._root) if self.has_named_unions else None) or _unchanged
 
     def _definition(self, schema: Any) -> Any:
@@ -95,7 +100,7 @@ class AvroSchema:
         return definition["type"] if isinstance(definition, dict) else definition
 
     def _is_choice(self, union: list[Any]) -> bool:
-        """Return whether a dict in a union may be of several branches."""
+        """Return whether a dict in a union matches several branches."""
         return sum(self._kind(each) in ("record", "map") for each in union) > 1
 
     def _records(self, union: list[Any]) -> dict[str, Any]:
@@ -130,8 +135,10 @@ class AvroSchema:
                 return None
 
     def _untouched(self, schema: Any) -> type:
-        """Return the type whose values the writer of a schema returns unchanged, whatever they are; NoneType, whose
-        value is, if there is no other."""
+        """Return the type with values that the schema's writer returns unchanged.
+
+        If there is no other, returns NoneType, since None is always unchanged.
+        """
         definition = self._definition(schema)
         kind = self._kind(definition)
         if kind == "union":
@@ -142,7 +149,7 @@ class AvroSchema:
     def _writer_of_record(self, record: Any) -> Function:
         name = record["name"]
         if name not in self._writers:
-            fields: list[tuple[str, type, Function]] = []  # filled below, because a record may contain itself
+            fields: list[tuple[str, type, Function]] = []  # filled below, since a record may contain itself
             known = frozenset(field["name"] for field in record["fields"])
             self._writers[name] = partial(_write_record, name, known, fields)
             for field in record["fields"]:
@@ -157,7 +164,7 @@ class AvroSchema:
         write_array = None if array is None else self._writer_of(array, where)
         write_map = None if map_ is None else self._writer_of(map_, where)
         not_null = [each for each in union if self._kind(each) != "null"]
-        # Of several types, fastavro takes the first one that a value is valid for.
+        # Among several types, fastavro chooses the first for which a value is valid.
         write_other = self._writer_of(not_null[0], where) if len(not_null) == 1 else None
         is_choice = self._is_choice(union)
 
@@ -179,12 +186,12 @@ class AvroSchema:
         return write
 
     def _named(self, name: str, records: Mapping[str, Any]) -> str:
-        """Return the full name of a record; `name` may be its last part, which dataclasses have."""
+        """Return a record's full name; `name` may be its last part, as in dataclasses."""
         full = [each for each in records if each == name or each.rpartition(".")[2] == name]
         return full[0] if len(full) == 1 else name
 
     def _chosen(self, value: Any, union: list[Any], where: str) -> str | None:
-        """Return the name of the record that a dict or an object is in a union, None for a map."""
+        """Return the record name of a dict or object in a union; None for maps."""
         records = self._records(union)
         if not records:
             return None
@@ -213,7 +220,7 @@ class AvroSchema:
         return bool(validate(value, self._standalone(schema, set()), raise_errors=False))
 
     def _standalone(self, schema: Any, defined: set[str]) -> Any:
-        """Return a schema that has the definitions of the names in it."""
+        """Return a schema that includes the definitions of its names."""
         if isinstance(schema, list):
             return [self._standalone(each, defined) for each in schema]
         definition = schema if isinstance(schema, str) and schema in defined else self._definition(schema)
@@ -249,7 +256,7 @@ class AvroSchema:
     def _reader_of_record(self, record: Any) -> Function:
         name = record["name"]
         if name not in self._readers:
-            fields: dict[str, Function] = {}  # filled below, because a record may contain itself
+            fields: dict[str, Function] = {}  # filled below, since a record may contain itself
             self._readers[name] = partial(_read_record, fields)
             for field in record["fields"]:
                 read = self._reader_of(field["type"])
@@ -276,7 +283,7 @@ class AvroSchema:
                 return value
             if map_ is not None:
                 return value if read_map is None else read_map(value)
-            # A default, or written without a union: a record whose name is not known.
+            # A default, or written without a union: the record's name is unknown.
             fitting = [name for name, record in definitions.items() if _has_fields_of(value, record)]
             if len(fitting) != 1:
                 return value
@@ -287,7 +294,7 @@ class AvroSchema:
 
 
 def _parts_of(schema: Any) -> Iterator[Any]:
-    """Yield a schema and all schemas in it, but not those that it refers to by name."""
+    """Yield a schema and all nested schemas, without those referred to by name."""
     yield schema
     parts = schema if isinstance(schema, list) else ()
     if isinstance(schema, dict):
@@ -323,7 +330,7 @@ def _write_record(name: str, known: frozenset[str], fields: list[tuple[str, type
 
 
 def _as_dict(value: Any) -> Mapping[str, Any] | None:
-    """Return a dict, or the fields of an object; None for any other value."""
+    """Return a dict, or the fields of an object, or None for any other value."""
     if type(value) is dict:
         return value
     names = field_names(type(value))
@@ -353,7 +360,7 @@ def _write_whole_number(where: str, limits: tuple[int, int, str], value: Any) ->
         raise TypeError(f"{where} takes {taken}, got {_shown(value)}")
     if isinstance(value, Integral) and not least <= int(value) <= largest:
         raise ValueError(f"{where} takes {taken}, from {least} to {largest}, got {value}")
-    return value  # a datetime and the like, or a type that fastavro refuses
+    return value  # a datetime or similar, or a type that fastavro rejects
 
 
 def _write_float(where: str, largest: float, value: Any) -> Any:

@@ -1,8 +1,8 @@
-"""The serdes of a buffer in which records of a stream wait in the order of time, byte for byte those of Kafka.
+"""The serdes of a time-ordered buffer of stream records, byte for byte Kafka's.
 
-A key is 8 bytes of timestamp, the key of the record, and 4 bytes of a sequence number that tells records apart which
-have both alike. A value is the context of the record (timestamp and offset, 8 bytes each; topic, partition, headers)
-and three values, each with its size in 4 bytes (-1 for None): prior and old value, which are None here, and the value.
+A key is 8 bytes of timestamp, the record's key, and 4 bytes of a sequence number that distinguishes records with the
+same timestamp and key. A value is the record's context (timestamp and offset, 8 bytes each; topic, partition, headers)
+and three values, each with its size in 4 bytes (-1 for None): prior and old value, here always None, and the value.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NULL = _INT.pack(-1)
 
 
 class BufferKey(NamedTuple):
-    """A record that waits: when it was, its key, its number (Kafka class: BufferKey)."""
+    """The timestamp, key and sequence number of a waiting record (Kafka class: BufferKey)."""
 
     timestamp: int
     key: Any
@@ -29,7 +29,7 @@ class BufferKey(NamedTuple):
 
 
 class BufferValue(NamedTuple):
-    """The rest of a record that waits (Kafka class: BufferValue)."""
+    """The rest of a waiting record (Kafka class: BufferValue)."""
 
     timestamp: int
     headers: Headers
@@ -38,52 +38,58 @@ class BufferValue(NamedTuple):
 
 
 class BufferKeySerde(Serde[BufferKey]):
-    """Writes and reads the keys (Kafka class: PrefixedWindowKeySchemas.TimeFirstWindowKeySchema)."""
+    """Converts the keys (Kafka class: PrefixedWindowKeySchemas.TimeFirstWindowKeySchema).
+
+    Args:
+        key_serde: the serde of the records' keys; None means the configured default.
+    """
 
     def __init__(self, key_serde: Serde | None) -> None:
-        """Take the serde of the records' keys, None for the default of the configuration."""
         self._key_serde = key_serde
 
     def with_defaults(self, key_serde: Serde | None, value_serde: Serde | None) -> Serde[BufferKey]:
-        """Return this serde, or one with the default serde of keys if it was made without."""
+        """Return this serde, or one with the default key serde if it is missing."""
         return BufferKeySerde(or_default(self._key_serde, key_serde, key_serde, value_serde))
 
     @property
     def uses_headers(self) -> bool:
-        """Whether the serde of the keys uses the headers."""
+        """Whether the key serde uses the headers."""
         return any_uses_headers(self._key_serde)
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
-        """Return the key as bytes."""
+        """Serialise the key."""
         timestamp, key, sequence = value
         data = inner_serde(self._key_serde, "key").serialize(topic, key, headers)
         return _LONG.pack(timestamp) + data + _INT.pack(sequence)
 
     def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> BufferKey:
-        """Return the key."""
+        """Deserialise the key."""
         (timestamp,), (sequence,) = _LONG.unpack(data[: _LONG.size]), _INT.unpack(data[-_INT.size :])
         key = inner_serde(self._key_serde, "key").deserialize(topic, data[_LONG.size : -_INT.size], headers)
         return BufferKey(timestamp, key, sequence)
 
 
 class BufferValueSerde(Serde[BufferValue]):
-    """Writes and reads the values (Kafka class: BufferValue)."""
+    """Converts the values (Kafka class: BufferValue).
+
+    Args:
+        value_serde: the serde of the records' values; None means the configured default.
+    """
 
     def __init__(self, value_serde: Serde | None) -> None:
-        """Take the serde of the records' values, None for the default of the configuration."""
         self._value_serde = value_serde
 
     def with_defaults(self, key_serde: Serde | None, value_serde: Serde | None) -> Serde[BufferValue]:
-        """Return this serde, or one with the default serde of values if it was made without."""
+        """Return this serde, or one with the default value serde if it is missing."""
         return BufferValueSerde(or_default(self._value_serde, value_serde, key_serde, value_serde))
 
     @property
     def uses_headers(self) -> bool:
-        """Whether the serde of the values uses the headers."""
+        """Whether the value serde uses the headers."""
         return any_uses_headers(self._value_serde)
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
-        """Return the value as bytes."""
+        """Serialise the value."""
         buffered: BufferValue = value
         metadata = buffered.metadata
         data = inner_serde(self._value_serde, "value").serialize(topic, buffered.value, headers)
@@ -102,7 +108,7 @@ class BufferValueSerde(Serde[BufferValue]):
         )
 
     def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> BufferValue:
-        """Return the value; the serde is shown the headers of the record that waits, as in Kafka since 4.4."""
+        """Deserialise the value; the serde receives the waiting record's headers, as in Kafka since 4.4."""
         timestamp, offset = _LONGS.unpack_from(data)
         source, at = _next(data, _LONGS.size)
         partition, count = struct.unpack_from(">ii", data, at)
@@ -112,7 +118,7 @@ class BufferValueSerde(Serde[BufferValue]):
             name, at = _next(data, at)
             content, at = _next(data, at)
             read.append(((name or b"").decode(), content))
-        value, _ = _next(data, at + 2 * _INT.size)  # behind prior and old value, which are None
+        value, _ = _next(data, at + 2 * _INT.size)  # after prior and old value, both None
         if value is None:
             raise SerializationError(f"Cannot read {data[:100]!r} from {topic!r}: a waiting record has a value.")
         metadata = RecordMetadata(None if source is None else source.decode(), partition, offset)
@@ -127,7 +133,7 @@ def _sized(data: bytes | None) -> bytes:
 
 
 def _next(data: bytes, at: int) -> tuple[bytes | None, int]:
-    """Return the sized bytes at the place `at`, and the place behind them."""
+    """Return the sized bytes at the offset `at`, and the offset of their end."""
     (size,) = _INT.unpack_from(data, at)
     start = at + _INT.size
     return (None, start) if size < 0 else (data[start : start + size], start + size)

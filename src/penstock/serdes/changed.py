@@ -1,9 +1,8 @@
-"""The serde of updates of a table on their way through a repartition topic (Kafka classes: ChangedSerializer,
-ChangedDeserializer).
+"""The serde of table updates in repartition topics (Kafka classes: ChangedSerializer, ChangedDeserializer).
 
-The last byte defines what precedes it: 0 the old value, 1 the new value, 2 the length of the new value (zigzag
-varint), the new value, the old value. 3, 4 and 5 are the same with one byte more before the last: whether the update is
-the latest of its key; they are read and never written.
+The last byte defines the preceding bytes: 0 the old value, 1 the new value, 2 the length of the new value (zigzag
+varint), the new value, the old value. 3, 4 and 5 are the same with one more byte before the last: whether the update is
+the latest of its key; they are read but never written.
 """
 
 from __future__ import annotations
@@ -19,15 +18,20 @@ _WITH_IS_LATEST = 3
 
 
 class ChangedSerde(Serde[Change]):
-    """Writes and reads a Change whose values `inner` writes and reads; None for `default.value.serde`."""
+    """Converts a Change.
+
+    Args:
+        inner: the serde of the values; None means `default.value.serde`.
+    """
 
     def __init__(self, inner: Serde | None) -> None:
-        """Take the serde of the values."""
         self._inner = inner
 
     def with_defaults(self, key_serde: Serde | None, value_serde: Serde | None) -> ChangedSerde:
-        """Return this serde with `value_serde` if it was created without an inner one; raises ConfigError if there is
-        none at all."""
+        """Return this serde, or one with `value_serde` if the inner serde is missing.
+
+        Raises ConfigError if both are missing.
+        """
         inner = value_serde if self._inner is None else self._inner
         if inner is None:
             raise missing_serde("value")
@@ -35,11 +39,11 @@ class ChangedSerde(Serde[Change]):
 
     @property
     def uses_headers(self) -> bool:
-        """Whether the serde of the values uses the headers."""
+        """Whether the value serde uses the headers."""
         return any_uses_headers(self._inner)
 
     def serialize(self, topic: str, value: Change, headers: Headers = ()) -> bytes:
-        """Return `value` as bytes; raises StreamsError if it has no old and no new value."""
+        """Serialise `value`; raises StreamsError if old and new value are both missing."""
         inner = self._values()
         if value.new_value is None:
             if value.old_value is None:
@@ -51,7 +55,7 @@ class ChangedSerde(Serde[Change]):
         return _varint(len(new)) + new + inner.serialize(topic, value.old_value, headers) + _BOTH
 
     def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> Change:
-        """Return the update that `data` stands for; raises StreamsError for an unknown last byte."""
+        """Deserialise an update; raises StreamsError for an unknown last byte."""
         inner = self._values()
         flag, end, is_latest = data[-1], len(data) - 1, True
         if flag > 5:
@@ -88,7 +92,7 @@ def _varint(number: int) -> bytes:
 
 
 def _read_varint(data: bytes) -> tuple[int, int]:
-    """Return the number at the start of `data` and where it ends."""
+    """Return the number at the start of `data` and the offset of its end."""
     number = shift = position = 0
     while True:
         byte = data[position]

@@ -1,4 +1,4 @@
-"""Columns of bytes and texts as Arrow sees them: found distinct in one pass, without an object for each row."""
+"""Columns of bytes and texts in Arrow: distinct values in one pass, without objects per row."""
 
 from __future__ import annotations
 
@@ -15,32 +15,38 @@ from penstock.extras import load
 from penstock.record import DictionaryColumn
 
 Places = npt.NDArray[np.int32]
-"""For each row of a column the place of its entry in the list of distinct ones."""
+"""For each row of a column, its entry's index in the list of distinct entries."""
 
 
 FEW_ROWS = 400
-"""Rows up to which Arrow costs more than it saves."""
+"""Number of rows up to which Arrow costs more than it saves."""
 
 ROWS_BEFORE_ARROW = 20_000
-"""Rows of larger columns that a process works on before it loads Arrow. Processing stands still meanwhile, for longer
-than records may be late in a program whose batches are large only after a pause."""
+"""Number of rows of larger columns that a process handles before it loads Arrow.
+
+Loading suspends processing. In a program whose batches are large only after a pause, it would take longer than records
+may be late.
+"""
 
 _rows_without_arrow = 0
 
 
 def arrow(module: str = "pyarrow") -> Any:
-    """Return a module of Arrow. It is loaded where it is first needed: it takes time and memory, and programs whose
-    batches are small never need it.
+    """Return a module of Arrow, loaded on first use.
+
+    Loading takes time and memory, and programs with small batches never need it.
 
     Raises:
-        ConfigError: it is not installed.
+        ConfigError: Arrow is not installed.
     """
     return load(module, "Work on columns")
 
 
 def distinct(column: Sequence[bytes | None]) -> tuple[list[Any], Places]:
-    """Return the distinct entries of a column of bytes and None in the order of their first rows, and the place of the
-    entry of each row."""
+    """Return the distinct entries of a column of bytes and None, and each row's index.
+
+    The entries are in the order of their first rows.
+    """
     if isinstance(column, DictionaryColumn):
         return column.compact()
     if not _pays(len(column)):
@@ -49,9 +55,9 @@ def distinct(column: Sequence[bytes | None]) -> tuple[list[Any], Places]:
 
 
 def distinct_texts(column: Sequence[str | None]) -> tuple[list[Any], Places]:
-    """As `distinct`, for a column of texts and None; the entries are UTF-8.
+    """Like `distinct`, for a column of texts and None; the entries are UTF-8.
 
-    Raises UnicodeEncodeError or ArrowInvalid for a text that UTF-8 cannot hold.
+    Raises UnicodeEncodeError or ArrowInvalid for a text that UTF-8 cannot encode.
     """
     if not _pays(len(column)):
         texts, places = _collected(column)
@@ -60,7 +66,7 @@ def distinct_texts(column: Sequence[str | None]) -> tuple[list[Any], Places]:
 
 
 def _pays(rows: int) -> bool:
-    """Return whether Arrow is worth it for a column of so many rows."""
+    """Return whether Arrow pays off for a column of this many rows."""
     global _rows_without_arrow
     if rows <= FEW_ROWS:
         return False

@@ -1,6 +1,6 @@
-"""`Serdes`, by which users name the built-in serdes, and the serde that a Python type has.
+"""`Serdes`, the users' names of built-in serdes, and the serdes of Python types.
 
-Avro and Protobuf are not named here: they need a schema registry and additional packages (serdes/avro.py,
+Avro and Protobuf are not included: they need a schema registry and additional packages (serdes/avro.py,
 serdes/protobuf.py).
 """
 
@@ -54,11 +54,18 @@ _BY_TYPE: Mapping[Any, Callable[[], Serde]] = {
 
 
 class _Function:
-    """A function of the user's, and which of topic, value and headers it takes."""
+    """A user's function, with its choice of parameters among topic, value and headers.
+
+    Args:
+        function: the function.
+        role: the term for the function in messages.
+        value: the term for the value in messages.
+
+    Raises:
+        TypeError: the function does not support any of the call forms.
+    """
 
     def __init__(self, function: Callable[..., Any], role: str, value: str) -> None:
-        """Read the parameters of `function`; raises TypeError for a function that cannot be called in any of the
-        forms. role, value: what the function and the value are called, for the message."""
         self._function = function
         forms = f"{role}({value}), {role}(topic, {value}) or {role}(topic, {value}, headers)"
         if not callable(function):
@@ -90,33 +97,39 @@ class _Function:
 
 
 class WrapperSerde(Serde[T]):
-    """A serde of two functions (Kafka class: Serdes.WrapperSerde)."""
+    """A serde of two functions (Kafka class: Serdes.WrapperSerde).
+
+    Args:
+        serializer: called as `serializer(value)` or `serializer(topic, value)`, by its number of required parameters.
+        deserializer: called as `deserializer(data)` or `deserializer(topic, data)`, likewise. If a function has a
+            parameter `headers` after these, it also receives the record's headers.
+
+    Raises:
+        TypeError: a function has other parameters.
+    """
 
     def __init__(self, serializer: Callable[..., bytes], deserializer: Callable[..., T]) -> None:
-        """Write by `serializer(value)` or `serializer(topic, value)`, read by `deserializer(data)` or
-        `deserializer(topic, data)`, by the number of parameters that are required; one with a parameter `headers`
-        behind these is given those of the record, too. Raises TypeError for other functions."""
         self._serializer = _Function(serializer, "serializer", "value")
         self._deserializer = _Function(deserializer, "deserializer", "data")
 
     @property
     def uses_headers(self) -> bool:
-        """Whether one of the two functions takes the headers."""
+        """Whether one of the two functions has a parameter for the headers."""
         return self._serializer.takes_headers or self._deserializer.takes_headers
 
     def serialize(self, topic: str, value: T, headers: Headers = ()) -> bytes:
-        """Return what the serializer returns."""
+        """Serialise `value` with the serializer."""
         data: bytes = self._serializer(topic, value, headers)
         return data
 
     def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> T:
-        """Return what the deserializer returns."""
+        """Deserialise `data` with the deserializer."""
         value: T = self._deserializer(topic, data, headers)
         return value
 
 
 class Serdes:
-    """Makes the built-in serdes (Kafka class: Serdes)."""
+    """Creates the built-in serdes (Kafka class: Serdes)."""
 
     @staticmethod
     def string() -> Serde[str]:
@@ -135,27 +148,27 @@ class Serdes:
 
     @staticmethod
     def short() -> Serde[int]:
-        """Return the serde of whole numbers of 2 bytes."""
+        """Return the serde of 2-byte integers."""
         return ShortSerde()
 
     @staticmethod
     def integer() -> Serde[int]:
-        """Return the serde of whole numbers of 4 bytes."""
+        """Return the serde of 4-byte integers."""
         return IntegerSerde()
 
     @staticmethod
     def long() -> Serde[int]:
-        """Return the serde of whole numbers of 8 bytes."""
+        """Return the serde of 8-byte integers."""
         return LongSerde()
 
     @staticmethod
     def float() -> Serde[builtins.float]:
-        """Return the serde of floating-point numbers of 4 bytes."""
+        """Return the serde of 4-byte floating-point numbers."""
         return FloatSerde()
 
     @staticmethod
     def double() -> Serde[builtins.float]:
-        """Return the serde of floating-point numbers of 8 bytes."""
+        """Return the serde of 8-byte floating-point numbers."""
         return DoubleSerde()
 
     @staticmethod
@@ -175,7 +188,7 @@ class Serdes:
 
     @staticmethod
     def list(inner: Serde[T]) -> Serde[builtins.list[T]]:
-        """Return the serde of lists whose entries `inner` writes (Kafka: Serdes.ListSerde)."""
+        """Return the serde of lists with entries of `inner` (Kafka: Serdes.ListSerde)."""
         return ListSerde(inner)
 
     @overload
@@ -188,10 +201,10 @@ class Serdes:
 
     @staticmethod
     def json(type: Any = None) -> Serde[Any]:
-        """Return the serde of JSON values, or of objects of `type` as JSON: a dataclass, a TypedDict, a NamedTuple, a
-        pydantic model.
+        """Return the serde of JSON values, or of objects of `type` as JSON.
 
-        Raises TypeError for a type that cannot be read from JSON.
+        The type is a dataclass, a TypedDict, a NamedTuple or a pydantic model. Raises TypeError for a type that cannot
+        be read from JSON.
         """
         if type is None:
             return JsonSerde()
@@ -214,12 +227,13 @@ class Serdes:
 
     @staticmethod
     def serde_from(type: Any, deserializer: Any = None) -> Serde[Any]:
-        """Return the serde of a Python type, or the serde of two functions: `serializer(topic, value)` and
-        `deserializer(topic, data)`, of which each may take the second alone; one that has a parameter `headers` behind
-        these is given the headers of the record (Kafka: Serdes.serdeFrom).
+        """Return the serde of a Python type, or of two functions (Kafka: Serdes.serdeFrom).
 
-        Raises ValueError for a type that no built-in serde is for, or more than one, TypeError for functions of other
-        parameters, or one alone.
+        The functions are `serializer(topic, value)` and `deserializer(topic, data)`; each may omit the topic. A
+        function with a parameter `headers` after these also receives the record's headers.
+
+        Raises ValueError for a type with no built-in serde or several, TypeError for functions with other parameters,
+        or only one function.
         """
         if deserializer is not None:
             return WrapperSerde(type, deserializer)
@@ -238,8 +252,7 @@ class Serdes:
 
 
 def serde_of_type(annotation: Any) -> Serde | None:
-    """Return the only built-in serde for values of a type in annotations; None if there is none
-    or more than one.
+    """Return the unique built-in serde for a type in annotations, or None.
 
     Optional types have the serde of their values, `list[X]` the list serde of X; dataclasses, TypedDicts and pydantic
     models are written as JSON.

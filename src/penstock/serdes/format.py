@@ -1,5 +1,7 @@
-"""Facts about serdes: the bytes that one writes, as a short text that shows whether a changed program fits the existing
-state; whether two are alike; the type of the objects."""
+"""Facts about serdes: a short description of the byte format, equality, and object types.
+
+The description shows whether a changed program fits the existing state.
+"""
 
 from __future__ import annotations
 
@@ -46,17 +48,19 @@ _TYPES: dict[type[Serde], type] = {
     TimeWindowedSerde: Windowed,
     SessionWindowedSerde: Windowed,
 }
-"""What serdes write that refuse all else."""
+"""The value types of serdes that reject all other types."""
 
 
 def written_type(serde: Serde) -> type | None:
-    """Return the type outside which `serde` writes nothing, None if that is not known."""
+    """Return the only type that `serde` accepts, or None if unknown."""
     return serde.type if isinstance(serde, PydanticSerde) else _TYPES.get(type(serde))
 
 
 def read_type(serde: Serde) -> type | None:
-    """Return the type of what `serde` reads, None if that is not known; of an annotation the type that it names, but
-    none where it says float, which stands for whole numbers too."""
+    """Return the type of objects read by `serde`, or None if unknown.
+
+    For an annotation it is the annotated type, but None for float, which also allows whole numbers.
+    """
     if isinstance(serde, AnnotatedSerde):
         annotated = read_type(serde.with_defaults(None, None))
         return None if annotated is float else annotated
@@ -66,12 +70,12 @@ def read_type(serde: Serde) -> type | None:
 
 
 def are_alike(one: Serde | None, other: Serde | None) -> bool:
-    """Return whether two serdes write and read the same objects in the same way; False if that is not known."""
+    """Return whether two serdes convert the same objects in the same way; False if unknown."""
     if one is None or other is None or type(one) is not type(other):
         return False
     if one is other:
         return True
-    if isinstance(one, AnnotatedSerde) and isinstance(other, AnnotatedSerde):  # where there is a default, both are that
+    if isinstance(one, AnnotatedSerde) and isinstance(other, AnnotatedSerde):  # a configured default replaces both
         return are_alike(one.with_defaults(None, None), other.with_defaults(None, None))
     if isinstance(one, TypedJsonSerde | PydanticSerde) and isinstance(other, TypedJsonSerde | PydanticSerde):
         return one.type is other.type
@@ -81,19 +85,21 @@ def are_alike(one: Serde | None, other: Serde | None) -> bool:
 
 
 def is_misread(written: Serde, read: Serde) -> bool:
-    """Return whether `read` takes what `written` writes for something else: one of the two is for numbers of a fixed
-    size, and they differ. False if that is not known."""
+    """Return whether `read` misinterprets the bytes of `written`; False if unknown.
+
+    One of the two is for numbers of a fixed size, and they differ.
+    """
     formats = {_FORMATS.get(type(written), "bytes"), _FORMATS.get(type(read), "bytes")}
     return len(formats) == 2 and "bytes" not in formats and not formats.isdisjoint(_OF_FIXED_SIZE)
 
 
 def _sizes(serde: Serde) -> int | None:
-    """Return the size of the windows of keys that `serde` reads, None for others."""
+    """Return the window size of keys read by `serde`, or None for other serdes."""
     return serde.window_size_ms if isinstance(serde, TimeWindowedSerde) else None
 
 
 def format_of(serde: Serde | None) -> str | None:
-    """Return the format of what `serde` writes, None if that is not known: of no serde, or a user's own."""
+    """Return the byte format of `serde`, or None if unknown: without a serde, or for a user's own."""
     match serde:
         case TimeWindowedSerde() | SessionWindowedSerde():
             inner = format_of(serde.inner)

@@ -1,8 +1,8 @@
-"""The serdes of JSON: plain values (by orjson), dataclasses and other typed classes (by msgspec), pydantic models (by
-their own methods: pydantic is not imported here).
+"""The JSON serdes: plain values (by orjson), typed classes (by msgspec), and pydantic models.
 
-Which one a type has is decided in `serdes/factory.py`. No serde of a class writes what it would not read as an equal
-object: a store or a repartition topic would keep bytes that end the application, or that have lost something.
+Models use their own methods: pydantic is not imported here. `serdes/factory.py` selects the serde of a type. No serde
+of a class writes a value that would not be read back as an equal object: a store or a repartition topic would keep
+bytes that end the application, or that have lost data.
 """
 
 from __future__ import annotations
@@ -25,25 +25,27 @@ T = TypeVar("T")
 
 _EQUAL_DIGITS = bytes.maketrans(b"123456789", 9 * b"0")
 _BEYOND_64_BITS = 19 * b"0"
-"""Digits, as zeros, of a number that may have more than 64 bits: orjson reads it as a float, and does not write it."""
+"""Digits, as zeros, of a number that may exceed 64 bits: orjson reads it as a float, and cannot write it."""
 
 _WITHOUT_PARTS = frozenset({str, int, float, bool, bytes, type(None)})
-"""The types of most values, which are known at once to have no parts."""
+"""The types of most values, known at once to have no parts."""
 
 _QUOTED_FLOATS = re.compile(rb'"(NaN|-?Infinity)"')
-"""Floats that JSON has not, as Jackson writes and reads them."""
+"""Floats that JSON lacks, in Jackson's notation."""
 
 
 class JsonSerde(Serde[Any]):
-    """Dicts, lists, texts, numbers, booleans (also dataclasses and datetimes, written only) as JSON in UTF-8; keys of a
-    dict are sorted."""
+    """JSON values (dicts, lists, texts, numbers, booleans) in UTF-8, with sorted dict keys.
+
+    Dataclasses and datetimes can only be written.
+    """
 
     uses_headers = False
     unchanging_types = frozenset({str, int, bool})
     repeatable = True
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
-        """Return `value` as JSON; raises SerializationError for what JSON cannot hold, such as NaN."""
+        """Serialise `value` as JSON; raises SerializationError for values that JSON lacks, such as NaN."""
         try:
             data = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
         except orjson.JSONEncodeError as error:
@@ -53,7 +55,7 @@ class JsonSerde(Serde[Any]):
         return _without_nan(topic, value, data)
 
     def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> Any:
-        """Return the JSON value; raises SerializationError when `data` is not JSON."""
+        """Deserialise a JSON value; raises SerializationError if `data` is not JSON."""
         try:
             may_be_large = _BEYOND_64_BITS in data.translate(_EQUAL_DIGITS)
             return msgspec.json.decode(data) if may_be_large else orjson.loads(data)
@@ -62,14 +64,22 @@ class JsonSerde(Serde[Any]):
 
 
 class TypedJsonSerde(Serde[T]):
-    """Objects of one class as JSON: dataclasses, msgspec structs, TypedDicts, NamedTuples, and what msgspec knows
-    inside them (datetimes, UUIDs, enums, decimals); unknown fields are passed over."""
+    """Objects of one class as JSON, by msgspec; unknown fields are ignored.
+
+    Classes are dataclasses, msgspec structs, TypedDicts and NamedTuples, with parts of msgspec's types (datetimes,
+    UUIDs, enums, decimals).
+
+    Args:
+        type: the class.
+
+    Raises:
+        TypeError: msgspec cannot read the class.
+    """
 
     uses_headers = False
     repeatable = True
 
     def __init__(self, type: type[T]) -> None:
-        """Write and read objects of `type`; raises TypeError for a class that msgspec cannot read."""
         self.type = type
         self._encoder = msgspec.json.Encoder(order="deterministic")
         self._decoder = msgspec.json.Decoder(type)
@@ -78,10 +88,13 @@ class TypedJsonSerde(Serde[T]):
         self._has_other_keys = any(not isinstance(key, msgspec.inspect.StrType) for key in keys)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return TypedJsonSerde, (self.type,)  # encoders cannot be pickled
+        return TypedJsonSerde, (self.type,)  # encoders are not picklable
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
-        """Return `value` as JSON; raises SerializationError for what would not be read as an equal object."""
+        """Serialise `value` as JSON.
+
+        Raises SerializationError for a value that would not be read back as an equal object.
+        """
         try:
             data = self._encoder.encode(_plain(value) if self._has_other_keys else value)
         except (TypeError, ValueError, OverflowError):
@@ -93,8 +106,10 @@ class TypedJsonSerde(Serde[T]):
         return data if is_equal else self._checked(topic, value, data)
 
     def _checked(self, topic: str, value: Any, data: bytes) -> bytes:
-        """Return the JSON of a value that is not simply equal to what is read; raises SerializationError if it has lost
-        something."""
+        """Return the JSON of a value that is not simply equal to its read form.
+
+        Raises SerializationError if it has lost data.
+        """
         if not all(map(_is_in_json, _values_in(value))):
             data = _encoded(
                 topic, self._encoder, value, lambda each: _with_quoted_floats(_plain_with_sorted_sets(each))
@@ -107,7 +122,7 @@ class TypedJsonSerde(Serde[T]):
         return data
 
     def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> T:
-        """Return the object; raises SerializationError when `data` is not JSON of its class."""
+        """Deserialise an object; raises SerializationError if `data` is not JSON of its class."""
         try:
             return self._read(data)
         except msgspec.DecodeError as error:
@@ -126,21 +141,24 @@ M = TypeVar("M", bound=JsonModel)
 
 
 class PydanticSerde(Serde[M]):
-    """Pydantic models as the JSON that they write themselves, by their aliases and without computed fields."""
+    """Pydantic models as the JSON of their own methods, by alias and without computed fields.
+
+    Args:
+        model: the class of the models.
+    """
 
     uses_headers = False
 
     def __init__(self, model: type[M]) -> None:
-        """Write and read objects of the class `model`."""
         self.type = model
         self._by_alias = is_written_by_alias(model)
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
-        """Return the model as JSON; a dict is taken for the model that has its fields.
+        """Serialise the model as JSON; a dict is converted to a model with its fields.
 
         Raises:
-            TypeError: the value is not an object of the class, or a dict.
-            SerializationError: it would not be read as an equal object.
+            TypeError: the value is neither an object of the class nor a dict.
+            SerializationError: it would not be read back as an equal object.
         """
         if isinstance(value, Mapping):
             value = self._of_fields(topic, value)
@@ -168,7 +186,7 @@ class PydanticSerde(Serde[M]):
         return found
 
     def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> M:
-        """Return the model; raises SerializationError when pydantic finds the data not valid."""
+        """Deserialise the model; raises SerializationError if pydantic rejects the data."""
         try:
             return self.type.model_validate_json(data)
         except ValueError as error:
@@ -194,7 +212,7 @@ def _encoded(
 
 
 def _without_nan(topic: str, value: Any, data: bytes) -> bytes:
-    """Return `data`; raises SerializationError if a null in it stands for a NaN or an infinity."""
+    """Return `data`; raises SerializationError if it has a null instead of NaN or infinity."""
     if b"null" in data and orjson.loads(data) != value:
         for each in _values_in(value):
             if not _is_in_json(each):
@@ -214,7 +232,7 @@ def _plain(value: Any) -> Any:
 
 
 def _plain_with_sorted_sets(value: Any) -> Any:
-    """Return `value` as msgspec would write it, and its sets sorted: msgspec cannot sort enums."""
+    """Return `value` in msgspec's output form with sorted sets: msgspec cannot sort enums."""
     return _plain(_with_sorted_sets(value))
 
 
@@ -244,7 +262,7 @@ def _with_quoted_floats(value: Any) -> Any:
 
 
 def _values_in(value: Any) -> Iterator[Any]:
-    """Yield what `value` holds that has no parts."""
+    """Yield the values within `value` that have no parts."""
     parts = _parts_of_value(value)
     if parts is None:
         yield value
@@ -272,8 +290,10 @@ def _check_read_back(topic: str, value: Any, found: Any, wanted: Any) -> None:
 
 
 def _is_same(value: Any, found: Any) -> bool:
-    """Return whether `found` has all that `value` has: classes may define no equality, lists may stand for tuples, and
-    defaults for what a dict left out."""
+    """Return whether `found` contains all data of `value`.
+
+    Classes may define no equality, tuples may become lists, and defaults may fill fields that a dict omitted.
+    """
     parts, others = _parts_of_value(value), _parts_of_value(found)
     if parts is None or others is None or isinstance(value, set | frozenset):
         return _is_same_single(value, found)
@@ -285,7 +305,7 @@ def _is_same(value: Any, found: Any) -> bool:
 
 def _is_same_single(value: Any, found: Any) -> bool:
     if isinstance(value, datetime) and isinstance(found, datetime) and value.tzinfo and found.tzinfo:
-        # In the hour that a clock is set back by, a time is unequal to all times of other zones.
+        # In the repeated hour of a clock change, a time is unequal to all times of other zones.
         return value.astimezone(UTC) == found.astimezone(UTC)
     return bool(value == found or (value != value and found != found))  # NaN is unequal to itself
 

@@ -1,8 +1,8 @@
-"""The serde of lists, byte for byte that of Kafka.
+"""The serde of lists, byte for byte Kafka's.
 
-Layout: a byte for the strategy; for entries of one size (0) the number and the places of the None entries, then the
-number of entries and their bytes; for all others (1) the number of entries, and before each entry its size, -1 for
-None. All numbers are 4 bytes, big-endian.
+Layout: a byte for the strategy; for entries of one size (0), the number and the indexes of the None entries, followed
+by the number of entries and their bytes; for all others (1), the number of entries, and before each entry its size, -1
+for None. All numbers are 4 bytes, big-endian.
 """
 
 from __future__ import annotations
@@ -32,26 +32,29 @@ _SIZES: Final[dict[type[Serde], int]] = {
 
 
 class ListSerde(Serde[list[T]]):
-    """Lists of what another serde writes; an entry may be None (Kafka class: Serdes.ListSerde)."""
+    """Lists with entries of another serde; an entry may be None (Kafka class: Serdes.ListSerde).
+
+    Args:
+        inner: the serde of the entries.
+    """
 
     def __init__(self, inner: Serde[T]) -> None:
-        """Write and read the entries by `inner`."""
         self.inner = inner
         self._size = _SIZES.get(type(inner))
         self.repeatable = inner.repeatable
 
     def with_defaults(self, key_serde: Serde | None, value_serde: Serde | None) -> Serde[list[T]]:
-        """Return a list of the inner serde with its defaults."""
+        """Return a list serde of the inner serde with its defaults."""
         inner = self.inner.with_defaults(key_serde, value_serde)
         return self if inner is self.inner else ListSerde(inner)
 
     @property
     def uses_headers(self) -> bool:
-        """Whether the serde of the entries uses the headers."""
+        """Whether the entries' serde uses the headers."""
         return self.inner.uses_headers
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
-        """Return the entries and their sizes; raises TypeError for anything but a list or tuple."""
+        """Serialise the entries and their sizes; raises TypeError unless it is a list or tuple."""
         if not isinstance(value, list | tuple):
             raise TypeError(
                 f"Cannot write to {topic!r}: expected a list, got {type(value).__name__} {value!r:.100}; name another "
@@ -65,7 +68,7 @@ class ListSerde(Serde[list[T]]):
         return b"".join((bytes([_CONSTANT_SIZE]), places, *filter(None, entries)))
 
     def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> list[T]:
-        """Return the list; raises SerializationError when `data` is not one that this serde wrote."""
+        """Deserialise the list; raises SerializationError for bytes not written by this serde."""
         try:
             entries = _entries(data, self._size)
         except (struct.error, IndexError, ValueError) as error:
@@ -81,7 +84,7 @@ def _sized(entry: bytes | None) -> bytes:
 
 
 def _entries(data: bytes, constant_size: int | None) -> Sequence[bytes | None]:
-    """Return the bytes of each entry; raises ValueError or struct.error for bytes that hold no list."""
+    """Return the bytes of each entry; raises ValueError or struct.error for other bytes."""
     strategy, at = data[0], 1
     if strategy == _CONSTANT_SIZE:
         if constant_size is None:

@@ -1,5 +1,7 @@
-"""How objects of classes of records (dataclasses, msgspec structs, pydantic models) are taken apart: their fields, and
-the names by which they are written. Pydantic is not imported here."""
+"""Fields and JSON names of record classes: dataclasses, msgspec structs, pydantic models.
+
+Pydantic is not imported here.
+"""
 
 from __future__ import annotations
 
@@ -13,20 +15,20 @@ import msgspec
 
 @runtime_checkable
 class JsonModel(Protocol):
-    """The methods that are used of a pydantic model."""
+    """The required methods of a pydantic model."""
 
     @classmethod
     def model_validate_json(cls, json_data: bytes) -> Self:
-        """Return the model that `json_data` describes; raises ValueError for any other."""
+        """Return the model from JSON; raises ValueError for invalid data."""
         ...
 
     @classmethod
     def model_validate(cls, obj: Any) -> Self:
-        """Return the model that has the fields of `obj`; raises ValueError for any other."""
+        """Return the model from the fields of `obj`; raises ValueError for invalid data."""
         ...
 
     def model_dump(self, *, by_alias: bool, round_trip: bool) -> dict[str, Any]:
-        """Return the fields of the model, and those of the models in it."""
+        """Return the fields of the model and of nested models."""
         ...
 
     def model_dump_json(self, *, by_alias: bool, round_trip: bool) -> str:
@@ -40,8 +42,8 @@ def is_model(type_: Any) -> bool:
 
 
 def field_names(kind: Any) -> Mapping[str, str] | None:
-    """Return the fields of a class of records, and the name by which each is written; None for any other class."""
-    return _field_names(kind)  # type checkers do not take a class for the hashable argument of a cache
+    """Return the written names of a record class's fields by field; None for other classes."""
+    return _field_names(kind)  # type checkers do not accept a class as the hashable argument of a cache
 
 
 @lru_cache(maxsize=1024)
@@ -56,13 +58,16 @@ def _field_names(kind: Any) -> Mapping[str, str] | None:
 
 
 def is_written_by_alias(model: type) -> bool:
-    """Return whether a pydantic model is written by its aliases: an alias for writing alone would not be read."""
+    """Return whether a model is written by alias: a write-only alias would not be read."""
     fields = _model_fields(model).values()
     return all(each.serialization_alias in (None, each.validation_alias) for each in fields)
 
 
 def check_readable(type_: Any, serde: str) -> list[msgspec.inspect.Type]:
-    """Return the types in a type; raises TypeError for one that msgspec cannot read. serde: its call, for the error."""
+    """Return the types within a type; raises TypeError for a type that msgspec cannot read.
+
+    serde: the call of the serde, for the error.
+    """
     parts = list(_parts_of(msgspec.inspect.type_info(type_)))
     for part in parts:
         if isinstance(part, msgspec.inspect.CustomType):
@@ -73,18 +78,18 @@ def check_readable(type_: Any, serde: str) -> list[msgspec.inspect.Type]:
 
 
 def name_of(type_: Any) -> str:
-    """Return the name of a type for messages."""
+    """Return the name of a type in messages."""
     return getattr(type_, "__name__", None) or repr(type_)
 
 
 def _model_fields(model: Any) -> Mapping[str, Any]:
-    """Return the fields of a pydantic model, whose types are not at hand because pydantic is not imported."""
+    """Return the fields of a pydantic model; their types are unavailable without importing pydantic."""
     fields: Mapping[str, Any] = model.model_fields
     return fields
 
 
 def _parts_of(info: Any, seen: set[int] | None = None) -> Iterator[msgspec.inspect.Type]:
-    """Yield a type and all types in it, each once: types may refer to themselves."""
+    """Yield a type and all types within it, each once: types may refer to themselves."""
     seen = set() if seen is None else seen
     if isinstance(info, tuple):
         for each in info:

@@ -1,5 +1,7 @@
-"""The serdes of texts, bytes, numbers and other single values, byte for byte those of Kafka. `serdes/factory.py` names
-them for users."""
+"""The serdes of texts, bytes, numbers and other single values, byte for byte Kafka's.
+
+`serdes/factory.py` gives them their names for users.
+"""
 
 from __future__ import annotations
 
@@ -29,39 +31,39 @@ class StringSerde(Serde[str]):
     repeatable = True
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
-        """Return the text as UTF-8; raises TypeError for anything but a text."""
+        """Serialise the text as UTF-8; raises TypeError for any other type."""
         if not isinstance(value, str):
             raise TypeError(_wrong_type(topic, "a str", value))
         return value.encode()
 
     def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> str:
-        """Return the text; bytes that are not UTF-8 become U+FFFD, as in Kafka."""
+        """Deserialise the text; bytes that are not UTF-8 become U+FFFD, as in Kafka."""
         return data.decode("utf-8", "replace")
 
     def serialize_column(
         self, topic: str, values: Sequence[Any], headers: Sequence[Headers] | None = None
     ) -> list[bytes | None]:
-        """Return each text as UTF-8, None for None."""
+        """Serialise each text as UTF-8; None stays None."""
         try:
             return list(map(str.encode, values))
-        except TypeError:  # a None, or a value that is no text: the careful way tells which
+        except TypeError:  # a None, or another type: the slow path finds out which
             return super().serialize_column(topic, values, headers)
 
     def serialize_distinct(
         self, topic: str, values: Sequence[Any], headers: Sequence[Headers] | None = None
     ) -> tuple[list[bytes | None], Places]:
-        """Return the distinct texts as UTF-8, None for None, and the place of each."""
+        """Return the distinct texts as UTF-8 and each row's index; None stays None."""
         if set(map(type, values)) <= _TEXTS:
             try:
                 return distinct_texts(values)
-            except ValueError:  # of Python or of Arrow; the careful way says which
+            except ValueError:  # of Python or Arrow; the slow path finds out which
                 pass
         return super().serialize_distinct(topic, values, headers)
 
     def deserialize_column(
         self, topic: str, data: Sequence[bytes | None], headers: Sequence[Headers] | None = None
     ) -> list[Any]:
-        """Return each text, None for None."""
+        """Deserialise each text; None stays None."""
         if isinstance(data, DictionaryColumn):
             return DictionaryColumn.of(self.deserialize_column(topic, data.entries()), data.places).rows()
         try:
@@ -70,11 +72,14 @@ class StringSerde(Serde[str]):
             return super().deserialize_column(topic, data, headers)
 
     def is_readable_column(self, data: Sequence[bytes | None]) -> bool:
-        """Return True: what is not UTF-8 is read with U+FFFD."""
+        """Return True: bytes that are not UTF-8 become U+FFFD."""
         return True
 
     def is_canonical_column(self, data: Sequence[bytes | None]) -> bool:
-        """Return whether all are UTF-8: the zero byte between two texts cannot complete a broken sequence."""
+        """Return whether all texts are UTF-8.
+
+        The zero byte between two texts cannot complete a broken sequence.
+        """
         texts = b"\0".join(cast("list[bytes]", data) if None not in data else filter(None, data))
         try:
             return texts.isascii() or bool(texts.decode())
@@ -133,25 +138,25 @@ class VoidSerde(Serde[None]):
         raise TypeError(_wrong_type(topic, "None", value))
 
     def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> None:
-        """Raise SerializationError: nothing was expected."""
+        """Raise SerializationError: no bytes are expected."""
         raise SerializationError(f"Data should be null for a VoidDeserializer. Got {data[:100]!r} from {topic!r}.")
 
 
 class UUIDSerde(Serde[uuid.UUID]):
-    """UUIDs as texts of 36 characters (Kafka class: Serdes.UUIDSerde)."""
+    """UUIDs as 36-character text (Kafka class: Serdes.UUIDSerde)."""
 
     uses_headers = False
     unchanging_types = frozenset({uuid.UUID})
     repeatable = True
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
-        """Return the text of the UUID; raises TypeError for anything else."""
+        """Serialise the UUID as text; raises TypeError for any other type."""
         if not isinstance(value, uuid.UUID):
             raise TypeError(_wrong_type(topic, "a UUID", value))
         return str(value).encode()
 
     def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> uuid.UUID:
-        """Return the UUID; raises SerializationError for what is not the text of one."""
+        """Deserialise the UUID; raises SerializationError for any other text."""
         try:
             return uuid.UUID(data.decode())
         except ValueError as error:
@@ -192,9 +197,10 @@ class _NumberSerde(Serde[N], Generic[N]):
     _kafka_name: str
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
-        """Return the number big-endian; raises TypeError for another type, SerializationError if it is out of range.
+        """Serialise the number big-endian.
 
-        An int is a float too, as for type checkers, and numpy's scalars are numbers, if nothing is lost.
+        An int is also a float, as for type checkers, and numpy's scalars are numbers, if the conversion is lossless.
+        Raises TypeError for another type, SerializationError for a number out of range.
         """
         try:
             number = value if isinstance(value, self._python_type) else self._exactly(topic, value)
@@ -213,9 +219,9 @@ class _NumberSerde(Serde[N], Generic[N]):
         raise TypeError(_wrong_type(topic, self._python_type.__name__, value))
 
     def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> N:
-        """Return the number; raises SerializationError when `data` has another size."""
+        """Deserialise the number; raises SerializationError for another size."""
         if len(data) != self._format.size:
-            name = "" if self._kafka_name == "Double" else self._kafka_name  # as Kafka says it
+            name = "" if self._kafka_name == "Double" else self._kafka_name  # Kafka's wording
             raise SerializationError(f"Size of data received by {name}Deserializer is not {self._format.size}")
         number: N = self._format.unpack(data)[0]
         return number
@@ -223,12 +229,12 @@ class _NumberSerde(Serde[N], Generic[N]):
     def serialize_column(
         self, topic: str, values: Sequence[Any], headers: Sequence[Headers] | None = None
     ) -> list[bytes | None]:
-        """Return each number big-endian, None for None."""
+        """Serialise each number big-endian; None stays None."""
         if set(map(type, values)) != {self._python_type}:
             return super().serialize_column(topic, values, headers)
         try:
             packed = struct.pack(f">{len(values)}{self._format.format[1:]}", *values)
-        except (struct.error, OverflowError):  # one is out of range: the careful way tells which
+        except (struct.error, OverflowError):  # a number is out of range: the slow path finds out which
             return super().serialize_column(topic, values, headers)
         items: list[bytes | None] = np.frombuffer(packed, f"V{self._format.size}").tolist()
         return items
@@ -236,7 +242,7 @@ class _NumberSerde(Serde[N], Generic[N]):
     def deserialize_column(
         self, topic: str, data: Sequence[bytes | None], headers: Sequence[Headers] | None = None
     ) -> list[Any]:
-        """Return each number, None for None."""
+        """Deserialise each number; None stays None."""
         if None in data or set(map(len, cast("list[bytes]", data))) != {self._format.size}:
             return super().deserialize_column(topic, data, headers)
         return list(struct.unpack(f">{len(data)}{self._format.format[1:]}", b"".join(cast("list[bytes]", data))))
@@ -246,31 +252,33 @@ class _NumberSerde(Serde[N], Generic[N]):
         return {len(item) for item in data if item is not None} <= {self._format.size}
 
     def is_canonical_column(self, data: Sequence[bytes | None]) -> bool:
-        """Return whether all have the size of a whole number; floating-point numbers that are none may be written
-        otherwise."""
+        """Return whether all have the size of a whole number; False for floating-point serdes.
+
+        NaNs may be written differently.
+        """
         return self._python_type is int and self.is_readable_column(data)
 
 
 class ShortSerde(_NumberSerde[int]):
-    """Whole numbers of 2 bytes (Kafka class: Serdes.ShortSerde)."""
+    """2-byte integers (Kafka class: Serdes.ShortSerde)."""
 
     _format, _python_type, _kafka_name = struct.Struct(">h"), int, "Short"
 
 
 class IntegerSerde(_NumberSerde[int]):
-    """Whole numbers of 4 bytes (Kafka class: Serdes.IntegerSerde)."""
+    """4-byte integers (Kafka class: Serdes.IntegerSerde)."""
 
     _format, _python_type, _kafka_name = struct.Struct(">i"), int, "Integer"
 
 
 class LongSerde(_NumberSerde[int]):
-    """Whole numbers of 8 bytes (Kafka class: Serdes.LongSerde)."""
+    """8-byte integers (Kafka class: Serdes.LongSerde)."""
 
     _format, _python_type, _kafka_name = struct.Struct(">q"), int, "Long"
 
 
 class FloatSerde(_NumberSerde[float]):
-    """Floating-point numbers of 4 bytes (Kafka class: Serdes.FloatSerde); what is read back has their precision."""
+    """4-byte floating-point numbers (Kafka class: Serdes.FloatSerde); read values have their precision."""
 
     unchanging_types = frozenset()
     _accepted = Real
@@ -278,7 +286,7 @@ class FloatSerde(_NumberSerde[float]):
 
 
 class DoubleSerde(_NumberSerde[float]):
-    """Floating-point numbers of 8 bytes (Kafka class: Serdes.DoubleSerde)."""
+    """8-byte floating-point numbers (Kafka class: Serdes.DoubleSerde)."""
 
     unchanging_types = frozenset({float})
     _accepted = Real

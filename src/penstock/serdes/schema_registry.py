@@ -1,7 +1,7 @@
-"""What the serdes of Avro and Protobuf share: a client of the schema registry, made in each process when it is first
-needed, and how confluent-kafka's serializers are called.
+"""The common part of the Avro and Protobuf serdes: registry client and serializer calls.
 
-The serdes themselves hold configuration only, so that they can be sent to workers.
+Each process creates its client on first use. The serdes themselves hold only configuration, so that they can be sent to
+workers.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ T = TypeVar("T")
 
 
 def registry_client(config: Mapping[str, Any]) -> SchemaRegistryClient:
-    """Return the client of this process for a schema registry.
+    """Return this process's client for a schema registry.
 
-    config: confluent-kafka's own keys, of which `url` is needed; `mock://NAME` is a registry in the memory of this
-    process. Values may refer to the environment or to files, see `config.providers`.
+    config: confluent-kafka's own keys, `url` being required; `mock://NAME` is a registry in this process's memory.
+    Values may refer to the environment or to files, see `config.providers`.
     """
     return _client(tuple(sorted(config.items())))
 
@@ -39,8 +39,14 @@ def _client(config: tuple[tuple[str, Any], ...]) -> SchemaRegistryClient:
 
 
 class SchemaRegistrySerde(Serde[T], Generic[T]):
-    """Base of the serdes whose schemas a registry keeps. Subclasses create the serializer and the deserializer; an
-    error of an unreachable registry is not a data error, and is raised unchanged."""
+    """Base of the serdes with schemas in a registry; subclasses create serializer and deserializer.
+
+    The error of an unreachable registry is not a data error, and is raised unchanged.
+
+    Args:
+        registry: the URL of the registry, or its configuration.
+        is_key: whether the schemas are for keys (subject `TOPIC-key`) instead of values.
+    """
 
     errors: ClassVar[tuple[type[Exception], ...]] = (
         SchemaRegistryError,
@@ -52,18 +58,16 @@ class SchemaRegistrySerde(Serde[T], Generic[T]):
         EOFError,
         struct.error,
     )
-    """What the serializers, and the libraries below them, raise for data that does not fit."""
+    """Errors of the serializers and their libraries for data that does not fit."""
 
     def __init__(self, registry: str | Mapping[str, Any], *, is_key: bool = False) -> None:
-        """Use the registry at the URL `registry`, or with the configuration that it is; is_key: the schemas are those
-        of keys (subject `TOPIC-key`), not of values."""
         self._registry = {"url": registry} if isinstance(registry, str) else dict(registry)
         self._field = MessageField.KEY if is_key else MessageField.VALUE
         self._serializer: Callable[[Any, SerializationContext], bytes] | None = None
         self._deserializer: Callable[[bytes, SerializationContext], Any] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_serializer": None, "_deserializer": None}  # created again on arrival
+        return {**vars(self), "_serializer": None, "_deserializer": None}  # created again in the other process
 
     def make_serializer(self) -> Callable[[Any, SerializationContext], Any]:
         """Return confluent-kafka's serializer."""
@@ -78,8 +82,10 @@ class SchemaRegistrySerde(Serde[T], Generic[T]):
         return registry_client(self._registry)
 
     def serialize(self, topic: str, value: T, headers: Headers = ()) -> bytes:
-        """Return `value` with the id of its schema before it; raises SerializationError if it does not fit the schema,
-        or the registry refuses the schema."""
+        """Serialise `value`, prefixed with the id of its schema.
+
+        Raises SerializationError if the value does not fit the schema, or the registry rejects the schema.
+        """
         try:
             if self._serializer is None:
                 self._serializer = self.make_serializer()
@@ -89,7 +95,7 @@ class SchemaRegistrySerde(Serde[T], Generic[T]):
             raise SerializationError(f"Cannot write {value!r:.100} to {topic!r}: {self._reason(error)}.") from error
 
     def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> T:
-        """Return the value; raises SerializationError if `data` is not of a schema that the registry knows."""
+        """Deserialise `data`; raises SerializationError if the registry does not know its schema."""
         try:
             if self._deserializer is None:
                 self._deserializer = self.make_deserializer()
@@ -114,6 +120,6 @@ class SchemaRegistrySerde(Serde[T], Generic[T]):
 
 
 def _pass_on_if_away(error: Exception) -> None:
-    """Raise `error` again if the registry could not answer: the same data may be readable later."""
+    """Raise `error` again if the registry is unreachable: the same data may be readable later."""
     if isinstance(error, SchemaRegistryError) and not 400 <= error.http_status_code < 500:
         raise error

@@ -1,10 +1,11 @@
-"""What travels between the two tables of a foreign-key join, byte for byte as in Kafka: subscriptions, responses, and
-the combined keys of the subscription store.
+"""Subscriptions and responses of foreign-key joins and combined keys, byte for byte Kafka's.
+
+Combined keys are the keys of the subscription store.
 
 Layouts, all numbers big-endian:
-- subscription: version and, in the highest bit, whether the hash is null (1 byte), instruction (1), hash (16, if there
-  is one), primary key, primary partition (4, from version 1 on);
-- response: version and null bit (1), hash (16, if there is one), value of the foreign table (nothing for null);
+- subscription: version and, in the highest bit, whether the hash is null (1 byte), instruction (1), hash (16, unless
+  null), primary key, primary partition (4, since version 1);
+- response: version and null bit (1), hash (16, unless null), value of the foreign table (empty for null);
 - combined key: length of the foreign key (4), foreign key, primary key.
 """
 
@@ -30,7 +31,7 @@ RESPONSE_VERSION = 0
 
 
 class Instruction(IntEnum):
-    """What the foreign table does with a subscription (Kafka class: SubscriptionWrapper.Instruction)."""
+    """The foreign table's action on a subscription (Kafka class: SubscriptionWrapper.Instruction)."""
 
     DELETE_KEY_NO_PROPAGATE = 0
     DELETE_KEY_AND_PROPAGATE = 1
@@ -42,10 +43,11 @@ _INSTRUCTIONS = tuple(Instruction)
 
 
 class SubscriptionWrapper(NamedTuple):
-    """A row of the primary table asks for the value of its foreign key (Kafka class: SubscriptionWrapper).
+    """A primary row's request for the value of its foreign key (Kafka class: SubscriptionWrapper).
 
-    hash: of the row's serialized value, 16 bytes, None for a deleted row. primary_partition: where the row lives, None
-    if it came from version 0.
+    Args:
+        hash: of the row's serialized value, 16 bytes; None for a deleted row.
+        primary_partition: the row's partition; None in version 0.
     """
 
     hash: bytes | None
@@ -57,7 +59,9 @@ class SubscriptionWrapper(NamedTuple):
 class SubscriptionResponseWrapper(NamedTuple):
     """The answer to a subscription (Kafka class: SubscriptionResponseWrapper).
 
-    hash: that of the subscription. primary_partition: where the answer must go; it is not written.
+    Args:
+        hash: that of the subscription.
+        primary_partition: the destination of the answer; not serialised.
     """
 
     hash: bytes | None
@@ -66,28 +70,31 @@ class SubscriptionResponseWrapper(NamedTuple):
 
 
 def hash_of(data: bytes) -> bytes:
-    """Return the 128-bit murmur3 of `data` by which a response is matched with its row (Kafka: Murmur3.hash128)."""
+    """Return the 128-bit murmur3 of `data`, which matches a response with its row (Kafka: Murmur3.hash128)."""
     return _HASH.pack(*mmh3.hash64(data, _HASH_SEED, True))
 
 
 class SubscriptionWrapperSerde(Serde[SubscriptionWrapper]):
-    """Writes and reads subscriptions (Kafka class: SubscriptionWrapperSerde)."""
+    """Converts subscriptions (Kafka class: SubscriptionWrapperSerde).
+
+    Args:
+        primary_key_serde: the serde of primary keys; None means the configured default.
+    """
 
     def __init__(self, primary_key_serde: Serde | None) -> None:
-        """Take the serde of primary keys, None for the default of the configuration."""
         self._primary_key_serde = primary_key_serde
 
     def with_defaults(self, key_serde: Serde | None, value_serde: Serde | None) -> Serde[SubscriptionWrapper]:
-        """Return this serde, or one with the default serde of keys if it was made without."""
+        """Return this serde, or one with the default key serde if it is missing."""
         return SubscriptionWrapperSerde(or_default(self._primary_key_serde, key_serde, key_serde, value_serde))
 
     @property
     def uses_headers(self) -> bool:
-        """Whether the serde of primary keys uses the headers."""
+        """Whether the primary key serde uses the headers."""
         return any_uses_headers(self._primary_key_serde)
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
-        """Return the subscription as bytes."""
+        """Serialise the subscription."""
         subscription: SubscriptionWrapper = value
         key = inner_serde(self._primary_key_serde, "key").serialize(f"{topic}-pk", subscription.primary_key, headers)
         if subscription.primary_partition is None:
@@ -96,7 +103,7 @@ class SubscriptionWrapperSerde(Serde[SubscriptionWrapper]):
         return head + key + _INT.pack(subscription.primary_partition)
 
     def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> SubscriptionWrapper:
-        """Return the subscription; raises StreamsError for a version that is not known."""
+        """Deserialise the subscription; raises StreamsError for an unknown version."""
         version, hash, rest = _split_head(topic, data[:1] + data[2:])
         if version > SUBSCRIPTION_VERSION:
             raise _unknown_version("SubscriptionWrapper", topic, version, SUBSCRIPTION_VERSION)
@@ -108,25 +115,28 @@ class SubscriptionWrapperSerde(Serde[SubscriptionWrapper]):
 
 
 class SubscriptionResponseWrapperSerde(Serde[SubscriptionResponseWrapper]):
-    """Writes and reads responses (Kafka class: SubscriptionResponseWrapperSerde)."""
+    """Converts responses (Kafka class: SubscriptionResponseWrapperSerde).
+
+    Args:
+        foreign_value_serde: the serde of the foreign table's values; None means the configured default.
+    """
 
     def __init__(self, foreign_value_serde: Serde | None) -> None:
-        """Take the serde of the foreign table's values, None for the default of the configuration."""
         self._foreign_value_serde = foreign_value_serde
 
     def with_defaults(self, key_serde: Serde | None, value_serde: Serde | None) -> Serde[SubscriptionResponseWrapper]:
-        """Return this serde, or one with the default serde of values if it was made without."""
+        """Return this serde, or one with the default value serde if it is missing."""
         return SubscriptionResponseWrapperSerde(
             or_default(self._foreign_value_serde, value_serde, key_serde, value_serde)
         )
 
     @property
     def uses_headers(self) -> bool:
-        """Whether the serde of the values uses the headers."""
+        """Whether the value serde uses the headers."""
         return any_uses_headers(self._foreign_value_serde)
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
-        """Return the response as bytes."""
+        """Serialise the response."""
         response: SubscriptionResponseWrapper = value
         head = _head(RESPONSE_VERSION, response.hash)
         if response.foreign_value is None:
@@ -134,7 +144,7 @@ class SubscriptionResponseWrapperSerde(Serde[SubscriptionResponseWrapper]):
         return head + inner_serde(self._foreign_value_serde, "value").serialize(topic, response.foreign_value, headers)
 
     def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> SubscriptionResponseWrapper:
-        """Return the response, without partition; raises StreamsError for a version that is not known."""
+        """Deserialise the response, without partition; raises StreamsError for an unknown version."""
         version, hash, rest = _split_head(topic, data)
         if version != RESPONSE_VERSION:
             raise _unknown_version("SubscriptionResponseWrapper", topic, version, RESPONSE_VERSION)
@@ -150,7 +160,7 @@ def combined_key(foreign_key: bytes, primary_key: bytes) -> bytes:
 
 
 def combined_key_prefix(foreign_key: bytes) -> bytes:
-    """Return what the keys of all subscriptions to `foreign_key` begin with."""
+    """Return the key prefix of all subscriptions to `foreign_key`."""
     return _INT.pack(len(foreign_key)) + foreign_key
 
 
@@ -161,7 +171,7 @@ def _head(version: int, hash: bytes | None, *more: int) -> bytes:
 
 
 def _split_head(topic: str, data: bytes) -> tuple[int, bytes | None, bytes]:
-    """Return version, hash and what follows."""
+    """Return version, hash and the remaining bytes."""
     if not data:
         raise SerializationError(
             f"Cannot read an empty value from {topic!r}: a subscription or response has at least 1 byte."

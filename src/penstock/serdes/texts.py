@@ -1,4 +1,4 @@
-"""Keys, values and headers for people: names of serdes, texts and JSON to values and back."""
+"""Keys, values and headers for people: serde names, and conversion between bytes and text or JSON."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from penstock.errors import SerializationError
 from penstock.serdes import Serde, Serdes
 
 NULL = "null"
-"""How the absence of a key or a value is written and shown."""
+"""The text of a missing key or value."""
 
 
 class SerdeName(StrEnum):
-    """The serdes that the command line knows."""
+    """The serdes of the command line."""
 
     string = "string"
     bytes = "bytes"
@@ -73,11 +73,11 @@ _PRINTERS: Mapping[SerdeName, Callable[[Any], str]] = {
 
 
 _OWN_IN_JSON: Final = frozenset(SerdeName) - {SerdeName.string, SerdeName.bytes, SerdeName.uuid}
-"""The serdes whose values are no strings in JSON."""
+"""The serdes with values that are not strings in JSON."""
 
 
 def from_text(name: SerdeName, topic: str, text: str) -> bytes:
-    """Return `text` as the bytes of a value of the serde `name` (bytes: two hexadecimal digits a byte).
+    """Serialise `text` as a value of the serde `name` (bytes: two hexadecimal digits per byte).
 
     Raises:
         SerializationError: it is not the text of such a value.
@@ -90,7 +90,7 @@ def from_text(name: SerdeName, topic: str, text: str) -> bytes:
 
 
 def to_text(name: SerdeName, topic: str, data: bytes | None) -> str:
-    """Return the bytes of a value of the serde `name` as text, NULL for None.
+    """Return a serialised value of the serde `name` as text; None becomes NULL.
 
     Raises:
         SerializationError: they are not the bytes of such a value.
@@ -99,10 +99,10 @@ def to_text(name: SerdeName, topic: str, data: bytes | None) -> str:
 
 
 def from_json(name: SerdeName, topic: str, given: Any) -> bytes | None:
-    """Return the bytes of a value of the serde `name` that JSON has as `to_json` returns it; None for None.
+    """Serialise a value of the serde `name` from `to_json`'s form; None stays None.
 
     Raises:
-        SerializationError: it stands for no such value.
+        SerializationError: it is not the form of such a value.
     """
     if given is None:
         return None
@@ -111,8 +111,9 @@ def from_json(name: SerdeName, topic: str, given: Any) -> bytes | None:
 
 
 def to_json(name: SerdeName, topic: str, data: bytes | None) -> Any:
-    """Return the bytes of a value of the serde `name` as JSON has it: JSON, numbers and booleans as they are, all else
-    as its text; None for None.
+    """Return a serialised value of the serde `name` as JSON; None stays None.
+
+    JSON, numbers and booleans are unchanged; everything else is text.
 
     Raises:
         SerializationError: they are not the bytes of such a value.
@@ -125,11 +126,15 @@ def to_json(name: SerdeName, topic: str, data: bytes | None) -> Any:
 
 
 def parsed(serde: Serde, where: str, text: str) -> Any:
-    """Return the value that `text` stands for, of the type that `serde` writes.
+    """Return the value of `text`, of the type that `serde` writes.
+
+    Args:
+        serde: the serde.
+        where: the location of the value, for the error.
+        text: the text.
 
     Raises:
-        SerializationError: it is not the text of such a value, or there is no text for such values; `where` says whose
-            they are.
+        SerializationError: it is not the text of such a value, or such values have no text form.
     """
     for name, known in _SERDES.items():
         if type(known) is type(serde):

@@ -1,6 +1,6 @@
-"""The serdes of windowed keys, byte for byte those of Kafka, and `WindowedSerdes`, which names them.
+"""The serdes of windowed keys, byte for byte Kafka's, and `WindowedSerdes`, their factory.
 
-A time window is written as the key and 8 bytes of its start; its size is not written, so who reads must know it. A
+A time window is written as the key and 8 bytes of its start; readers must know its size, which is not written. A
 session is written as the key, 8 bytes of its end and 8 of its start.
 """
 
@@ -22,16 +22,16 @@ _END_AND_START = struct.Struct(">qq")
 
 
 class WindowedSerde(Serde):
-    """The key by an inner serde, then the window in a fixed number of bytes (Kafka class: WindowedSerializer)."""
+    """The key by an inner serde, and the window in fixed size (Kafka class: WindowedSerializer)."""
 
     window_size: int
-    """How many bytes a window takes."""
+    """Size of a window in bytes."""
 
     def __init__(self, inner: Serde) -> None:
         self.inner = inner
 
     def with_defaults(self, key_serde: Serde | None, value_serde: Serde | None) -> Serde:
-        """Return this serde with the defaults in the places that its inner one was made without."""
+        """Return this serde with defaults for the missing serdes of its inner one."""
         inner = self.inner.with_defaults(key_serde, value_serde)
         if inner is self.inner:
             return self
@@ -41,21 +41,21 @@ class WindowedSerde(Serde):
 
     @abstractmethod
     def _write_window(self, window: Window) -> bytes:
-        """Return the window as bytes."""
+        """Serialise the window."""
         raise NotImplementedError
 
     @abstractmethod
     def _read_window(self, data: bytes) -> Window:
-        """Return the window that the bytes stand for."""
+        """Deserialise the window."""
         raise NotImplementedError
 
     @property
     def uses_headers(self) -> bool:
-        """Whether the serde of the key uses the headers."""
+        """Whether the key serde uses the headers."""
         return self.inner.uses_headers
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
-        """Return the Windowed as bytes; raises TypeError for anything else."""
+        """Serialise the Windowed; raises TypeError for any other type."""
         if not isinstance(value, Windowed):
             raise TypeError(
                 f"Cannot write to {topic!r}: expected a Windowed, got {type(value).__name__} {value!r:.100}; "
@@ -64,8 +64,10 @@ class WindowedSerde(Serde):
         return self.inner.serialize(topic, value.key, headers) + self._write_window(value.window)
 
     def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> Any:
-        """Return the Windowed, None for no bytes, as Kafka does; raises SerializationError when `data` is too short for
-        a window."""
+        """Deserialise the Windowed, or None for empty bytes, as Kafka does.
+
+        Raises SerializationError if `data` is too short for a window.
+        """
         if not data:
             return None
         split = len(data) - self.window_size
@@ -78,7 +80,7 @@ class WindowedSerde(Serde):
     def serialize_column(
         self, topic: str, values: Sequence[Any], headers: Sequence[Headers] | None = None
     ) -> list[bytes | None]:
-        """Return each Windowed as bytes, None for None; windows that many keys share are written once."""
+        """Serialise each Windowed; None stays None. Windows shared by many keys are written once."""
         if set(map(type, values)) != {Windowed}:
             return super().serialize_column(topic, values, headers)
         keys = self.inner.serialize_column(topic, [key for key, _ in values], headers)
@@ -90,7 +92,7 @@ class WindowedSerde(Serde):
     def deserialize_column(
         self, topic: str, data: Sequence[bytes | None], headers: Sequence[Headers] | None = None
     ) -> list[Any]:
-        """Return each Windowed, None for None; windows that many keys share are read once."""
+        """Deserialise each Windowed; None stays None. Windows shared by many keys are read once."""
         size = self.window_size
         if any(item is None or len(item) < size for item in data):
             return super().deserialize_column(topic, data, headers)
@@ -100,7 +102,7 @@ class WindowedSerde(Serde):
 
 
 def _remembered(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return `function` with a memory for one column: it has far fewer windows than rows."""
+    """Return `function` with a cache for one column: it has far fewer windows than rows."""
     known: dict[Any, Any] = {}
 
     def call(argument: Any) -> Any:
@@ -113,12 +115,16 @@ def _remembered(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 class TimeWindowedSerde(WindowedSerde):
-    """Keys of time windows of one size, which readers must know (Kafka class: WindowedSerdes.TimeWindowedSerde)."""
+    """Keys of time windows of one size, which readers must know (Kafka class: WindowedSerdes.TimeWindowedSerde).
+
+    Args:
+        inner: the serde of the keys.
+        window_size_ms: size of the windows that are read; they end at the largest time at the latest.
+    """
 
     window_size = _TIME.size
 
     def __init__(self, inner: Serde, window_size_ms: int = LONG_MAX) -> None:
-        """Write keys by `inner`; windows read are `window_size_ms` long, and end at the largest time at the latest."""
         super().__init__(inner)
         self.window_size_ms = window_size_ms
 
@@ -130,12 +136,15 @@ class TimeWindowedSerde(WindowedSerde):
 
 
 class SessionWindowedSerde(WindowedSerde):
-    """Keys of sessions (Kafka class: WindowedSerdes.SessionWindowedSerde)."""
+    """Keys of sessions (Kafka class: WindowedSerdes.SessionWindowedSerde).
+
+    Args:
+        inner: the serde of the keys.
+    """
 
     window_size = _END_AND_START.size
 
     def __init__(self, inner: Serde) -> None:
-        """Write keys by `inner`."""
         super().__init__(inner)
 
     def _write_window(self, window: Window) -> bytes:
@@ -147,15 +156,17 @@ class SessionWindowedSerde(WindowedSerde):
 
 
 class WindowedSerdes:
-    """Makes the serdes of windowed keys (Kafka class: WindowedSerdes)."""
+    """Creates the serdes of windowed keys (Kafka class: WindowedSerdes)."""
 
     @staticmethod
     def time_windowed(inner: Serde, window_size_ms: int = LONG_MAX) -> TimeWindowedSerde:
-        """Return the serde of keys of time windows of `window_size_ms`; without a size, windows that are read have no
-        end (Kafka: timeWindowedSerdeFrom)."""
+        """Return the serde of keys of time windows (Kafka: timeWindowedSerdeFrom).
+
+        window_size_ms: size of the windows; without it, read windows have no end.
+        """
         return TimeWindowedSerde(inner, window_size_ms)
 
     @staticmethod
     def session_windowed(inner: Serde) -> SessionWindowedSerde:
-        """Return the serde of keys of sessions (Kafka: sessionWindowedSerdeFrom)."""
+        """Return the serde of session keys (Kafka: sessionWindowedSerdeFrom)."""
         return SessionWindowedSerde(inner)

@@ -1,2 +1,1 @@
-"""State: stores as buffers of uncommitted writes over a committed base, the bases, the record cache, and the segments
-that make state durable."""
+"""State stores: buffers of uncommitted writes over a committed base, record caches and durable segments."""

@@ -1,7 +1,7 @@
-"""The protocols of state: what user code calls, what a base must offer, and what the layers need of the task.
+"""The protocols of state: stores for user code, bases, and the layers between them.
 
-A store of a task is a buffer of uncommitted writes over a committed base. The layers of this package take what they
-need of the task as functions and values, `FlushListener` and `RecordContext`; they never see the task.
+A task's store is a buffer of uncommitted writes over a committed base. The layers of this package depend on the task
+only through functions and values, such as `FlushListener` and `RecordContext`; they never see the task itself.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from penstock.state.suppliers import (
 _log = logging.getLogger(__name__)
 
 CUSTOM = "custom"
-"""The kind of the stores that users write."""
+"""The kind of user-defined stores."""
 
-# ---------- what users call
+# ---------- interfaces for users
 
 
 class StateStore(Protocol):
@@ -64,7 +64,7 @@ class KeyValueIterator(Protocol):
     def __enter__(self) -> KeyValueIterator: ...
     def __exit__(self, *_: object) -> None: ...
     def peek_next_key(self) -> Any:
-        """Return the next key without taking it; raises StopIteration at the end."""
+        """Return the next key without consuming it; raises StopIteration at the end."""
         ...
 
     def close(self) -> None:
@@ -73,18 +73,18 @@ class KeyValueIterator(Protocol):
 
 
 class ReadOnlyKeyValueStore(StateStore, Protocol):
-    """Reads of a key-value store, in the byte order of the serialised keys (Kafka class: ReadOnlyKeyValueStore)."""
+    """Read access to a key-value store, in byte order of the serialised keys (Kafka class: ReadOnlyKeyValueStore)."""
 
     def get(self, key: Any) -> Any:
-        """Return the value of `key`, None if there is none; raises TypeError for a None key."""
+        """Return the value of `key`, or None if absent; raises TypeError for a None key."""
         ...
 
     def range(self, from_key: Any, to_key: Any) -> KeyValueIterator:
-        """Return the entries from `from_key` to `to_key`, both inclusive, None for an open end."""
+        """Return the entries from `from_key` to `to_key`, both inclusive; None leaves an end open."""
         ...
 
     def reverse_range(self, from_key: Any, to_key: Any) -> KeyValueIterator:
-        """As `range`, from the largest key to the smallest."""
+        """Like `range`, in descending order of keys."""
         ...
 
     def all(self) -> KeyValueIterator:
@@ -92,50 +92,54 @@ class ReadOnlyKeyValueStore(StateStore, Protocol):
         ...
 
     def reverse_all(self) -> KeyValueIterator:
-        """Return all entries from the largest key to the smallest."""
+        """Return all entries in descending order of keys."""
         ...
 
     def prefix_scan(self, prefix: Any, prefix_serde: Serde) -> KeyValueIterator:
-        """Return the entries whose serialised key begins with `prefix` as `prefix_serde` writes it."""
+        """Return the entries whose serialised key starts with `prefix`, serialised by `prefix_serde`."""
         ...
 
     def approximate_num_entries(self) -> int:
-        """Return about how many entries there are."""
+        """Return the approximate number of entries."""
         ...
 
 
 class KeyValueStore(ReadOnlyKeyValueStore, Protocol):
-    """A store of keys and values; for a timestamped store the values are ValueAndTimestamp (Kafka classes:
-    KeyValueStore, TimestampedKeyValueStore)."""
+    """A store of keys and values (Kafka classes: KeyValueStore, TimestampedKeyValueStore).
+
+    The values of a timestamped store are ValueAndTimestamp.
+    """
 
     def put(self, key: Any, value: Any) -> None:
-        """Store `value` under `key`; None deletes. Raises TypeError for a None key."""
+        """Store `value` under `key`; None deletes the key. Raises TypeError for a None key."""
         ...
 
     def put_if_absent(self, key: Any, value: Any) -> Any:
-        """Store `value` unless `key` has one; return the value that was there, None if there was none."""
+        """Store `value` unless `key` has a value; return the existing value, or None if absent."""
         ...
 
     def put_all(self, entries: Sequence[tuple[Any, Any]]) -> None:
-        """Store each (key, value) in turn."""
+        """Store each (key, value) pair in order."""
         ...
 
     def delete(self, key: Any) -> Any:
-        """Remove `key`; return the value that was there, None if there was none."""
+        """Remove `key`; return its value, or None if absent."""
         ...
 
     def clear(self) -> None:
-        """Remove all entries, each as `delete` does (KIP-28)."""
+        """Remove all entries, each like `delete` (KIP-28)."""
         ...
 
 
-# ---------- how stores are described
+# ---------- descriptions of stores
 
 
 @dataclass(frozen=True)
 class StoreSource:
-    """The topic that fills a store and is its changelog: its records were not written by the store. Serdes of None are
-    the defaults of the configuration."""
+    """The topic that fills a store and serves as its changelog.
+
+    The store does not write the topic's records. A serde of None means the configured default.
+    """
 
     topic: str
     key_serde: Serde | None = None
@@ -144,14 +148,18 @@ class StoreSource:
 
 @dataclass(frozen=True)
 class StoreBuilder:
-    """Describes one store so that each task can build its own; plain data, picklable (Kafka class: StoreBuilder).
+    """Describes a store, so that each task can build its own (Kafka class: StoreBuilder).
 
-    supplier: name and kind of the store, and how its bytes are kept. Serdes of None are the defaults of the
-    configuration. timestamped: whether values are ValueAndTimestamp. caching, logging: as the user or the DSL set them.
-    changelog_config: extra configs of the changelog topic. with_headers: whether headers are kept with values; None,
-    for stores of the DSL, is what their supplier says. logs_headers: whether changelog records have the headers of
-    the record that was written, though the store does not keep them. source: for a store whose changelog is the topic
-    that fills it.
+    Plain data, picklable. A serde of None means the configured default.
+
+    Args:
+        supplier: name, kind and byte storage of the store.
+        timestamped: whether values are ValueAndTimestamp.
+        caching, logging: the settings of the user or the DSL.
+        changelog_config: extra configs of the changelog topic.
+        with_headers: whether headers are kept with values; None, for stores of the DSL, leaves it to the supplier.
+        logs_headers: whether changelog records carry the headers of the written record although the store drops them.
+        source: the topic that fills the store, if that topic is its changelog.
     """
 
     supplier: StoreSupplier
@@ -183,12 +191,12 @@ class StoreBuilder:
 
     @property
     def in_memory(self) -> bool | None:
-        """Whether the base is in memory; None for the value of `dsl.store.suppliers.class`."""
+        """Whether the base is in memory; None follows `dsl.store.suppliers.class`."""
         return self.supplier.in_memory
 
     @property
     def layout(self) -> str:
-        """What the bytes of the store depend on, in words; state that was kept in another layout cannot be read."""
+        """A description of everything that affects the store's bytes; state in another layout is unreadable."""
         parts = [self.kind, "in memory"] if self.in_memory else [self.kind]
         match self.supplier:
             case (
@@ -202,9 +210,10 @@ class StoreBuilder:
         return ", ".join(parts)
 
     def with_caching_enabled(self) -> StoreBuilder:
-        """Return a copy whose store has a record cache; a store that keeps duplicates stays without, which is logged.
+        """Return a copy with a record cache.
 
-        Raises RuntimeError for a versioned store, and for one of a user's own.
+        A store that keeps duplicates stays uncached, with a log line. Raises RuntimeError for versioned and
+        user-defined stores.
         """
         match self.supplier:
             case VersionedBytesStoreSupplier():
@@ -221,19 +230,19 @@ class StoreBuilder:
                 return replace(self, caching=True)
 
     def with_caching_disabled(self) -> StoreBuilder:
-        """Return a copy whose store has no record cache."""
+        """Return a copy without a record cache."""
         return replace(self, caching=False)
 
     def with_logging_enabled(self, config: Mapping[str, str] | None = None) -> StoreBuilder:
-        """Return a copy whose store has a changelog topic, made with the extra topic configs `config`."""
+        """Return a copy with a changelog topic, created with the extra topic configs `config`."""
         return replace(self, logging=True, changelog_config=dict(config or {}))
 
     def with_logging_disabled(self) -> StoreBuilder:
-        """Return a copy whose store has no changelog topic."""
+        """Return a copy without a changelog topic."""
         return replace(self, logging=False, changelog_config={})
 
 
-# ---------- what a base offers
+# ---------- interface of a base
 
 
 class BaseView(Protocol):
@@ -248,20 +257,23 @@ class BaseView(Protocol):
         ...
 
     def range(self, from_key: bytes | None, to_key: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the entries with from_key <= key < to_key in byte order, or reversed; None is an open end."""
+        """Yield the entries with from_key <= key < to_key, in byte order or reversed.
+
+        None leaves an end open.
+        """
         ...
 
     def approximate_num_entries(self) -> int:
-        """Return about how many entries the store has."""
+        """Return the approximate number of entries."""
         ...
 
 
 Changes = Mapping[str, Mapping[bytes, bytes | None]]
-"""Changes of a task by store name: key -> new value, None for a delete."""
+"""A task's changes by store name: key -> new value, None for a delete."""
 
 
 class Entries(Protocol):
-    """Committed entries of stores by name."""
+    """Committed entries by store name."""
 
     def view(self, store_name: str) -> BaseView:
         """Return the committed entries of one store."""
@@ -272,7 +284,7 @@ class Base(Protocol):
     """The committed state of one task: one database, with a key prefix for each store."""
 
     def stamp(self) -> bytes | None:
-        """Return the stamp of the last commit applied, None if there was none."""
+        """Return the stamp of the last applied commit, or None before the first."""
         ...
 
     def view(self, store_name: str) -> BaseView:
@@ -280,21 +292,25 @@ class Base(Protocol):
         ...
 
     def apply(self, changes: Changes, stamp: bytes) -> None:
-        """Apply the changes of one commit and set the stamp, in one atomic step."""
+        """Apply the changes of one commit and set the stamp, atomically."""
         ...
 
     def rebuild(self, commits: Callable[[], Iterable[Changes]], stamp: bytes) -> None:
-        """Drop all entries, apply the changes of `commits` in order and set the stamp, in one atomic step; `commits`
-        may be called more than once."""
+        """Replace all entries by the changes of `commits`, in order, and set the stamp, atomically.
+
+        `commits` may be called more than once.
+        """
         ...
 
     def clear(self) -> None:
-        """Drop all entries and the stamp, in one atomic step."""
+        """Drop all entries and the stamp, atomically."""
         ...
 
     def measured(self) -> Mapping[str, Measurement]:
-        """Return what was measured of the database since the last call, by the names of `metrics.host_metrics`; after
-        `close`, what was left. Empty if it measures nothing."""
+        """Return the measurements since the last call, by the names in `metrics.host_metrics`.
+
+        After `close`, returns the remaining ones. Empty if the base measures nothing.
+        """
         ...
 
     def close(self) -> None:
@@ -307,13 +323,12 @@ class DiskBase(Base, Protocol):
 
     @property
     def is_damaged(self) -> bool:
-        """Whether damage was found in the files since the base was opened: it is to be made again."""
+        """Whether the files have been found damaged since the opening. A damaged base must be rebuilt."""
         ...
 
 
 class BaseSnapshot(Protocol):
-    """The committed state of one task as it was when the snapshot was taken, whatever is committed after; may be read
-    from several threads."""
+    """The committed state of one task at one moment, unaffected by later commits. Several threads may read it."""
 
     def view(self, store_name: str) -> BaseView:
         """Return the entries of one store."""
@@ -325,22 +340,24 @@ class BaseSnapshot(Protocol):
 
 
 class SnapshotBase(Base, Protocol):
-    """A base of which snapshots can be taken."""
+    """A base that supports snapshots."""
 
     def snapshot(self) -> BaseSnapshot:
-        """Return the committed state as it is now; close it, for the space of what has changed since is kept."""
+        """Return a snapshot of the committed state. Until it is closed, changed data keeps its space."""
         ...
 
 
-# ---------- what the layers need of the task
+# ---------- the layers' view of the task
 
 
-class RecordContext(msgspec.Struct, frozen=True, gc=False):  # gc: caches keep many, which are in no cycle
-    """What is known of the record that is being processed, besides key and value: shown to topic name extractors; that
-    of a write is kept beside a cached entry, given back when it is flushed (Kafka classes: RecordContext,
-    ProcessorRecordContext).
+class RecordContext(msgspec.Struct, frozen=True, gc=False):  # gc: caches keep many, never in cycles
+    """Metadata of the record being processed (Kafka classes: RecordContext, ProcessorRecordContext).
 
-    timestamp: in ms. topic, partition, offset: where the input record came from; None and -1 where there is none.
+    Topic name extractors receive it. A cached entry keeps the context of its write, which is restored at the flush.
+
+    Args:
+        timestamp: in ms.
+        topic, partition, offset: the origin of the input record; None and -1 if it has no origin.
     """
 
     timestamp: int
@@ -351,13 +368,15 @@ class RecordContext(msgspec.Struct, frozen=True, gc=False):  # gc: caches keep m
 
     @property
     def metadata(self) -> RecordMetadata:
-        """Where the input record came from."""
+        """The origin of the input record."""
         return RecordMetadata(self.topic, self.partition, self.offset)
 
 
 class FlushedEntries(NamedTuple):
-    """Entries that leave the record cache, as columns: serialised keys, new values (None: deleted), old values (None:
-    not asked for), contexts of the last writes."""
+    """Entries leaving the record cache, as columns.
+
+    Serialised keys, new values (None: deleted), old values (None: not requested), and contexts of the last writes.
+    """
 
     keys: list[bytes]
     new_values: list[bytes | None]
@@ -366,15 +385,17 @@ class FlushedEntries(NamedTuple):
 
 
 FlushListener = Callable[[FlushedEntries], None]
-"""Called with the entries that leave the record cache, in the order of their last write, after they were written to the
-layer below (Kafka class: CacheFlushListener)."""
+"""Receives the entries leaving the record cache, ordered by last write (Kafka class: CacheFlushListener).
+
+They have already been written to the layer below.
+"""
 
 
 class EngineStore(StateStore, Protocol):
-    """What the operators and the task need of every store besides what users call."""
+    """The operators' and tasks' view of any store, in addition to the user's."""
 
     def exposed(self) -> StateStore:
-        """Return what processors get: the store itself, or the user's own object."""
+        """Return the object for processors: the store itself, or the user's own object."""
         ...
 
     @property
@@ -389,31 +410,30 @@ class EngineStore(StateStore, Protocol):
 
     @property
     def with_headers(self) -> bool:
-        """Whether headers are kept with the values."""
+        """Whether the store keeps headers with the values."""
         ...
 
     @property
     def cached(self) -> bool:
-        """Whether a record cache stands before the store."""
+        """Whether the store has a record cache."""
         ...
 
     @property
     def uses_headers(self) -> bool:
-        """Whether a serde of the store uses the headers of the record that is being processed: columns do not show
-        them."""
+        """Whether a serde of the store uses the current record's headers, which columns lack."""
         ...
 
     @property
     def logged(self) -> bool:
-        """Whether writes go to a changelog, so that the record that causes one must be known."""
+        """Whether writes go to a changelog, which requires the record that causes them."""
         ...
 
     def set_flush_listener(self, listener: FlushListener, send_old_values: bool) -> None:
-        """Have `listener` called for what leaves the cache, with old values if `send_old_values`."""
+        """Call `listener` for entries leaving the cache, with old values if `send_old_values`."""
         ...
 
     def uncommitted_bytes(self) -> int:
-        """Return about how many bytes of memory the uncommitted changes take; those in a record cache do not count."""
+        """Return the approximate memory size (bytes) of the uncommitted changes, without a record cache."""
         ...
 
     def changes(self) -> Mapping[bytes, bytes | None]:
@@ -421,99 +441,109 @@ class EngineStore(StateStore, Protocol):
         ...
 
     def clear_changes(self) -> None:
-        """Forget the uncommitted changes: they are in the base now."""
+        """Forget the uncommitted changes, which the base now has."""
         ...
 
     def restore(self, keys: Sequence[bytes], values: Sequence[bytes | None], timestamps: Int64Array) -> None:
-        """Write the entries that changelog records of `timestamps` (ms) stand for, in turn; None deletes."""
+        """Write the entries of changelog records of `timestamps` (ms), in order; None deletes."""
         ...
 
     def deserialize_keys(self, keys: list[bytes], headers: Sequence[Headers] | None = None) -> list[Any]:
-        """Return the key that each of `keys` stands for, as FlushedEntries have them: a Windowed for stores of windows
-        and sessions. headers: those that the serde receives for each, None if no record has any."""
+        """Deserialise the keys of FlushedEntries; window and session stores return Windowed.
+
+        headers: one per key, for the serde; None if no record has headers.
+        """
         ...
 
     def deserialize_columns(
         self, values: list[bytes | None], headers: Sequence[Headers] | None = None
     ) -> tuple[list[Any], Int64Array]:
-        """Return the values that `values` stand for, without their timestamps, and these (ms), NO_TIMESTAMP where the
-        store keeps none. headers: those that the serde receives for each, None if no record has any."""
+        """Deserialise `values`; return them and their timestamps (ms), NO_TIMESTAMP if the store keeps no timestamps.
+
+        headers: one per value, for the serde; None if no record has headers.
+        """
         ...
 
 
 class EngineColumnStore(EngineStore, Protocol):
-    """What aggregations of whole batches need of every kind of store."""
+    """The interface of batch aggregations to stores of every kind."""
 
     def fresh(self, value: Any) -> Any:
-        """Return `value` (without a timestamp), which is being written, as it will come back from the store: the serde
-        may read something else than was written, and users' functions may change what they are given."""
+        """Return `value` (without a timestamp), about to be written, as the store will return it.
+
+        The serde's round trip may change it, and user functions may modify their arguments.
+        """
         ...
 
     def reads_back(self, kind: type) -> bool:
-        """Return whether values of type `kind` come back from the store as they were written."""
+        """Return whether values of type `kind` survive the store's round trip unchanged."""
         ...
 
     @property
     def repeatable(self) -> bool:
-        """Whether a value from the store, if it is written again, comes back the same."""
+        """Whether a value read from the store survives being written again unchanged."""
         ...
 
 
 class EngineKeyValueStore(KeyValueStore, EngineStore, Protocol):
-    """A key-value store as operators and tasks see it.
+    """The operators' and tasks' view of a key-value store.
 
-    What waits in a store is removed by the bytes of its key: a serde need not write the same bytes again for what it
-    has read, or under the headers of another record.
+    Waiting entries are removed by the bytes of their keys: a serde need not reproduce the bytes that it has read, nor
+    under the headers of another record.
     """
 
     def entries(self) -> KeyValueIterator:
-        """Return all entries in the order of their keys, which are bytes."""
+        """Return all entries in key order; the keys are bytes."""
         ...
 
     def deserialize_key(self, key: bytes) -> Any:
-        """Return the key that the bytes of an entry stand for."""
+        """Deserialise the key of an entry."""
         ...
 
     def delete_entry(self, key: bytes) -> None:
-        """Remove the entry with a key of these bytes."""
+        """Remove the entry whose serialised key is `key`."""
         ...
 
 
 class EngineTimestampedKeyValueStore(EngineKeyValueStore, EngineColumnStore, Protocol):
-    """What the aggregations need of a timestamped key-value store: the same results as one by one, one call a batch.
+    """The aggregations' view of a timestamped key-value store: one call per batch, with unchanged results.
 
-    Keys are bytes; values and their timestamps (ms) are columns; None is no value, with NO_TIMESTAMP.
+    Keys are bytes; values and their timestamps (ms) are columns; a missing value is None with NO_TIMESTAMP.
     """
 
     def serialize_keys(self, keys: Sequence[Any]) -> list[bytes | None]:
-        """Return each key as bytes, None for None."""
+        """Serialise each key; None stays None."""
         ...
 
     def get_columns(self, keys: Sequence[bytes]) -> tuple[list[Any], Int64Array]:
         """Return the values and timestamps of `keys`.
 
-        The record cache does not count this as use and does not keep the result: it is for keys that are put next.
+        The record cache neither counts this as use nor keeps the result, since the same keys are put next.
         """
         ...
 
     def put_columns(
         self, keys: Sequence[bytes], values: list[Any], timestamps: Int64Array, contexts: Sequence[RecordContext]
     ) -> None:
-        """Store each value (None deletes) with its timestamp under its key in the context given. A cache is not
-        evicted: the task calls `RecordCache.evict` after its batch."""
+        """Store each value (None deletes) with its timestamp, under its key and in its context.
+
+        A cache evicts nothing: the task calls `RecordCache.evict` after its batch.
+        """
         ...
 
 
 class BytesStore(Protocol):
-    """A layer below the typed one: a store of bytes, read and written by the task that owns it (Kafka:
-    KeyValueStore<Bytes, byte[]>)."""
+    """A layer below the typed store: a store of bytes (Kafka: KeyValueStore<Bytes, byte[]>).
+
+    Only the task that owns it reads and writes it.
+    """
 
     def get(self, key: bytes) -> bytes | None:
-        """Return the value of `key`, None if there is none."""
+        """Return the value of `key`, or None if absent."""
         ...
 
     def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Return the value of each of `keys`, None if there is none."""
+        """Return the value of each key, or None if absent."""
         ...
 
     def put(self, key: bytes, value: bytes | None) -> None:
@@ -523,29 +553,27 @@ class BytesStore(Protocol):
     def put_many(
         self, keys: Sequence[bytes], values: Sequence[bytes | None], contexts: Sequence[RecordContext] | None = None
     ) -> None:
-        """Write each of `values` under the key at its place, with the context at its place or, without contexts, that
-        of now."""
+        """Write each value under its key, with its context or, without contexts, the current one."""
         ...
 
     def range(self, from_key: bytes | None, to_key: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
-        """Return an iterator over the entries with from_key <= key < to_key in byte order, or reversed; None is an open
-        end."""
+        """Yield the entries with from_key <= key < to_key, in byte order or reversed. None leaves an end open."""
         ...
 
     def approximate_num_entries(self) -> int:
-        """Return about how many entries there are."""
+        """Return the approximate number of entries."""
         ...
 
     def flush(self) -> None:
-        """Write what is held back to the layer below, and forward it."""
+        """Write buffered entries to the layer below and forward them."""
         ...
 
 
 class BufferedBytesStore(BytesStore, Protocol):
-    """A store of bytes whose writes wait for the commit."""
+    """A store of bytes that buffers its writes until the commit."""
 
     def uncommitted_bytes(self) -> int:
-        """Return about how many bytes of memory the uncommitted writes take."""
+        """Return the approximate memory size (bytes) of the uncommitted writes."""
         ...
 
     def changes(self) -> dict[bytes, bytes | None]:
@@ -553,17 +581,17 @@ class BufferedBytesStore(BytesStore, Protocol):
         ...
 
     def clear(self) -> None:
-        """Forget the uncommitted writes: they are in the base now, or discarded."""
+        """Forget the uncommitted writes: the base has them, or they are discarded."""
         ...
 
 
 class CachingBytesStore(BytesStore, Protocol):
-    """A store of bytes behind a record cache."""
+    """A store of bytes with a record cache."""
 
     def set_flush_listener(self, listener: FlushListener, send_old_values: bool) -> None:
-        """Give each entry that leaves the cache to `listener`, with its old value only if `send_old_values`."""
+        """Pass each entry leaving the cache to `listener`, with its old value only if `send_old_values`."""
         ...
 
     def close(self) -> None:
-        """Give up the cache; nothing is flushed."""
+        """Discard the cache without flushing it."""
         ...

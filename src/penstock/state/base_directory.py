@@ -1,18 +1,18 @@
-"""The directory of a base on this machine: who uses it, and whether what is in it can be trusted.
+"""The directory of a base on this machine: its users, and whether its content can be trusted.
 
     <path>/<name>   the database, in a directory of the same name
-    <path>/owner    the application run that uses it, and how often in a row a process died with it open
-    <path>/open.*   one for each process that has it open, locked by that process
-    <path>/read.*   one for each process that reads it and has no part in it, locked by that process
+    <path>/owner    the application run that uses it, and the number of successive deaths of processes that had it open
+    <path>/open.*   one per process that has it open, locked by that process
+    <path>/read.*   one per process that only reads it, without taking part in it, locked by that process
     <path>/seal     size and digest of the database, once the run was closed in an orderly way
     <path>/lock     held while any of these is read or changed; its time is that of the last use
 
-A base is a copy: segments, or topics, are the truth, and whatever is in doubt is deleted here and made again. Rules:
-- Within one run a base is trusted. Processes that are killed do no harm to it; but where processes die twice in a row
-  while they have it open, it may be the reason, and it is deleted.
-- The base of another run is trusted if it has a seal and the database is what the seal says. A database without one is
-  that of a run which was killed, or of a machine that lost power: nothing says that the disk has what was written.
-- A database that checks itself, as RocksDB does by checksums, needs no seal.
+A base is a copy: the source of truth is in segments or topics, so a doubtful base is deleted here and rebuilt. Rules:
+- Within one run a base is trusted. Killed processes do not harm it. But if two processes in a row die with the base
+  open, the base may be the cause, and it is deleted.
+- The base of another run is trusted if the database matches its seal. A missing seal means that the run was killed or
+  the machine lost power: the disk may not have all writes.
+- A database that checks itself, such as RocksDB with its checksums, needs no seal.
 """
 
 from __future__ import annotations
@@ -40,20 +40,18 @@ _CHUNK = 1024 * 1024
 
 
 class BaseDirectory:
-    """One process's use of the directory of a base."""
+    """One process's use of the directory of a base.
+
+    Args:
+        path: the directory. The constructor does not read it yet.
+        process_id: the application run of this process, a random id (as Kafka Streams names its instances).
+        data_file: the file with the database's content; None for a database that checks itself.
+        before_taking: called before the base of another run is taken over; raises if this run has ended.
+    """
 
     def __init__(
         self, path: Path, process_id: str, data_file: str | None, before_taking: Callable[[], object] = lambda: None
     ) -> None:
-        """Take the directory; reads nothing yet.
-
-        Args:
-            path: of the directory.
-            process_id: of the application run that this process belongs to, drawn at random (as Kafka Streams names
-                its instances).
-            data_file: the file of the database that has its content; None for a database that checks itself.
-            before_taking: called before the base of another run is taken; raises where this run is over.
-        """
         self._path = path
         self._process_id = process_id
         self._data_file = data_file
@@ -67,8 +65,10 @@ class BaseDirectory:
         return self._path / self._path.name
 
     def enter(self) -> Path:
-        """Use the base from now on, until `leave`: delete what cannot be trusted; return the directory of the database,
-        which may not be there yet. Raises what `before_taking` raises."""
+        """Use the base until `leave`: delete it if it is not trusted, and return the database's directory.
+
+        The directory may not exist yet. Raises the errors of `before_taking`.
+        """
         with _locked(self._path):
             os.utime(self._path / _LOCK)
             found, deaths = self._read_owner()
@@ -85,8 +85,10 @@ class BaseDirectory:
         return self.database
 
     def visit(self) -> Path | None:
-        """Read the base of another program from now on, until `leave`; return the directory of the database, None if
-        there is none, or it is not what its seal says."""
+        """Read another program's base until `leave`; return the database's directory.
+
+        Returns None if it is missing or does not match its seal.
+        """
         if not self.database.exists():
             return None
         with _locked(self._path):
@@ -98,8 +100,10 @@ class BaseDirectory:
         return self.database
 
     def visit_own(self) -> Path | None:
-        """Read the base of this run, which another process of it may have open, from now on, until `leave`; return the
-        directory of the database, None if there is none of this run."""
+        """Read this run's base until `leave`; return the database's directory.
+
+        Another process may have the base open. Returns None if this run has no base.
+        """
         if not self.database.exists():
             return None
         with _locked(self._path):
@@ -109,8 +113,10 @@ class BaseDirectory:
         return self.database
 
     def leave(self, is_damaged: bool = False) -> None:
-        """Use the base no longer; is_damaged: it is to be made again by the next process. Harmless when called
-        again."""
+        """End the use of the base; may be called more than once.
+
+        is_damaged: whether the next process must rebuild it.
+        """
         if self._marker is None:
             return
         self.keep()
@@ -124,8 +130,10 @@ class BaseDirectory:
         self._marker = None
 
     def seal(self) -> bool:
-        """Mark the database as complete, so that another run can trust it; return False if that is not possible,
-        because a process has it open or died with it open."""
+        """Mark the database as complete, so that another run can trust it.
+
+        Returns False if that is impossible because a process has it open or died with it open.
+        """
         if self._data_file is None or not (self.database / self._data_file).is_file():
             return False
         with _locked(self._path):
@@ -137,15 +145,17 @@ class BaseDirectory:
         return True
 
     def keep(self) -> None:
-        """Count the base as used now, if there is one: its user has nothing to do, and may come back."""
+        """Mark an existing base as used now: its user is idle, and may come back."""
         with suppress(FileNotFoundError):
             os.utime(self._path / _LOCK)
 
     def delete_if_unused(self, since: float) -> bool:
-        """Delete the directory, unless a process has the base open or has used it since; return whether it is deleted.
+        """Delete the directory if it is unused; return whether it was deleted.
+
+        It is unused if no process has the base open or has used it after `since`.
 
         Args:
-            since: time of the machine in seconds.
+            since: machine time in seconds.
         """
         if not self._is_unused(since):
             return False
@@ -154,7 +164,7 @@ class BaseDirectory:
             if alive or not self._is_unused(since):
                 return False
             gone = self._path.with_name(f".{self._path.name}.{uuid.uuid4().hex}")
-            self._path.rename(gone)  # the next process creates another one
+            self._path.rename(gone)  # the next process creates a new one
         shutil.rmtree(gone)
         return True
 
@@ -172,7 +182,7 @@ class BaseDirectory:
             return True
         if not self._is_what_was_sealed():
             return False
-        if not alive:  # it has the places of readers whose processes are gone
+        if not alive:  # it contains the slots of vanished readers
             (self.database / "lock.mdb").unlink(missing_ok=True)
         return True
 
@@ -197,7 +207,10 @@ class BaseDirectory:
         shutil.rmtree(self.database, ignore_errors=True)
 
     def _markers(self) -> tuple[bool, bool]:
-        """Return whether a process has the base open, and whether one died with it open; forget those that did."""
+        """Return whether a process has the base open, and whether one died with it open.
+
+        Forgets the dead ones.
+        """
         alive = died = False
         for path in (*self._path.glob("open.*"), *self._path.glob("read.*")):
             with suppress(FileNotFoundError), path.open("rb") as marker:
@@ -206,7 +219,7 @@ class BaseDirectory:
                 except BlockingIOError:
                     alive = True
                     continue
-                if path.exists():  # else it was closed, between the listing and now
+                if path.exists():  # else it was closed between the listing and now
                     died = died or path.name.startswith("open.")
                     path.unlink(missing_ok=True)
         return alive, died
@@ -229,7 +242,7 @@ class BaseDirectory:
 
 
 def _made(path: Path) -> IO[bytes]:
-    """Return a new file that is locked as long as this process has it open."""
+    """Create a file that stays locked as long as this process has it open."""
     marker = open_private(path, "xb")
     fcntl.flock(marker, fcntl.LOCK_EX)
     return marker
@@ -244,7 +257,7 @@ def _replace(path: Path, content: bytes) -> None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold the lock of the directory `path`, which is made if need be, and again where it is deleted meanwhile."""
+    """Hold the lock of the directory `path`, creating the directory, even if deleted meanwhile."""
     private_directory(path)
     while (lock := _lock_of(path)) is None:
         private_directory(path)
@@ -253,7 +266,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _lock_of(path: Path) -> IO[bytes] | None:
-    """Return the lock of the directory `path`, which this process holds now; None if that directory is deleted."""
+    """Lock the directory `path` and return its lock, or None if the directory was deleted."""
     with suppress(FileNotFoundError):
         lock = open_private(path / _LOCK, "ab")
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,7 +1,7 @@
-"""How an update that waits in a buffer is laid out as bytes: the context of its record and its values, as Kafka does
-(Kafka classes: BufferValue, ProcessorRecordContext).
+"""The byte layout of an update waiting in a buffer (Kafka classes: BufferValue, ProcessorRecordContext).
 
-Numbers are big-endian; sizes take 4 bytes, -1 says None. No I/O, no serdes.
+Like Kafka's, it consists of the record's context and the values. Numbers are big-endian; sizes take 4 bytes, -1 means
+None. No I/O, no serdes.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ _SAME_AS_PRIOR = -2
 
 
 class BufferedChange(NamedTuple):
-    """An update: the value before the first update that waited, the value before this one, the new value, and the
-    context of the record that caused it."""
+    """An update and the context of the record that caused it.
+
+    Its values: the one before the first waiting update, the one before this update, and the new one.
+    """
 
     prior_value: bytes | None
     old_value: bytes | None
@@ -29,14 +31,14 @@ class BufferedChange(NamedTuple):
 
 
 def pack_change(change: BufferedChange) -> bytes:
-    """Return an update as bytes."""
+    """Serialise an update."""
     prior, old, new, context = change
     old_part = _SIZE.pack(_SAME_AS_PRIOR) if old is not None and old == prior else _sized(old)
     return b"".join([_pack_context(context), _sized(prior), old_part, _sized(new)])
 
 
 def unpack_change(data: bytes) -> BufferedChange:
-    """Return the update that `data` stands for."""
+    """Deserialise an update."""
     context, at = _unpack_context(data)
     prior, at = _read(data, at)
     if _SIZE.unpack_from(data, at)[0] == _SAME_AS_PRIOR:

@@ -1,4 +1,4 @@
-"""Where the layers of a store are put together: the only module that names them."""
+"""Puts the layers of a store together; no other module names them."""
 
 from __future__ import annotations
 
@@ -69,20 +69,22 @@ from penstock.state.wrapped import WithoutHeaders, WithoutTimestamps
 
 _ORDERED: Final = "ordered"
 _FILLED: Final = (KeyValueBytesStoreSupplier, VersionedBytesStoreSupplier, LruMapBytesStoreSupplier)
-"""Stores whose keys in the topic that fills them are those of their entries."""
+"""Suppliers of stores that share their keys with the records of the topic filling them."""
 _CHUNK: Final = 20_000
-"""Entries that are put in order at a time."""
+"""Number of entries sorted at a time."""
 
 _SCOPES: Final = {"window": "-window", "session": "-session", "lru": "-lru"}
-"""How Kafka's scopes of stores end, by kind."""
+"""Suffixes of Kafka's store scopes, by kind."""
 
 
 class StoreServices(NamedTuple):
-    """The services of a task to one of its stores; the defaults are those of a store without a task.
+    """The services of a task to one of its stores; the defaults fit task-less stores.
 
-    count_dropped: takes the number of writes that the store refused. change_log: takes the changelog records of the
-    stores that it names; None leaves the layer out. observer: receives what the store reports. task_id: which task has
-    the store, for users' own ones.
+    Args:
+        count_dropped: receives the number of writes that the store rejected.
+        change_log: collects the changelog records of the stores that it names; None omits the layer.
+        observer: receives the store's measurements.
+        task_id: the store's task, for user-defined stores.
     """
 
     count_dropped: Callable[[int], None] = lambda records: None
@@ -96,7 +98,7 @@ _NO_SERVICES: Final = StoreServices()
 
 @dataclass(frozen=True)
 class _Build:
-    """What is needed to build one store of a task."""
+    """The ingredients of one store of a task."""
 
     builder: StoreBuilder
     config: StreamsConfig
@@ -119,7 +121,7 @@ class _Build:
         return InMemoryUncommittedStore(self.view) if self.in_memory else UncommittedStore(self.view)
 
     def plain_buffer(self) -> BufferedBytesStore:
-        """Return a store of plain values, whatever those above are."""
+        """Return a store of plain values, regardless of the layers above."""
         kind = self._kind_of_serdes()
         if not kind.timestamped:
             return self.buffer()
@@ -164,8 +166,10 @@ class _Build:
         return below if log is None else ChangeLoggingStore(below, log)
 
     def lru(self, buffer: UncommittedStore, max_entries: int) -> LruStore:
-        """Return a store that tells what it drops to its changelog; one of timestamped values does not, as in Kafka,
-        where another layer is in between."""
+        """Return an LRU store that reports its evictions to its changelog.
+
+        A timestamped store does not report them: as in Kafka, another layer is in between.
+        """
         log = None if self.builder.timestamped else self.log()
         return LruStore(
             self.builder.name,
@@ -176,7 +180,7 @@ class _Build:
         )
 
     def observed(self, store: TypedStore) -> TypedStore:
-        """Return `store`, which reports its calls if they are recorded."""
+        """Return `store`, with its calls recorded if metrics ask for it."""
         if self.services.observer.should_record:
             scope = ("in-memory" if self.in_memory else "rocksdb") + _SCOPES.get(self.builder.supplier.kind, "")
             store.report_calls(self.services.observer, scope)
@@ -184,7 +188,7 @@ class _Build:
 
     @property
     def changelog_topic(self) -> str:
-        """The topic that serdes are shown, whether or not the store has it."""
+        """The topic name for serdes, whether or not the store has a changelog."""
         return f"{self.config['application.id'] or ''}-{self.builder.name}-changelog"
 
     def serdes(self) -> StateSerdes:
@@ -224,8 +228,10 @@ class _Build:
 
 
 def store_serde(builder: StoreBuilder, part: str, config: StreamsConfig) -> Serde:
-    """Return the serde of the keys or values ("key" or "value") of the store that `builder` describes; raises
-    ConfigError if it is not given and `config` has no default."""
+    """Return the serde of a store's keys or values; `part` is "key" or "value".
+
+    Raises ConfigError if the builder has no serde and `config` has no default.
+    """
     return _serde(builder.name, builder.key_serde if part == "key" else builder.value_serde, part, config)
 
 
@@ -249,11 +255,19 @@ def build_store(
     metadata: MutableMapping[str, int],
     services: StoreServices = _NO_SERVICES,
 ) -> EngineStore:
-    """Put the layers of one store of a task together: metered, cached, logged, uncommitted writes, base.
+    """Build one store of a task from its layers: metered, cached, logged, uncommitted writes, base.
 
-    view: the committed entries. cache: the record cache of the task; one of 0 bytes leaves the layer out, as in Kafka.
-    context: gives the record that causes a write. metadata: what stores remember besides entries. Raises ConfigError if
-    a serde is not given and has no default, or the kind of the store is unknown.
+    Args:
+        builder: the description of the store.
+        config: the configuration.
+        view: the committed entries.
+        cache: the record cache of the task; one of 0 bytes omits the layer, as in Kafka.
+        context: returns the record that causes a write.
+        metadata: the stores' persistent values besides entries.
+        services: the services of the task.
+
+    Raises:
+        ConfigError: a serde is missing and has no default, or the kind of the store is unknown.
     """
     build = _Build(builder, config, view, cache, context, metadata, services)
     match builder.supplier:
@@ -285,17 +299,24 @@ def restore_store(
     metadata: MutableMapping[str, int],
     records: RecordBatch,
 ) -> Mapping[bytes, bytes | None]:
-    """Return the changes to a store that the records of its changelog topic stand for, in the order of the topic.
+    """Return a store's changes from records of its changelog topic, in topic order.
 
-    view: the committed entries, to which the records are applied. metadata: what stores keep besides entries, such as
-    their clocks; it is updated. records: all of them with a key. Raises ProcessorStateError for a record that is not of
-    such a store, ConfigError as `build_store`.
+    Args:
+        builder: the description of the store.
+        config: the configuration.
+        view: the committed entries; the records are applied on top of them.
+        metadata: the stores' persistent values besides entries, such as clocks; updated here.
+        records: the changelog records, all with a key.
+
+    Raises:
+        ProcessorStateError: a record does not belong to such a store.
+        ConfigError: as for `build_store`.
     """
     build = _Build(builder, config, view, RecordCache(0), _no_context, metadata)
     if isinstance(builder.supplier, _FILLED) and builder.source is not None:
         records = _written(build, builder.source, records)
     keys, values = build.format().entries(records)
-    if isinstance(builder.supplier, CustomStoreSupplier):  # the user's own store is made when its task is opened
+    if isinstance(builder.supplier, CustomStoreSupplier):  # the user-defined store is created when its task is opened
         written = UncommittedStore(view)
         written.put_many(keys, values)
         return written.changes()
@@ -305,8 +326,10 @@ def restore_store(
 
 
 def _written(build: _Build, source: StoreSource, records: RecordBatch) -> RecordBatch:
-    """Return records of the topic that fills a store, as its processor writes them: a serde may write other bytes than
-    it has read. Those that cannot be read have been dropped before."""
+    """Return records of the topic that fills a store as its processor would write them.
+
+    A serde may write other bytes than it has read. Unreadable records have been dropped before.
+    """
     name, config = build.builder.name, build.config
     read_key, read_value = (
         _serde(name, source.key_serde, "key", config),
@@ -326,7 +349,7 @@ def _written(build: _Build, source: StoreSource, records: RecordBatch) -> Record
         try:
             key = read_key.deserialize(source.topic, data, headers)
             value = None if value_data is None else read_value.deserialize(source.topic, value_data, headers)
-        except Exception:  # whatever a serde raises: the handler of the task let it pass
+        except Exception:  # any error of a serde: the task's handler accepted the record
             continue
         if key is not None:
             keys.append(write_key.serialize(build.changelog_topic, key, headers))
@@ -343,12 +366,20 @@ def changelog_records(
     now_ms: int,
     open_base: Callable[[], AbstractContextManager[Base]],
 ) -> Iterator[ChangelogRecord]:
-    """Yield the changelog records from which `restore_store` makes the entries of a store again: one for each entry,
-    and the end of a version where no other follows. Equal entries give equal records in one order.
+    """Yield the changelog records from which `restore_store` restores the entries of a store.
 
-    view: the committed entries. now_ms: the time of records whose entries have none. open_base: opens an empty base, in
-    which records are put in order where the order of the entries is not that of their writes. Raises ConfigError as
-    `build_store`.
+    There is one record per entry, and one for the end of a version without a successor. Equal entries give equal
+    records in the same order.
+
+    Args:
+        builder: the description of the store.
+        config: the configuration.
+        view: the committed entries.
+        now_ms: the timestamp (ms) of records whose entries have no time.
+        open_base: opens an empty base, used to sort the records if entries are not in the order of their writes.
+
+    Raises:
+        ConfigError: as for `build_store`.
     """
     build = _Build(builder, config, view, RecordCache(0), _no_context, {})
     format = build.format()
@@ -361,7 +392,7 @@ def changelog_records(
 def _writes(
     build: _Build, open_base: Callable[[], AbstractContextManager[Base]]
 ) -> Iterator[tuple[int | None, bytes, bytes | None]]:
-    """Yield time (ms, None for unknown), key and value of the writes that make the entries of a store."""
+    """Yield time (ms, None if unknown), key and value of writes that recreate the entries."""
     entries = build.view.range(None, None, False)
     match build.builder.supplier:
         case VersionedBytesStoreSupplier():
@@ -388,8 +419,10 @@ def _writes(
 def _ordered(
     writes: Iterator[tuple[bytes, bytes, bytes | None]], open_base: Callable[[], AbstractContextManager[Base]]
 ) -> Iterator[tuple[bytes, bytes, bytes | None]]:
-    """Yield rank, key and value of `writes` by rank and key; of those with the same rank and key, the last one. All
-    ranks have one length."""
+    """Yield rank, key and value of `writes`, sorted by rank and key.
+
+    Among equal ranks and keys, the last write wins. All ranks have the same length.
+    """
     size = 0
     with open_base() as base:
         while chunk := list(islice(writes, _CHUNK)):

@@ -1,8 +1,8 @@
-"""The caching layer: a record cache over the uncommitted writes of one store (Kafka class: CachingKeyValueStore).
+"""The caching layer: a record cache over a store's uncommitted writes (Kafka class: CachingKeyValueStore).
 
-Rules: an entry that leaves the cache is written below and, where a listener is set, given to it with the context of its
-last write. The old value is read only if it is needed or the new one is a delete; a delete of a key that the store
-below does not have is dropped.
+Rules: an entry leaving the cache is written below and passed to the listener, if set, with the context of its last
+write. The old value is read only if it is needed or the new one is a delete; a delete is dropped if the store below
+lacks the key.
 """
 
 from __future__ import annotations
@@ -16,10 +16,16 @@ from penstock.state.uncommitted import merge
 
 
 class CachingKeyValueStore:
-    """Reads and writes through a named cache over `below` (implements BytesStore)."""
+    """Reads and writes through a named cache over `below` (implements BytesStore).
+
+    Args:
+        name: the name of the store.
+        below: the layer below.
+        cache: the record cache of the task.
+        context: returns the record that causes a write.
+    """
 
     def __init__(self, name: str, below: BytesStore, cache: RecordCache, context: Callable[[], RecordContext]) -> None:
-        """Cache the store `name` over `below` in `cache`; `context` gives the record that causes a write."""
         self._name = name
         self._below = below
         self._owner = cache
@@ -29,12 +35,12 @@ class CachingKeyValueStore:
         self._send_old_values = False
 
     def set_flush_listener(self, listener: FlushListener, send_old_values: bool) -> None:
-        """Give each entry that leaves the cache to `listener`, with its old value only if `send_old_values`."""
+        """Pass each entry leaving the cache to `listener`, with its old value only if `send_old_values`."""
         self._listener = listener
         self._send_old_values = send_old_values
 
     def get(self, key: bytes) -> bytes | None:
-        """Return the value of `key`; one read from below is kept in the cache."""
+        """Return the value of `key`; the cache keeps a value read from below."""
         entry = self._cache.get(key)
         if entry is not None:
             return entry[0]
@@ -44,7 +50,10 @@ class CachingKeyValueStore:
         return value
 
     def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Return the value of each of `keys`; leaves the cache as it is, for callers that put the same keys next."""
+        """Return the value of each key without changing the cache.
+
+        For callers that put the same keys next.
+        """
         entries = self._cache.peek_many(keys)
         values = [None if entry is None else entry[0] for entry in entries]
         absent = [place for place, entry in enumerate(entries) if entry is None] if None in entries else []
@@ -56,24 +65,26 @@ class CachingKeyValueStore:
         return values
 
     def put(self, key: bytes, value: bytes | None) -> None:
-        """Write an entry (None deletes) with the context of now."""
+        """Write an entry (None deletes) with the current context."""
         self._cache.put(key, value, self._context())
 
     def put_many(
         self, keys: Sequence[bytes], values: Sequence[bytes | None], contexts: Sequence[RecordContext] | None = None
     ) -> None:
-        """Write each entry in turn with the context at its place, or all with that of now; evicts nothing."""
+        """Write each entry in order, with its own or the current context; evicts nothing."""
         self._cache.put_many(keys, values, [self._context()] * len(keys) if contexts is None else contexts)
 
     def range(self, from_key: bytes | None, to_key: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
-        """Return an iterator over the entries with from_key <= key < to_key, cached ones first where both have a
-        key."""
+        """Return an iterator over the entries with from_key <= key < to_key.
+
+        Cached entries take precedence.
+        """
         return merge(
             self._cache.range(from_key, to_key, reverse), self._below.range(from_key, to_key, reverse), reverse
         )
 
     def approximate_num_entries(self) -> int:
-        """Return how many entries there are below the cache, as Kafka does."""
+        """Return the number of entries below the cache, as Kafka does."""
         return self._below.approximate_num_entries()
 
     def flush(self) -> None:
@@ -81,7 +92,7 @@ class CachingKeyValueStore:
         self._cache.flush()
 
     def close(self) -> None:
-        """Give up the cache; nothing is flushed."""
+        """Discard the cache without flushing it."""
         self._owner.close_cache(self._name)
 
     def _write_below(self, keys: list[bytes], values: list[bytes | None], contexts: list[RecordContext]) -> None:

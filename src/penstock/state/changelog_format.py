@@ -1,10 +1,9 @@
-"""What changelog topics of Kafka Streams hold: the record that a change of a store is there, and the entry that such a
-record stands for, byte for byte.
+"""The format of Kafka Streams' changelog topics: conversion between a store's changes and records, byte for byte.
 
-A change is key and value as the layers of a store have them, and the context of the record that caused it. Most of the
-differences are small: the segment before a key of a window or session is ours alone; a timestamp and the headers that
-are kept with a value belong to the record, not to its value; a buffer says in the value of its records when they are
-due. No I/O, no serdes. `change_logging_store` collects the changes; `build.restore_store` applies the entries.
+A change is a key and a value as the layers of a store have them, and the context of the record that caused it. Most
+differences are small: the segment in front of a window's or session's key is ours alone; a timestamp and headers kept
+with a value belong to the record, not to its value; a buffer puts the due times into the values of its records. No I/O,
+no serdes. `change_logging_store` collects the changes; `build.restore_store` applies the entries.
 """
 
 from __future__ import annotations
@@ -39,14 +38,19 @@ from penstock.state.suppliers import (
 )
 
 BUFFER_HEADERS: Headers = (("v", b"\x03"),)
-"""Says how the values of a buffer of `suppress` are laid out: its third version."""
+"""Marks the value layout of a `suppress` buffer: its third version."""
 
 _TIME_FIRST = b"\x00"
 _NO_TIME = bytes(TIMESTAMP_SIZE)
 
 
 class ChangelogRecord(msgspec.Struct, frozen=True, gc=False):  # gc: as RecordContext
-    """A record of a changelog topic. value of None: the key is deleted. timestamp: ms, None for the time of writing."""
+    """A record of a changelog topic.
+
+    Args:
+        value: None deletes the key.
+        timestamp: in ms; None for the time of writing.
+    """
 
     key: bytes
     value: bytes | None
@@ -55,28 +59,32 @@ class ChangelogRecord(msgspec.Struct, frozen=True, gc=False):  # gc: as RecordCo
 
 
 Entries = tuple[list[bytes], list[bytes | None]]
-"""The keys of entries and their values, None for a delete."""
+"""The keys and values of entries; a value of None is a delete."""
 
 
 class ChangelogFormat(Protocol):
-    """How the changes of one kind of store are written to a changelog topic, and read from it."""
+    """Converts changes of one kind of store to changelog records, and back."""
 
     def record(self, key: bytes, value: bytes | None, context: RecordContext) -> ChangelogRecord:
-        """Return the record of a change (value of None: a delete) that the record of `context` caused."""
+        """Return the record of a change (value of None: a delete) caused by the record of `context`."""
         ...
 
     def entries(self, records: RecordBatch) -> Entries:
-        """Return the keys and values that `records` stand for, all of them with a key; raises ProcessorStateError for
-        one that cannot be of such a store."""
+        """Return the keys and values of `records`, which all have a key.
+
+        Raises ProcessorStateError for a record that cannot belong to such a store.
+        """
         ...
 
 
 @dataclass(frozen=True)
 class ChangelogValues:
-    """What the values of a store begin with, but which belongs to the record.
+    """The prefix of a store's values that belongs to the record.
 
-    timestamped: a timestamp (ms). with_headers: headers, before all. logs_headers: the headers of the record that
-    causes a change are written, though the store does not keep them.
+    Args:
+        timestamped: whether values start with a timestamp (ms).
+        with_headers: whether values start with headers, in front of the timestamp.
+        logs_headers: whether records carry the headers of the record causing the change although the store drops them.
     """
 
     timestamped: bool = False
@@ -84,7 +92,7 @@ class ChangelogValues:
     logs_headers: bool = False
 
     def record(self, key: bytes, value: bytes | None, context: RecordContext) -> ChangelogRecord:
-        """Return the record of a value under `key`, in the form of the changelog."""
+        """Return the record of a value under `key`, in the format of the changelog."""
         timestamp, headers = context.timestamp, context.headers
         if not (self.logs_headers or self.with_headers):
             headers = ()
@@ -96,7 +104,7 @@ class ChangelogValues:
         return ChangelogRecord(key, value, timestamp, headers)
 
     def of(self, records: RecordBatch) -> list[bytes | None]:
-        """Return the values of the entries that `records` stand for."""
+        """Return the values of the entries of `records`."""
         values: list[bytes | None] = list(records.values)
         if self.timestamped:
             values = join_timestamps(records.timestamps, values)
@@ -110,9 +118,10 @@ class ChangelogValues:
 
 @dataclass(frozen=True)
 class KeyValueFormat:
-    """Keys are the same in both (Kafka classes: ChangeLoggingKeyValueBytesStore and those that extend it).
+    """The same keys in both (Kafka classes: ChangeLoggingKeyValueBytesStore and its subclasses).
 
-    So is it for versioned stores, whose changes are versions: the time of the record is that from which it is valid.
+    Also for versioned stores, whose changes are versions: the record's timestamp is the start of the version's
+    validity.
     """
 
     values: ChangelogValues
@@ -122,16 +131,19 @@ class KeyValueFormat:
         return self.values.record(key, value, context)
 
     def entries(self, records: RecordBatch) -> Entries:
-        """Return the entries that `records` stand for."""
+        """Return the entries of `records`."""
         return list(records.keys), self.values.of(records)
 
 
 @dataclass(frozen=True)
 class SegmentedFormat:
-    """An entry's key is a segment and the key of the record (Kafka classes: ChangeLoggingWindowBytesStore,
-    ChangeLoggingSessionBytesStore and those that extend them).
+    """Entry keys with a segment before the record's key.
 
-    suffix_size: bytes of a key behind the user's key. time_of: gives the time (ms) that says the segment.
+    Kafka classes: ChangeLoggingWindowBytesStore, ChangeLoggingSessionBytesStore and their subclasses.
+
+    Args:
+        suffix_size: bytes of a key after the user's key.
+        time_of: returns the time (ms) that determines the segment.
     """
 
     values: ChangelogValues
@@ -144,7 +156,7 @@ class SegmentedFormat:
         return self.values.record(key[SEGMENT_SIZE:], value, context)
 
     def entries(self, records: RecordBatch) -> Entries:
-        """Return the entries that `records` stand for."""
+        """Return the entries of `records`."""
         keys: list[bytes] = list(records.keys)
         if min(map(len, keys), default=self.suffix_size) < self.suffix_size:
             raise _unfit(min(keys, key=len), f"a key that ends in {self.suffix_size} bytes of window or session")
@@ -154,8 +166,11 @@ class SegmentedFormat:
 
 @dataclass(frozen=True)
 class ChangeBufferFormat:
-    """The buffer of `suppress`: in the record the time of an update stands behind its value, in the entry before its
-    key (Kafka class: InMemoryTimeOrderedKeyValueChangeBuffer). A delete has no time: its entry's key is the user's."""
+    """The buffer of `suppress` (Kafka class: InMemoryTimeOrderedKeyValueChangeBuffer).
+
+    In the record, the time of an update follows its value; in the entry, it precedes the key. A delete has no time: the
+    key of its entry is the user's.
+    """
 
     def record(self, key: bytes, value: bytes | None, context: RecordContext) -> ChangelogRecord:
         """Return the record of a change."""
@@ -165,7 +180,7 @@ class ChangeBufferFormat:
         return ChangelogRecord(plain, value + time, None, BUFFER_HEADERS)
 
     def entries(self, records: RecordBatch) -> Entries:
-        """Return the entries that `records` stand for."""
+        """Return the entries of `records`."""
         keys: list[bytes] = []
         values: list[bytes | None] = []
         for row, (key, value) in enumerate(zip(records.keys, records.values, strict=True)):
@@ -183,15 +198,17 @@ class ChangeBufferFormat:
 
 @dataclass(frozen=True)
 class RecordBufferFormat:
-    """The buffer of a join with a table as of a time: a byte before the key says that it begins with the time, and the
-    value has a time behind it that is always 0 (Kafka class: RocksDBTimeOrderedKeyValueBuffer)."""
+    """The buffer of a join with a versioned table (Kafka class: RocksDBTimeOrderedKeyValueBuffer).
+
+    A byte before the key marks it as starting with the time, and a time, always 0, follows the value.
+    """
 
     def record(self, key: bytes, value: bytes | None, context: RecordContext) -> ChangelogRecord:
         """Return the record of a change."""
         return ChangelogRecord(_TIME_FIRST + key, None if value is None else value + _NO_TIME, None)
 
     def entries(self, records: RecordBatch) -> Entries:
-        """Return the entries that `records` stand for."""
+        """Return the entries of `records`."""
         rows = list(zip(records.keys, records.values, strict=True))
         for key, _ in rows:
             if not key.startswith(_TIME_FIRST):
@@ -201,7 +218,7 @@ class RecordBufferFormat:
 
 
 def changelog_format(supplier: StoreSupplier, values: ChangelogValues) -> ChangelogFormat:
-    """Return how the changes of a store of `supplier` are written, whose values begin with what `values` says."""
+    """Return the changelog format of stores of `supplier`; `values` describes the prefix of their values."""
     match supplier:
         case WindowBytesStoreSupplier(segment_interval_ms=interval):
             return SegmentedFormat(values, WINDOW_SUFFIX_SIZE, interval, window_start_of)

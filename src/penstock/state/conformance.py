@@ -1,10 +1,10 @@
-"""A kit that checks a key-value store which a user wrote: run it in a test.
+"""Conformance tests for user-defined key-value stores.
 
     def test_my_store(tmp_path):
         check_key_value_store(lambda: MyStoreSupplier("s", tmp_path / "s.db"))
 
-The store must take str keys and str values, whatever it makes of them. Each check raises AssertionError that says what
-was expected. Commits, crashes and restarts are played as a task does them.
+The store must accept str keys and str values, in any representation. Each failed check raises AssertionError with the
+expectation. Commits, crashes and restarts are simulated as a task would perform them.
 """
 
 from __future__ import annotations
@@ -25,13 +25,15 @@ _STEPS_PER_ROUND = 12
 
 
 def check_key_value_store(make_supplier: Callable[[], CustomStoreSupplier]) -> None:
-    """Check that the stores of `make_supplier()` behave as a KeyValueStore of str keys and values, and come back after
-    a crash with what was committed; raises AssertionError."""
+    """Check the stores of `make_supplier()`: a KeyValueStore of str keys and values, restored after a crash.
+
+    After a crash a store must have its committed entries. Raises AssertionError.
+    """
     _Check(make_supplier).run()
 
 
 class _Check:
-    """A store, a dict that says what it should hold, and another with what was committed."""
+    """A store, a dict of its expected entries, and a dict of the committed ones."""
 
     def __init__(self, make_supplier: Callable[[], CustomStoreSupplier]) -> None:
         self._make_supplier = make_supplier
@@ -73,7 +75,7 @@ class _Check:
         _expect(not self._store.is_open(), "is_open() to be false after close")
         self._refuses(InvalidStateStoreError, lambda: self._store.get("a"), "get after close")
 
-    # ---------- what a task does
+    # ---------- simulation of a task
 
     def _commit(self) -> None:
         self._task.flush()
@@ -83,7 +85,7 @@ class _Check:
         self._committed = dict(self._held)
 
     def _crash(self) -> None:
-        """Lose what was not committed, and whatever the store remembers."""
+        """Lose uncommitted writes and everything in the store's memory."""
         self._task.close()
         self._open()
 
@@ -92,7 +94,7 @@ class _Check:
         self._crash()
 
     def _write_beside(self, value: str) -> None:
-        """Write to the store of another task in this process, which neither waits for this one nor shares entries."""
+        """Write to another task's store in this process; it neither waits nor shares entries."""
         store: Any = self._neighbour.exposed()
         try:
             store.put("b", value)
@@ -105,7 +107,7 @@ class _Check:
         self._of_neighbour |= {"b": value, value: value}
         _equal(sorted(_all(store.all())), sorted(self._of_neighbour.items()), "all() of the store of another task")
 
-    # ---------- what a processor does
+    # ---------- simulation of a processor
 
     def _step(self, chance: random.Random) -> None:
         key, value, held = chance.choice(_KEYS), f"v{chance.random()}", self._held

@@ -1,15 +1,16 @@
-"""Stores that users write: what they are made by, what they are given, and how a task keeps one (Kafka classes:
-StateStore, StateStoreContext, StoreBuilder).
+"""User-defined stores: their suppliers, context and life in a task.
+
+Kafka classes: StateStore, StateStoreContext, StoreBuilder.
 
 Rules for such a store:
-- `init` comes first. There it calls `StateStoreContext.register` with its restore function; after `init` that function
-  receives all entries of the last commit in one call. The store must then hold exactly these and discard anything that
-  it kept elsewhere from before.
-- Every write that must survive a crash goes to `StateStoreContext.log_change`, immediately or in `flush`, which comes
-  before each commit. The entries are any bytes; the last one of a key counts.
-- Each task has its own store of a name, and several tasks run in one process or on one machine: what a store keeps in
-  files has `StateStoreContext.task_id` in its path.
-- On Spark a store lives for one epoch, and is restored at the next.
+- `init` is called first. There the store calls `StateStoreContext.register` with its restore function; after `init`,
+  that function receives all entries of the last commit in one call. The store must then hold exactly these entries and
+  discard older ones that it kept elsewhere.
+- Every write that must survive a crash goes to `StateStoreContext.log_change`, immediately or in `flush`, which is
+  called before each commit. The entries are arbitrary bytes; the last one of a key wins.
+- Each task has its own store of a name, and several tasks share a process or a machine: the path of a store's files
+  must include `StateStoreContext.task_id`.
+- On Spark, a store lives for one epoch and is restored in the next.
 """
 
 from __future__ import annotations
@@ -28,14 +29,20 @@ from penstock.state.change_logging_store import ChangeLoggingStore, StoreChangeL
 from penstock.state.uncommitted import UncommittedStore
 
 Restore = Callable[[Iterable[tuple[bytes, bytes]]], None]
-"""Takes all entries of the last commit, in key order."""
+"""Receives all entries of the last commit, in key order."""
 
 
 class StateStoreContext:
-    """What a store of a user may ask of its task (Kafka class: StateStoreContext)."""
+    """The services of a task to a user-defined store (Kafka class: StateStoreContext).
+
+    Args:
+        name: the name of the store.
+        config: the configuration.
+        buffer: receives the changes.
+        task_id: the id of the task.
+    """
 
     def __init__(self, name: str, config: StreamsConfig, buffer: BufferedBytesStore, task_id: str = "") -> None:
-        """Serve the store `name` of a task; its changes go to `buffer`."""
         self._name = name
         self._task_id = task_id
         self._config = config
@@ -50,7 +57,7 @@ class StateStoreContext:
 
     @property
     def task_id(self) -> str:
-        """The id of the task, such as "0_1"; empty outside tasks, as in tests of a processor alone."""
+        """The id of the task, such as "0_1"; empty outside tasks, as in processor tests."""
         return self._task_id
 
     @property
@@ -60,56 +67,72 @@ class StateStoreContext:
 
     @property
     def key_serde(self) -> Serde | None:
-        """`default.key.serde`, None if not set."""
+        """`default.key.serde`, or None if not set."""
         serde: Serde | None = self._config["default.key.serde"]
         return serde
 
     @property
     def value_serde(self) -> Serde | None:
-        """`default.value.serde`, None if not set."""
+        """`default.value.serde`, or None if not set."""
         serde: Serde | None = self._config["default.value.serde"]
         return serde
 
     def config(self, key: str) -> Any:
-        """Return the value of the configuration `key`, its default if it is not set."""
+        """Return the value of the configuration `key`, or its default if not set."""
         return self._config[key]
 
     def register(self, restore: Restore) -> None:
-        """Have `restore` called after `init` with all entries of the last commit."""
+        """Register `restore`, which receives all entries of the last commit after `init`."""
         self.restore = restore
 
     def log_change(self, key: bytes, value: bytes | None) -> None:
-        """Note a change that the next commit makes durable; None for a delete."""
+        """Log a change, which the next commit makes durable; None deletes."""
         self._buffer.put(key, value)
 
 
 @runtime_checkable
 class CustomStateStore(StateStore, Protocol):
-    """A store that a user writes, with any methods besides."""
+    """A user-defined store, which may have any other methods."""
 
     def init(self, context: StateStoreContext) -> None:
-        """Prepare the store for use; comes before anything else."""
+        """Prepare the store for use; called before all other methods."""
         ...
 
 
 class CustomStoreSupplier(ABC):
-    """Makes the stores of a user's own kind, for `StoreBuilder(supplier)`; has to be picklable."""
+    """Creates user-defined stores, for `StoreBuilder(supplier)`; must be picklable.
+
+    Args:
+        name: the name of the store.
+    """
 
     kind = CUSTOM
     in_memory = None
 
     def __init__(self, name: str) -> None:
-        """Take the name of the store."""
         self.name = name
 
     @abstractmethod
     def get(self) -> CustomStateStore:
-        """Return a new store; called once a task."""
+        """Return a new store; called once per task."""
         raise NotImplementedError
 
 
 class CustomStore:
-    """A store of a user as tasks see it (implements EngineStore)."""
+    """The tasks' view of a user-defined store (implements EngineStore).
+
+    The constructor creates the store of a task and restores it from `view`.
+
+    Args:
+        supplier: creates the store.
+        config: the configuration.
+        view: the committed entries.
+        log: receives the changes.
+        task_id: the id of the task.
+
+    Raises:
+        TypeError: the supplier does not return a store.
+    """
 
     cached = False
     timestamped = False
@@ -124,8 +147,6 @@ class CustomStore:
         log: StoreChangeLog | None = None,
         task_id: str = "",
     ) -> None:
-        """Create the store of a task and restore it from `view`, its committed entries; `log` receives its changes.
-        Raises TypeError if what the supplier makes is no store."""
         self._store = supplier.get()
         self._name = supplier.name
         self.logged = log is not None
@@ -149,11 +170,11 @@ class CustomStore:
 
     @property
     def key_serde(self) -> Serde:
-        """The serde of the keys of changes: they are bytes."""
+        """The serde of the changes' keys, which are bytes."""
         return Serdes.bytes()
 
     def exposed(self) -> StateStore:
-        """Return the user's own object, which processors get."""
+        """Return the user's own object, for processors."""
         return self._store
 
     def is_open(self) -> bool:
@@ -161,11 +182,11 @@ class CustomStore:
         return self._store.is_open()
 
     def persistent(self) -> bool:
-        """Return whether the user says that the store outlives the process."""
+        """Return whether the store outlives the process, according to the user."""
         return self._store.persistent()
 
     def flush(self) -> None:
-        """Have the store tell what it changed."""
+        """Flush the store, so that it logs its changes."""
         self._store.flush()
 
     def close(self) -> None:
@@ -174,30 +195,30 @@ class CustomStore:
         self._buffer.clear()
 
     def set_flush_listener(self, listener: FlushListener, send_old_values: bool) -> None:
-        """Do nothing: there is no record cache."""
+        """Do nothing, since the store has no record cache."""
 
     def uncommitted_bytes(self) -> int:
-        """Return about how many bytes of memory the changes since the last commit take."""
+        """Return the approximate memory size (bytes) of the changes since the last commit."""
         return self._buffer.uncommitted_bytes()
 
     def changes(self) -> dict[bytes, bytes | None]:
-        """Return the changes since the last commit, in key order, None for a delete."""
+        """Return the changes since the last commit, in key order; None for a delete."""
         return self._buffer.changes()
 
     def clear_changes(self) -> None:
-        """Forget the changes: the base has them now."""
+        """Forget the changes, which the base now has."""
         self._buffer.clear()
 
     def restore(self, keys: Sequence[bytes], values: Sequence[bytes | None], timestamps: Int64Array) -> None:
-        """Write the entries that changelog records stand for; the next store that is made of the supplier gets them."""
+        """Write the entries of changelog records; the supplier's next store receives them."""
         self._buffer.put_many(keys, values)
 
     def deserialize_keys(self, keys: list[bytes], headers: Sequence[Headers] | None = None) -> list[Any]:
-        """Return `keys` as they are: what they stand for only the user knows."""
+        """Return `keys` unchanged; only the user knows their meaning."""
         return list(keys)
 
     def deserialize_columns(
         self, values: list[bytes | None], headers: Sequence[Headers] | None = None
     ) -> tuple[list[Any], Int64Array]:
-        """Return `values` as they are, without timestamps."""
+        """Return `values` unchanged, without timestamps."""
         return list(values), np.full(len(values), NO_TIMESTAMP, np.int64)

@@ -1,9 +1,10 @@
-"""The entries of the keys that a window store with duplicates was asked for last, in memory: a join looks at the same
-keys again and again, and each look at the base costs more than the rest of a record's way.
+"""A cache of the recently read keys of a window store with duplicates.
 
-Rules: what is here is what the store has, uncommitted writes and committed entries alike; what has expired may still
-be here, so that who reads leaves it out. The number of entries is limited: when it is reached, all are forgotten and
-read again from the store when needed.
+A join reads the same keys again and again, and each read of the base costs more than all other work on a record.
+
+Rules: the cache agrees with the store, uncommitted writes and committed entries alike. It may still contain expired
+entries, so readers must skip them. The number of entries is limited: at the limit, all are forgotten and read again
+from the store when needed.
 """
 
 from __future__ import annotations
@@ -12,25 +13,28 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable
 
 MAX_ENTRIES = 500_000
-"""How many entries are held at most, about 100 bytes each besides their values."""
+"""Maximum number of entries, about 100 bytes each plus their values."""
 
-_OFTEN = 4  # new entries of one key, after which those that have expired are forgotten
+_OFTEN = 4  # new entries of a key between removals of its expired ones
 
 Entry = tuple[int, int, bytes]
 """Start of the window (ms), sequence number, value as bytes."""
 
 
 class RecentDuplicates:
-    """Entries by key, each key's in the order of time and then of their writes."""
+    """Entries by key, ordered by time and then by write.
+
+    Args:
+        max_entries: the maximum number of entries.
+    """
 
     def __init__(self, max_entries: int = MAX_ENTRIES) -> None:
-        """Start empty."""
         self._max_entries = max_entries
         self._entries: dict[bytes, list[Entry]] = {}
         self._count = 0
 
     def add(self, key: bytes, entry: Entry, oldest: int) -> None:
-        """Take a write into account, after it was made; entries before `oldest` (ms) have expired."""
+        """Record a completed write; entries before `oldest` (ms) have expired."""
         entries = self._entries.get(key)
         if entries is None:
             return
@@ -49,8 +53,11 @@ class RecentDuplicates:
     def between(
         self, key: bytes, time_from: int, time_to: int, load: Callable[[bytes], Iterable[Entry]]
     ) -> list[Entry]:
-        """Return the entries of `key` from `time_from` to `time_to` (ms), both inclusive, in order. load: reads all
-        entries of a key from the store, in order; kept here, it would be a reference cycle, and so would the base."""
+        """Return the entries of `key` from `time_from` to `time_to` (ms), both inclusive, in order.
+
+        load: reads all entries of a key from the store, in order. Storing it here would create a reference cycle that
+        includes the base.
+        """
         entries = self._entries.get(key)
         if entries is None:
             entries = list(load(key))

@@ -1,4 +1,4 @@
-"""Methods of a view that call the same method of a store, declared once by the protocol of that store."""
+"""Methods of a view that forward to a store, declared once by its protocol."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Method = Callable[Concatenate[Any, P], R]
 
 
 def method_that(call: Callable[..., Any], declared: Method[P, R]) -> Method[P, R]:
-    """Return a method with the signature and the docstring of `declared` that returns `call(view, read)`.
+    """Return a method with the signature and docstring of `declared` that returns `call(view, read)`.
 
-    read: a function of a store that calls the method of that name with the caller's arguments.
+    read: a function of a store that calls the store's method of the same name with the caller's arguments.
     """
     name = declared.__name__
 
@@ -27,9 +27,9 @@ def method_that(call: Callable[..., Any], declared: Method[P, R]) -> Method[P, R
 
 
 def method_of(attribute: str, declared: Method[P, R]) -> Method[P, R]:
-    """Return a method with the signature and the docstring of `declared` that calls it on the store in `attribute`.
+    """Return a method with the signature and docstring of `declared`, forwarded to `attribute`.
 
-    For methods that change nothing of the result: it costs a third of one of `method_that`.
+    The view's `attribute` is the store. For methods with an unchanged result: it costs a third of a `method_that`.
     """
     name = declared.__name__
 
@@ -41,7 +41,7 @@ def method_of(attribute: str, declared: Method[P, R]) -> Method[P, R]:
 
 
 def needs_key(method: Method[P, R]) -> Method[P, R]:
-    """Return a method like `method` that refuses None as its first argument, the key."""
+    """Return a method like `method` that rejects None as its first argument, the key."""
     key = list(signature(method).parameters)[1]
 
     @wraps(method)

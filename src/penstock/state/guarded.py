@@ -1,7 +1,7 @@
-"""Reads of the entries of a store by other threads than that of its task, which goes on writing.
+"""Reads of a store from other threads than its task's, while the task keeps writing.
 
-Each read takes a lock that the task holds while it runs. An iterator takes a limited number of entries at a time, so
-that the task does not wait for long: the first of them are as of when it was made, later ones as of when they are read.
+Each read takes a lock that the task holds while it runs. An iterator reads a limited number of entries at a time, so
+that the task does not wait long: the first entries are as of the iterator's creation, later ones as of their reading.
 """
 
 from __future__ import annotations
@@ -12,33 +12,40 @@ from itertools import islice
 from typing import Any
 
 Guard = Callable[[], AbstractContextManager[object]]
-"""Returns what a read is done in: it waits for the task, and raises InvalidStateStoreError if that is closed."""
+"""Returns a context manager for a read: it waits for the task and raises InvalidStateStoreError if that is closed."""
 
 AT_ONCE = 1_000
-"""Entries that an iterator takes while the task waits."""
+"""Number of entries that an iterator reads while the task waits."""
 
 
 class GuardedReads:
-    """Reads what a store of bytes, or a view, has (implements BaseView)."""
+    """Reads a store of bytes, or a view, under a lock (implements BaseView).
+
+    Args:
+        below: a BytesStore or a BaseView; no call here changes it.
+        guard: the lock.
+    """
 
     def __init__(self, below: Any, guard: Guard) -> None:
-        """Read `below`: a BytesStore or a BaseView, which no call here changes."""
         self._below = below
         self._guard = guard
 
     def get(self, key: bytes) -> bytes | None:
-        """Return the value of `key`, None if there is none."""
-        (value,) = self.multi_get([key])  # which leaves a record cache as it is
+        """Return the value of `key`, or None if absent."""
+        (value,) = self.multi_get([key])  # leaves a record cache unchanged
         return value
 
     def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Return the value of each of `keys`, None if there is none."""
+        """Return the value of each key, or None if absent."""
         with self._guard():
             found: list[bytes | None] = self._below.multi_get(keys)
         return found
 
     def range(self, from_key: bytes | None, to_key: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
-        """Return an iterator over the entries with from_key <= key < to_key in byte order, or reversed."""
+        """Return an iterator over the entries with from_key <= key < to_key.
+
+        In byte order, or reversed; None leaves an end open.
+        """
         return self._rest(self._some(from_key, to_key, reverse), from_key, to_key, reverse)
 
     def _rest(
@@ -57,14 +64,14 @@ class GuardedReads:
             return list(islice(self._below.range(from_key, to_key, reverse), AT_ONCE))
 
     def approximate_num_entries(self) -> int:
-        """Return about how many entries there are."""
+        """Return the approximate number of entries."""
         with self._guard():
             return int(self._below.approximate_num_entries())
 
-    # ---------- of stores whose entries expire
+    # ---------- for stores with expiring entries
 
     def segments(self, from_time: int, to_time: int) -> list[bytes]:
-        """Return the segments with entries that are of `from_time` to `to_time` (ms), in order."""
+        """Return the segments with entries from `from_time` to `to_time` (ms), in order."""
         with self._guard():
             found: list[bytes] = self._below.segments(from_time, to_time)
         return found

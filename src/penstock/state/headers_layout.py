@@ -1,8 +1,8 @@
-"""How the headers that a store keeps with a value are laid out as bytes (KIP-1271).
+"""The byte layout of headers kept with a value (KIP-1271).
 
-First the size of all that follows, then how many there are, then each name and value with its size; a value of None has
-the size -1. Without headers there is only the size, 0. Numbers are variable-length, as in the batches of Kafka. No I/O,
-no serdes.
+It consists of the size of everything that follows, the number of headers, and each name and value with its size; the
+size of a None value is -1. Without headers there is only the size, 0. Numbers are variable-length, as in Kafka's
+batches. No I/O, no serdes.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from __future__ import annotations
 from penstock.record import Headers
 
 NO_HEADERS = b"\x00"
-"""The bytes of no headers."""
+"""The bytes of empty headers."""
 
 
 def pack_headers(headers: Headers) -> bytes:
-    """Return `headers` as bytes that say their own size."""
+    """Serialise `headers`, including their size."""
     if not headers:
         return NO_HEADERS
     parts = [_pack_number(len(headers))]
@@ -27,7 +27,7 @@ def pack_headers(headers: Headers) -> bytes:
 
 
 def unpack_headers(data: bytes) -> tuple[Headers, int]:
-    """Return the headers at the beginning of `data`, and where what follows begins."""
+    """Return the headers at the start of `data`, and the offset of their end."""
     size, at = _unpack_number(data, 0)
     end = at + size
     if size == 0:
@@ -44,7 +44,7 @@ def unpack_headers(data: bytes) -> tuple[Headers, int]:
 
 
 def without_headers(data: bytes) -> bytes:
-    """Return what follows the headers at the beginning of `data`."""
+    """Return `data` without the headers at its start."""
     if data.startswith(NO_HEADERS):
         return data[1:]
     size, at = _unpack_number(data, 0)

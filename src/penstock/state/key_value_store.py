@@ -1,7 +1,8 @@
-"""The key-value stores that user code and processors hold (Kafka classes: MeteredKeyValueStore,
-MeteredTimestampedKeyValueStore).
+"""The key-value stores of user code and processors.
 
-Processors that work column by column use `get_columns` and `put_columns`: the same results, one call a batch.
+Kafka classes: MeteredKeyValueStore, MeteredTimestampedKeyValueStore.
+
+Columnar processors use `get_columns` and `put_columns`: one call per batch, with unchanged results.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from penstock.state.typed_store import TypedIterator, TypedStore
 
 
 class TypedKeyValueStore(TypedStore, StoreTable):
-    """A key-value store of objects; its serdes say whether they are timestamped (implements KeyValueStore and
-    EngineKeyValueStore)."""
+    """A key-value store of objects (implements KeyValueStore and EngineKeyValueStore).
+
+    Its serdes determine whether it is timestamped.
+    """
 
     kind_name = "key-value"
     _calls: ClassVar[Mapping[str, str]] = {
@@ -39,18 +42,18 @@ class TypedKeyValueStore(TypedStore, StoreTable):
     }
     _column_calls: ClassVar[Mapping[str, str]] = {"get_columns": "get", "put_columns": "put"}
 
-    # ---------- what users call
+    # ---------- interface for users
 
     def get(self, key: Any) -> Any:
-        """Return the value of `key`, None if there is none; raises TypeError for a None key."""
+        """Return the value of `key`, or None if absent; raises TypeError for a None key."""
         return self._serdes.deserialize_value(self._below.get(self._serialize_key(key)))
 
     def put(self, key: Any, value: Any) -> None:
-        """Store `value` under `key`; None deletes. Raises TypeError for a None key."""
+        """Store `value` under `key`; None deletes the key. Raises TypeError for a None key."""
         self._below.put(self._serialize_key(key), self._serdes.serialize_value(value))
 
     def put_if_absent(self, key: Any, value: Any) -> Any:
-        """Store `value` unless `key` has one; return the value that was there, None if there was none."""
+        """Store `value` unless `key` has a value; return the existing value, or None if absent."""
         serialized = self._serialize_key(key)
         before = self._serdes.deserialize_value(self._below.get(serialized))
         if before is None:
@@ -58,7 +61,10 @@ class TypedKeyValueStore(TypedStore, StoreTable):
         return before
 
     def put_all(self, entries: Sequence[tuple[Any, Any]]) -> None:
-        """Store each (key, value) in turn; raises TypeError before the first if a key is None."""
+        """Store each (key, value) pair in order.
+
+        Raises TypeError before the first write if a key is None.
+        """
         if any(key is None for key, _ in entries):
             self._refuse()
         keys = [self._serialize_key(key) for key, _ in entries]
@@ -70,58 +76,62 @@ class TypedKeyValueStore(TypedStore, StoreTable):
             self._below.put(serialized, data)
 
     def delete(self, key: Any) -> Any:
-        """Remove `key`; return the value that was there, None if there was none."""
+        """Remove `key`; return its value, or None if absent."""
         serialized = self._serialize_key(key)
         before = self._serdes.deserialize_value(self._below.get(serialized))
         self._below.put(serialized, None)
         return before
 
     def clear(self) -> None:
-        """Remove all entries, each as `delete` does (KIP-28)."""
+        """Remove all entries, each like `delete` (KIP-28)."""
         self._check_open()
         keys = [key for key, _ in self._below.range(None, None, False)]
         for key in keys:
             self._below.put(key, None)
 
     def range(self, from_key: Any, to_key: Any) -> TypedIterator:
-        """Return the entries from `from_key` to `to_key` in the byte order of the serialised keys, both inclusive, None
-        for an open end."""
+        """Return the entries from `from_key` to `to_key`, in byte order of the serialised keys.
+
+        Both bounds are inclusive; None leaves an end open.
+        """
         return self._range(from_key, to_key, False)
 
     def reverse_range(self, from_key: Any, to_key: Any) -> TypedIterator:
-        """As `range`, from the largest key to the smallest."""
+        """Like `range`, in descending order of keys."""
         return self._range(from_key, to_key, True)
 
     def all(self) -> TypedIterator:
-        """Return all entries in the byte order of the serialised keys."""
+        """Return all entries in byte order of the serialised keys."""
         return self._range(None, None, False)
 
     def reverse_all(self) -> TypedIterator:
-        """Return all entries from the largest key to the smallest."""
+        """Return all entries in descending order of keys."""
         return self._range(None, None, True)
 
     def prefix_scan(self, prefix: Any, prefix_serde: Serde) -> TypedIterator:
-        """Return the entries whose serialised key begins with `prefix` as `prefix_serde` writes it; raises TypeError
-        for a None prefix."""
+        """Return the entries whose serialised key starts with `prefix`, serialised by `prefix_serde`.
+
+        Raises TypeError for a None prefix.
+        """
         if prefix is None or not self._open:
             self._refuse("prefix cannot be null")
         start = self._serdes.serialize_prefix(prefix_serde, prefix)
         return self._entries(start, after_prefix(start), False)
 
     def approximate_num_entries(self) -> int:
-        """Return how many entries there are, without those that are only in the record cache."""
+        """Return the number of entries, without those that are only in the record cache."""
         self._check_open()
         return self._below.approximate_num_entries()
 
-    # ---------- what joins call: entries by their serialised keys
+    # ---------- interface for joins: entries by serialised key
 
     def entries(self) -> TypedIterator:
-        """As `all`, but each key is its bytes: they find the entry, whatever the serde would write for the key."""
+        """Like `all`, with keys as bytes: these find the entry, whatever bytes the serde would write for the key."""
         self._check_open()
         return TypedIterator(self, self._below.range(None, None, False), _as_it_is, self._serdes.deserialize_value)
 
     def deserialize_key(self, key: bytes) -> Any:
-        """Return the key that `key`, the bytes of an entry, stands for; raises what the serde does."""
+        """Deserialise the key of an entry; raises the errors of the serde."""
         return self._serdes.deserialize_key(key)
 
     def delete_entry(self, key: bytes) -> None:
@@ -129,16 +139,16 @@ class TypedKeyValueStore(TypedStore, StoreTable):
         self._check_open()
         self._below.put(key, None)
 
-    # ---------- what processors call: columns
+    # ---------- interface for processors: columns
 
     def serialize_keys(self, keys: Sequence[Any]) -> list[bytes | None]:
-        """Return each of `keys` as bytes, None for None; raises what the serde does."""
+        """Serialise each key; None stays None. Raises the errors of the serde."""
         return self._serdes.serialize_keys(keys)
 
     def get_columns(self, keys: Sequence[bytes]) -> tuple[list[Any], Int64Array]:
-        """Return the values and timestamps (ms) of `keys` (bytes), None and NO_TIMESTAMP where there is none.
+        """Return the values and timestamps (ms) of `keys` (bytes), or None and NO_TIMESTAMP if absent.
 
-        The record cache does not count this as use and does not keep the result: it is for keys that are put next.
+        The record cache neither counts this as use nor keeps the result, since the same keys are put next.
         """
         self._check_open()
         return self._serdes.deserialize_values(self._below.multi_get(keys))
@@ -146,7 +156,7 @@ class TypedKeyValueStore(TypedStore, StoreTable):
     def put_columns(
         self, keys: Sequence[bytes], values: list[Any], timestamps: Int64Array, contexts: Sequence[RecordContext]
     ) -> None:
-        """Store each of `values` (None deletes) with its timestamp (ms) in turn, with the context at its place.
+        """Store each value (None deletes) with its timestamp (ms) and context, in order.
 
         The record cache evicts nothing before `RecordCache.evict`.
         """

@@ -1,5 +1,4 @@
-"""How keys and values of stores are laid out as bytes, where that is more than a serde: the same layouts as Kafka
-Streams has.
+"""The byte layouts of stores' keys and values beyond a serde's, as in Kafka Streams.
 
 A timestamped value is its timestamp (ms, 8 bytes, big-endian) and the value. No I/O, no serdes.
 """
@@ -28,10 +27,10 @@ def timestamp_of(data: bytes) -> int:
 
 
 def join_timestamps(timestamps: Int64Array, values: list[bytes | None]) -> list[bytes | None]:
-    """Return each of `values` behind its timestamp (ms), None for None."""
+    """Prefix each value with its timestamp (ms); None stays None."""
     heads: list[bytes] = timestamps.astype(">i8").view(f"V{TIMESTAMP_SIZE}").tolist()
     try:
-        return list(map(add, heads, values))  # a None in the column raises TypeError: the careful way follows
+        return list(map(add, heads, values))  # a None in the column raises TypeError: fall back to the slow path
     except TypeError:
         return [None if value is None else head + value for head, value in zip(heads, values, strict=True)]
 
@@ -43,29 +42,29 @@ def split_timestamps(data: list[bytes]) -> tuple[list[bytes], Int64Array]:
 
 
 def after(key: bytes) -> bytes:
-    """Return the smallest key above `key`: makes an inclusive upper bound an exclusive one."""
+    """Return the smallest key above `key`; turns an inclusive upper bound into an exclusive one."""
     return key + b"\x00"
 
 
 def after_prefix(prefix: bytes) -> bytes | None:
-    """Return the smallest key above all keys that begin with `prefix`, None if there is none."""
+    """Return the exclusive upper bound of all keys with `prefix`, or None if unbounded."""
     stripped = prefix.rstrip(b"\xff")
     return stripped[:-1] + bytes((stripped[-1] + 1,)) if stripped else None
 
 
-# ---------- entries that belong to segments of time
+# ---------- entries in time segments
 #
-# The key of such an entry is the number of its segment (8 bytes), the user's key, and a suffix that begins with the
-# time by which the entry expires. Without the segment it is the key that Kafka writes to the changelog topic.
+# The key of such an entry is the number of its segment (8 bytes), the user's key, and a suffix that starts with the
+# time of the entry's expiry. Without the segment it is the key that Kafka writes to the changelog topic.
 
 SEGMENT_SIZE = TIMESTAMP_SIZE
-"""Bytes of the number of a segment."""
+"""Size of a segment number in bytes."""
 
 pack_segment = _TIMESTAMP.pack
-"""Return the number of a segment as bytes, in whose order segments are kept."""
+"""Return a segment number as bytes; their byte order is the order of segments."""
 
 AFTER_SEGMENTS = b"\x80"
-"""Above the numbers of all segments; keys from here on belong to no segment."""
+"""A bound above all segment numbers; keys from here on belong to no segment."""
 
 _WINDOW_SUFFIX = struct.Struct(">qi")
 _SESSION_SUFFIX = struct.Struct(">qq")
@@ -75,23 +74,23 @@ SEQUENCE_SIZE = WINDOW_SUFFIX_SIZE - TIMESTAMP_SIZE
 MAX_SEQUENCE = (1 << 31) - 1
 
 pack_window = _WINDOW_SUFFIX.pack
-"""Return the start of a window (ms) and the sequence number of its value as the suffix of a key."""
+"""Return the start of a window (ms) and the value's sequence number as key suffix."""
 
 pack_session = _SESSION_SUFFIX.pack
-"""Return the end and the start of a session (ms) as the suffix of a key."""
+"""Return the end and the start of a session (ms) as a key suffix."""
 
 
 VERSION_SUFFIX_SIZE = _SESSION_SUFFIX.size
 
 pack_version = _SESSION_SUFFIX.pack
-"""Return until when and from when a version was valid (ms) as the suffix of a key."""
+"""Return the end and the start of a version's validity (ms) as a key suffix."""
 
 LATEST_PREFIX = b"\xff"
-"""Begins the keys of latest versions: above all segments."""
+"""The prefix of the keys of latest versions, above all segments."""
 
 
 def window_start_of(key: bytes) -> int:
-    """Return the start (ms) of the window that an entry belongs to."""
+    """Return the start (ms) of an entry's window."""
     start: int = _TIMESTAMP.unpack_from(key, len(key) - WINDOW_SUFFIX_SIZE)[0]
     return start
 
@@ -102,25 +101,25 @@ def sequence_of(key: bytes) -> int:
 
 
 def session_of(key: bytes) -> tuple[int, int]:
-    """Return the end and the start (ms) of the session that an entry is."""
+    """Return the end and the start (ms) of an entry's session."""
     end, start = _SESSION_SUFFIX.unpack_from(key, len(key) - SESSION_SUFFIX_SIZE)
     return end, start
 
 
 def version_of(key: bytes) -> tuple[int, int]:
-    """Return until when and from when (ms) the version was valid that an entry is."""
+    """Return the end and the start (ms) of the validity of an entry's version."""
     valid_to, valid_from = _SESSION_SUFFIX.unpack_from(key, len(key) - VERSION_SUFFIX_SIZE)
     return valid_to, valid_from
 
 
 def times_of(keys: Sequence[bytes], suffix_size: int) -> Int64Array:
-    """Return the time (ms) that each of `keys` expires by: the first of its suffix of `suffix_size` bytes."""
+    """Return the expiry time (ms) of each key: the first part of its suffix of `suffix_size` bytes."""
     stop = TIMESTAMP_SIZE - suffix_size
     return np.frombuffer(b"".join([key[-suffix_size:stop] for key in keys]), ">i8").astype(np.int64)
 
 
 def window_keys(keys: Sequence[bytes], starts: Int64Array, segment_interval_ms: int) -> list[bytes]:
-    """Return the key of the entry of each of `keys` for the window that starts at its place in `starts` (ms)."""
+    """Return the entry key of each key and its window, given the starts (ms)."""
     segments = (starts // segment_interval_ms).astype(">i8").tobytes()
     times = starts.astype(">i8").tobytes()
     sequence = bytes(SEQUENCE_SIZE)
@@ -129,8 +128,7 @@ def window_keys(keys: Sequence[bytes], starts: Int64Array, segment_interval_ms: 
 
 
 def session_keys(keys: Sequence[bytes], starts: Int64Array, ends: Int64Array, segment_interval_ms: int) -> list[bytes]:
-    """Return the key of the entry of each of `keys` for the session from the time at its place in `starts` to that in
-    `ends` (ms)."""
+    """Return the entry key of each key and its session, given starts and ends (ms)."""
     segments = (ends // segment_interval_ms).astype(">i8").tobytes()
     first, last = starts.astype(">i8").tobytes(), ends.astype(">i8").tobytes()
     at = range(0, len(first), TIMESTAMP_SIZE)
@@ -138,6 +136,8 @@ def session_keys(keys: Sequence[bytes], starts: Int64Array, ends: Int64Array, se
 
 
 def after_last(key: bytes, latest_suffix: bytes) -> bytes:
-    """Return a bound above all keys not greater than `key` that have a suffix not greater than `latest_suffix`: above
-    their beginnings, too, since a suffix sorts among the bytes of longer keys."""
+    """Return a bound above all keys up to `key` with suffixes up to `latest_suffix`.
+
+    It is also above all prefixes of `key`, since a suffix sorts among the bytes of longer keys.
+    """
     return after(max(key[:size] + latest_suffix for size in range(len(key) + 1)))

@@ -1,8 +1,7 @@
-"""A store of a bounded number of keys, of which the least recently used one goes when one more comes (Kafka class:
-MemoryNavigableLRUCache).
+"""A store with a bounded number of keys, evicted by least recent use (Kafka class: MemoryNavigableLRUCache).
 
-Which key was used when is kept beside its value, as a number that grows with every use: what is dropped must not depend
-on when a task was last restarted. So reads are writes here; ranges are no use. The number of the last use is processor
+Each entry includes the number of its last use, which grows with every use: evictions must not depend on the last
+restart of the task. So reads are writes here; ranges do not count as use. The number of the last use is processor
 metadata.
 """
 
@@ -17,7 +16,15 @@ from penstock.state.uncommitted import UncommittedStore
 
 
 class LruStore:
-    """The keys used last over uncommitted writes (implements BufferedBytesStore)."""
+    """The most recently used keys over uncommitted writes (implements BufferedBytesStore).
+
+    Args:
+        name: the name of the store.
+        buffer: the uncommitted writes; the order of use is read from it.
+        max_entries: the maximum number of keys.
+        metadata: contains the number of the last use.
+        dropped: receives each evicted key.
+    """
 
     def __init__(
         self,
@@ -27,20 +34,17 @@ class LruStore:
         metadata: MutableMapping[str, int],
         dropped: Callable[[bytes], None],
     ) -> None:
-        """Keep at most `max_entries` keys of the store `name` in `buffer`; their order of use is read from there.
-        metadata: has the number of the last use. dropped: receives a key that was removed because there were too
-            many."""
         self._dropped = dropped
         self._buffer = buffer
         self._max_entries = max_entries
         used = sorted((timestamp_of(value), key) for key, value in buffer.range(None, None, False))
-        self._keys: OrderedDict[bytes, None] = OrderedDict((key, None) for _, key in used)  # the eldest first
+        self._keys: OrderedDict[bytes, None] = OrderedDict((key, None) for _, key in used)  # oldest first
         self._metadata = metadata
         self._uses_entry = f"{name}/uses"
         self._uses = metadata.get(self._uses_entry, 0)
 
     def get(self, key: bytes) -> bytes | None:
-        """Return the value of `key` and count it as used, None if there is none."""
+        """Return the value of `key`, or None if absent, and count it as used."""
         data = self._buffer.get(key)
         if data is None:
             return None
@@ -48,12 +52,11 @@ class LruStore:
         return data[TIMESTAMP_SIZE:]
 
     def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Return the value of each of `keys` and count them as used, None if there is none."""
+        """Return the value of each key, or None if absent, and count them as used."""
         return [self.get(key) for key in keys]
 
     def put(self, key: bytes, value: bytes | None) -> None:
-        """Write `value` under `key` (None deletes), and drop the key that was not used for the longest time if there
-        are too many."""
+        """Write `value` under `key` (None deletes), and evict the least recently used key if necessary."""
         if value is None:
             self._keys.pop(key, None)
             self._buffer.put(key, None)
@@ -67,23 +70,26 @@ class LruStore:
     def put_many(
         self, keys: Sequence[bytes], values: Sequence[bytes | None], contexts: Sequence[RecordContext] | None = None
     ) -> None:
-        """Write each of `values` under the key at its place, in turn."""
+        """Write each value under its key, in order."""
         for key, value in zip(keys, values, strict=True):
             self.put(key, value)
 
     def range(self, from_key: bytes | None, to_key: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
-        """Return an iterator over the entries with from_key <= key < to_key in byte order, or reversed."""
+        """Return an iterator over the entries with from_key <= key < to_key.
+
+        In byte order, or reversed; None leaves an end open.
+        """
         return ((key, data[TIMESTAMP_SIZE:]) for key, data in self._buffer.range(from_key, to_key, reverse))
 
     def approximate_num_entries(self) -> int:
-        """Return how many entries there are."""
+        """Return the number of entries."""
         return len(self._keys)
 
     def flush(self) -> None:
-        """Do nothing: writes leave by `changes` at the commit."""
+        """Do nothing: `changes` returns the writes at the commit."""
 
     def uncommitted_bytes(self) -> int:
-        """Return about how many bytes of memory the uncommitted writes take."""
+        """Return the approximate memory size (bytes) of the uncommitted writes."""
         return self._buffer.uncommitted_bytes()
 
     def changes(self) -> dict[bytes, bytes | None]:
@@ -91,7 +97,7 @@ class LruStore:
         return self._buffer.changes()
 
     def clear(self) -> None:
-        """Forget the uncommitted writes: they are in the base now, or discarded."""
+        """Forget the uncommitted writes: the base has them, or they are discarded."""
         self._buffer.clear()
 
     def _use(self, key: bytes, value: bytes) -> None:

@@ -1,7 +1,7 @@
-"""The base in memory: a dict a store, sorted on demand. For tests, for stores that the user asked to be in memory, and
-for hosts without a disk.
+"""The base in memory: a dict per store, sorted on demand.
 
-A commit costs what it changes, not what the store holds: the test driver commits after every record.
+It serves tests, stores that the user wants in memory, and hosts without a disk. The cost of a commit depends on its
+changes, not on the store's size: the test driver commits after every record.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _MemoryView:
     def range(self, from_key: bytes | None, to_key: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
         return self._entries(
             self._sorted.between(from_key, to_key, reverse)
-        )  # the keys are those of now, whenever the caller starts to iterate
+        )  # the keys are the current ones, whenever the caller starts to iterate
 
     def _entries(self, keys: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
         get = self._content.get
@@ -59,16 +59,15 @@ class _MemoryView:
 
 
 class MemoryBase:
-    """A base that lives and dies with its process (implements Base; Kafka class: InMemoryKeyValueStore)."""
+    """A base in process memory, initially empty (implements Base; Kafka class: InMemoryKeyValueStore)."""
 
     def __init__(self) -> None:
-        """Make an empty base without a stamp."""
         self._views: dict[str, _MemoryView] = {}
         self._stamp: bytes | None = None
         self._open = True
 
     def stamp(self) -> bytes | None:
-        """Return the stamp of the last commit applied, None if there was none."""
+        """Return the stamp of the last applied commit, or None before the first."""
         return self._stamp
 
     def view(self, store_name: str) -> BaseView:
@@ -83,23 +82,26 @@ class MemoryBase:
         self._stamp = stamp
 
     def measured(self) -> Mapping[str, Measurement]:
-        """Return nothing: it has no measurements."""
+        """Return an empty mapping: the base measures nothing."""
         return {}
 
     def rebuild(self, commits: Callable[[], Iterable[Changes]], stamp: bytes) -> None:
-        """Drop all entries, apply the changes of `commits` in order and set the stamp; raises as `apply`."""
+        """Replace all entries by the changes of `commits`, in order, and set the stamp.
+
+        Raises like `apply`.
+        """
         self.clear()
         for changes in commits():
             self.apply(changes, stamp)
 
     def clear(self) -> None:
-        """Drop all entries and the stamp; views that were handed out stay good and are empty."""
+        """Drop all entries and the stamp; existing views stay valid and become empty."""
         for view in self._views.values():
             view.clear()
         self._stamp = None
 
     def close(self) -> None:
-        """Drop everything; the base cannot be used any more."""
+        """Drop everything and make the base unusable."""
         self.clear()
         self._open = False
 

@@ -1,5 +1,7 @@
-"""Opens bases on disk by name. That of RocksDB is imported by its name, so that nobody needs a package that nobody asks
-for."""
+"""Opens bases on disk by name.
+
+RocksDB's module is imported on demand, since its package is optional.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +17,18 @@ LMDB, ROCKSDB = "lmdb", "rocksdb"
 
 
 def open_base(kind: str, path: Path, config: StreamsConfig, content_bytes: int = 0) -> DiskBase:
-    """Open or make the base in the directory `path`.
+    """Open or create the base in the directory `path`.
 
     Args:
         kind: LMDB or ROCKSDB.
-        path: the directory, of this base alone.
-        config: of the application; that of RocksDB takes its options from it.
-        content_bytes: how many bytes of keys and values are to be expected.
+        path: the directory, used by this base alone.
+        config: of the application; provides RocksDB's options.
+        content_bytes: expected bytes of keys and values.
 
     Raises:
         ConfigError: a package is not installed.
         LockError: another process has the base open, and only one may.
-        ProcessorStateError: it cannot be opened.
+        ProcessorStateError: the base cannot be opened.
     """
     if kind == LMDB:  # in a map of twice the content: when a map grows, a rebuild starts over
         return LmdbBase(path, max(FIRST_MAP_BYTES, 4 * content_bytes))
@@ -35,7 +37,7 @@ def open_base(kind: str, path: Path, config: StreamsConfig, content_bytes: int =
 
 
 def check_installed(kind: str) -> None:
-    """Raise ConfigError if a base of this kind needs a package that is not installed."""
+    """Raise ConfigError if a base of this kind needs a missing package."""
     if kind == ROCKSDB:
         _rocksdb()
 

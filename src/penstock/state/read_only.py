@@ -1,5 +1,4 @@
-"""Views of stores that can be read and not written: what a task sees of a global store (Kafka class:
-AbstractReadOnlyDecorator).
+"""Read-only views of stores, such as a task's view of a global store (Kafka class: AbstractReadOnlyDecorator).
 
 Every read goes to the store itself; every write raises UnsupportedOperationError.
 """
@@ -21,7 +20,7 @@ from penstock.state.windowed_api import SessionStore, WindowStore
 
 
 class _ReadOnlyStore(StoreTable):
-    """What the views of all kinds of stores share."""
+    """The common part of the views of all kinds of stores."""
 
     def __init__(self, store: StateStore) -> None:
         self._named = store
@@ -40,11 +39,11 @@ class _ReadOnlyStore(StoreTable):
         return self._named.persistent()
 
     def flush(self) -> None:
-        """Raise UnsupportedOperationError: the task that keeps the store flushes it."""
+        """Raise UnsupportedOperationError: the task that owns the store flushes it."""
         self._refuse()
 
     def close(self) -> None:
-        """Raise UnsupportedOperationError: the task that keeps the store closes it."""
+        """Raise UnsupportedOperationError: the task that owns the store closes it."""
         self._refuse()
 
     def _typed_stores(self) -> list[StateStore]:
@@ -65,7 +64,7 @@ def _refused(declared: Method[P, R]) -> Method[P, R]:
 
 
 class ReadOnlyKeyValueView(_ReadOnlyStore):
-    """A key-value store to read (implements KeyValueStore; Kafka class: KeyValueStoreReadOnlyDecorator)."""
+    """A read-only key-value store (implements KeyValueStore; Kafka class: KeyValueStoreReadOnlyDecorator)."""
 
     get = _read(KeyValueStore.get)
     range = _read(KeyValueStore.range)
@@ -82,7 +81,7 @@ class ReadOnlyKeyValueView(_ReadOnlyStore):
 
 
 class ReadOnlyWindowView(_ReadOnlyStore):
-    """A window store to read (implements WindowStore; Kafka class: WindowStoreReadOnlyDecorator)."""
+    """A read-only window store (implements WindowStore; Kafka class: WindowStoreReadOnlyDecorator)."""
 
     fetch = _read(WindowStore.fetch)
     backward_fetch = _read(WindowStore.backward_fetch)
@@ -96,7 +95,7 @@ class ReadOnlyWindowView(_ReadOnlyStore):
 
 
 class ReadOnlySessionView(_ReadOnlyStore):
-    """A session store to read (implements SessionStore; Kafka class: SessionStoreReadOnlyDecorator)."""
+    """A read-only session store (implements SessionStore; Kafka class: SessionStoreReadOnlyDecorator)."""
 
     fetch_session = _read(SessionStore.fetch_session)
     find_sessions = _read(SessionStore.find_sessions)
@@ -112,8 +111,10 @@ class ReadOnlySessionView(_ReadOnlyStore):
 
 
 class ReadOnlyVersionedView(_ReadOnlyStore):
-    """A versioned store to read (implements VersionedKeyValueStore; Kafka class:
-    VersionedKeyValueStoreReadOnlyDecorator)."""
+    """A read-only versioned store (implements VersionedKeyValueStore).
+
+    Kafka class: VersionedKeyValueStoreReadOnlyDecorator.
+    """
 
     get = _read(VersionedKeyValueStore.get)
     put = _refused(VersionedKeyValueStore.put)
@@ -121,7 +122,10 @@ class ReadOnlyVersionedView(_ReadOnlyStore):
 
 
 def read_only(store: StateStore) -> StateStore:
-    """Return `store` to be read only; a store of a user's own is returned as it is: its methods are not known."""
+    """Return a read-only view of `store`.
+
+    A user-defined store is returned unchanged, since its methods are unknown.
+    """
     match store:
         case TypedKeyValueStore():
             return ReadOnlyKeyValueView(store)

@@ -1,7 +1,7 @@
-"""Which record key an entry of a store belongs to: by it, the entry belongs to a partition.
+"""Maps the entries of a store to record keys, which determine their partitions.
 
-The key of an entry may have more in it than the key of a record: a segment of time, a window, versions, a side of a
-join, a foreign key. Pure functions over bytes; the layouts are those of `layouts` and of the serdes of keys.
+An entry's key may contain more than a record key: a time segment, a window, versions, a side of a join, a foreign key.
+Pure functions over bytes; the layouts are those of `layouts` and of the key serdes.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _LENGTH_SIZE = 4
 
 
 def record_key_reader(builder: StoreBuilder, default_key_serde: Serde | None) -> Callable[[bytes], bytes]:
-    """Return what gives, for the key of an entry of a store, the serialised key of the records that it is about.
+    """Return a function from the key of a store's entry to the serialised record key.
 
     Args:
         builder: the store.
-        default_key_serde: the serde of keys where the store names none.
+        default_key_serde: the key serde for stores without their own.
 
     Raises:
-        StreamsError: the store is of a user's own kind, whose keys are not known here.
+        StreamsError: the store is user-defined, so its keys are unknown.
     """
     stored_key = _stored_key(builder)
     if isinstance(builder.value_serde, SubscriptionWrapperSerde):
@@ -57,17 +57,17 @@ def record_key_reader(builder: StoreBuilder, default_key_serde: Serde | None) ->
 
 
 def foreign_key_of(combined: bytes) -> bytes:
-    """Return the foreign key of the key of a subscription."""
+    """Return the foreign key within a subscription's key."""
     return combined[_LENGTH_SIZE : _LENGTH_SIZE + int.from_bytes(combined[:_LENGTH_SIZE], "big")]
 
 
 def primary_key_of(combined: bytes) -> bytes:
-    """Return the primary key of the key of a subscription."""
+    """Return the primary key within a subscription's key."""
     return combined[_LENGTH_SIZE + int.from_bytes(combined[:_LENGTH_SIZE], "big") :]
 
 
 def _stored_key(builder: StoreBuilder) -> Callable[[bytes], bytes]:
-    """Return what takes the segment of time and the suffix away from the key of an entry."""
+    """Return a function that strips the time segment and the suffix from an entry's key."""
     match builder.supplier:
         case KeyValueBytesStoreSupplier() | LruMapBytesStoreSupplier():
             return lambda key: key
@@ -87,7 +87,7 @@ def _stored_key(builder: StoreBuilder) -> Callable[[bytes], bytes]:
 
 
 def _inner(serde: Serde | None) -> Callable[[bytes], bytes]:
-    """Return what takes away from a key what its serde put around the key of a record."""
+    """Return a function that strips a serde's additions from the record key."""
     match serde:
         case WindowedSerde():
             size, inner = serde.window_size, _inner(serde.inner)

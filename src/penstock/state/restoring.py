@@ -1,8 +1,7 @@
-"""Reads the segments from which a base is rebuilt: some files ahead of the one that is applied, and reports the
-progress.
+"""Reads the segments for rebuilding a base, some files ahead, and reports the progress.
 
-The caller passes a function that reads one file; remote files take long, so several are read at the same time. In
-memory at one time are these files and one segment.
+The caller passes a function that reads one file. Remote files are slow, so several are read at the same time. Memory
+holds only these files and one segment at a time.
 """
 
 from __future__ import annotations
@@ -15,27 +14,27 @@ from penstock.state.api import Changes
 from penstock.state.segments import SegmentInfo, decode
 
 FILES_AHEAD = 4
-"""Files that are read before they are needed."""
+"""Number of files that are read ahead."""
 
 ReadFile = Callable[[SegmentInfo], bytes]
 """Returns the bytes of a segment, or raises; called by several threads."""
 
 Progress = Callable[[Mapping[str, int]], None]
-"""Receives how many more entries have been restored, by store."""
+"""Receives the number of newly restored entries, by store."""
 
 
 def changes_of(
     segments: Sequence[SegmentInfo], read: ReadFile, restored: Progress = lambda entries: None
 ) -> Iterator[Changes]:
-    """Yield the changes of each of `segments` in turn, for `Base.rebuild`; `restored` is called when they were taken.
+    """Yield the changes of each segment in order, for `Base.rebuild`.
 
-    Raises what `read` raises, and as `decode`.
+    `restored` is called when the caller has consumed them. Raises the errors of `read` and `decode`.
     """
     for info, data in zip(segments, _read_ahead(segments, read), strict=True):
         changes = decode(data, info.id).changes
         entries = {store: len(changed) for store, changed in changes.items()}
         yield changes
-        del changes  # before the next is made
+        del changes  # free them before the next ones are decoded
         restored(entries)
 
 

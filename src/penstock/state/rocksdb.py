@@ -1,15 +1,16 @@
-"""The base on disk for state beyond memory: one RocksDB database a task, open in one process at a time (Kafka class:
-RocksDBStore). The only importer of rocksdict.
+"""The base on disk for state beyond memory: one RocksDB database per task (Kafka class: RocksDBStore).
+
+Only one process may have it open at a time. No other module imports rocksdict.
 
 Rules:
-- All stores are in one database, each entry behind two bytes for its store. Behind two zero bytes stand the stamp, the
-  numbers of the stores and how many entries each has. A commit is one write batch, the stamp with it.
-- There is no write-ahead log, as in Kafka: a base is a copy. After a crash it is what some commit left, and its stamp
-  says which. `close` writes all that is in memory.
-- A rebuild fills a new database beside the old one and takes its place.
-- A database stays open as long as an iterator over it lives, so the base ends those that are left when it closes.
-- RocksDB verifies checksums. A database that it finds damaged when it is opened is replaced by an empty one; damage
-  that it finds later is a CorruptedBaseError. An iterator of rocksdict only ends there, so each end is verified.
+- All stores are in one database; each entry's key starts with two bytes for its store. Two zero bytes are the prefix of
+  the stamp, the numbers of the stores and their entry counts. A commit is one write batch that includes the stamp.
+- There is no write-ahead log, as in Kafka: a base is a copy. After a crash it has the state of some commit, identified
+  by its stamp. `close` writes everything that is in memory.
+- A rebuild fills a new database next to the old one and then replaces it.
+- A database stays open as long as an iterator over it lives, so the base ends the remaining ones when it closes.
+- RocksDB verifies checksums. A database found damaged at opening is replaced by an empty one; later damage is a
+  CorruptedBaseError. An iterator of rocksdict merely ends there, so each end is verified.
 - Options are Kafka's; `rocksdb.config.setter` may change them.
 - Open it after a fork, never before.
 """
@@ -48,10 +49,10 @@ _log = logging.getLogger(__name__)
 _NANOSECONDS = SystemClock().nanoseconds
 _FIRST_MEASURED = 1_000_000_000
 _MEASURED_EVERY = 10_000_000_000
-"""How often (ns) an open database is measured: its statistics take milliseconds to read."""
+"""Interval (ns) between measurements of an open database: reading its statistics takes milliseconds."""
 
 _Database = Any
-"""A rocksdict.Rdict in raw mode, where keys and values are bytes; its own types are those of all modes."""
+"""A rocksdict.Rdict in raw mode, for bytes only; its own types cover all modes."""
 
 _LOCKED = re.compile(r"[Ll]ock (file|hold)")
 _DAMAGED = re.compile(r"^Corruption|No such file or directory")
@@ -59,7 +60,7 @@ _DAMAGED = re.compile(r"^Corruption|No such file or directory")
 _Entries = Generator[tuple[bytes, bytes], None, None]
 
 _BEGUN = b"", b""
-"""What an iterator gives before its entries."""
+"""The item of an iterator before its entries."""
 
 _STORE_SIZE = 2
 _META = bytes(_STORE_SIZE)
@@ -70,7 +71,19 @@ _COUNT_SIZE = 8
 
 
 class RocksDBBase:
-    """A base on disk (implements Base)."""
+    """A base on disk (implements Base).
+
+    The constructor opens or creates the database.
+
+    Args:
+        path: the directory.
+        config: the configuration; its `rocksdb.config.setter` sets the options.
+        nanoseconds: the clock for the intervals between measurements.
+
+    Raises:
+        LockError: the database is open elsewhere.
+        ProcessorStateError: it cannot be opened.
+    """
 
     def __init__(
         self,
@@ -78,9 +91,6 @@ class RocksDBBase:
         config: StreamsConfig | None = None,
         nanoseconds: Callable[[], int] = _NANOSECONDS,
     ) -> None:
-        """Open or make the base in the directory `path`, with the options that `rocksdb.config.setter` of `config`
-        sets; raises LockError if it is open elsewhere, ProcessorStateError if it cannot be opened. nanoseconds: by
-        which it measures itself from time to time."""
         self._path = Path(path)
         self._config = config
         setter = None if config is None else config["rocksdb.config.setter"]
@@ -102,7 +112,7 @@ class RocksDBBase:
             self._make_again()
 
     def stamp(self) -> bytes | None:
-        """Return the stamp of the last commit applied, None if there was none."""
+        """Return the stamp of the last applied commit, or None before the first."""
         stamp: bytes | None = self.read(_STAMP)
         return stamp
 
@@ -111,15 +121,19 @@ class RocksDBBase:
         return _RocksDBView(self, store_name)
 
     def apply(self, changes: Changes, stamp: bytes) -> None:
-        """Apply the changes of one commit and set the stamp, in one write batch; raises ProcessorStateError if it
-        cannot be written."""
+        """Apply the changes of one commit and set the stamp, in one write batch.
+
+        Raises ProcessorStateError if the batch cannot be written.
+        """
         self._apply(self.database(), changes, stamp)
 
     def measured(self) -> Mapping[str, Measurement]:
-        """Return what RocksDB measures, with the statistics since it was measured before, from
-        `metrics.recording.level` DEBUG on; of a closed base, what was left when it was closed. RocksDB is asked a
-        second after the base was opened, then ever less often, every 10 s in the end: nothing is returned in
-        between."""
+        """Return RocksDB's measurements, with the statistics since the previous one.
+
+        The statistics need a `metrics.recording.level` of at least DEBUG. A closed base returns its measurement at the
+        close. RocksDB is measured one second after opening, then ever less often, finally every 10 s; between
+        measurements the result is empty.
+        """
         if self._database is None:
             return self._last_measured
         now = self._nanoseconds()
@@ -135,8 +149,10 @@ class RocksDBBase:
         return measured
 
     def rebuild(self, commits: Callable[[], Iterable[Changes]], stamp: bytes) -> None:
-        """Drop all entries, apply the changes of `commits` in order and set the stamp: in a new database, which takes
-        the place of the old one when it is whole. Raises as `apply`."""
+        """Replace all entries by the changes of `commits`, in order, and set the stamp.
+
+        They go to a new database, which replaces the old one when complete. Raises like `apply`.
+        """
         beside = self._path.with_name(self._path.name + ".rebuild")
         known, self._numbers = self._numbers, {}
         shutil.rmtree(beside, ignore_errors=True)
@@ -157,14 +173,14 @@ class RocksDBBase:
         self._database = self._open(self._path)
 
     def clear(self) -> None:
-        """Drop all entries and the stamp, in one write batch; raises as `apply`."""
+        """Drop all entries and the stamp, in one write batch; raises like `apply`."""
         batch = rocksdict.WriteBatch(raw_mode=True)
         batch.delete_range(_META, b"\xff" * (_STORE_SIZE + 1))
         self._write(self.database(), batch)
         self._numbers.clear()
 
     def close(self) -> None:
-        """Write what is in memory and close the database; later calls raise InvalidStateStoreError."""
+        """Write the data in memory and close the database; later calls raise InvalidStateStoreError."""
         if self._database is not None:
             self._database.flush()
             self._last_measured = self._measure(self._database)
@@ -172,7 +188,7 @@ class RocksDBBase:
             if self._setter is not None:
                 self._setter.close(self._path.name, self._options)
 
-    # ---------- for views
+    # ---------- interface for views
 
     def database(self) -> _Database:
         """Return the open database; raises InvalidStateStoreError if it is closed."""
@@ -183,20 +199,24 @@ class RocksDBBase:
         return self._database
 
     def kept(self, entries: _Entries) -> _Entries:
-        """Return `entries`, which end when the database is closed."""
-        next(entries)  # since Python 3.12, close() leaves a generator that has not begun its arguments
+        """Return `entries`, made to end when the database is closed."""
+        next(entries)  # since Python 3.12, close() keeps the arguments of a generator that has not started
         self._iterators.add(entries)
         return entries
 
     def read(self, keys: bytes | list[bytes]) -> Any:
-        """Return the value under a key, or a list of those under each; raises CorruptedBaseError."""
+        """Return a key's value, or the list of several keys' values; raises CorruptedBaseError."""
         return self._get(self.database(), keys)
 
     def verify_end(
         self, position: Callable[[rocksdict.RdictIter], None], step: Callable[[rocksdict.RdictIter], None]
     ) -> None:
-        """Raise CorruptedBaseError if damage has ended an iteration. position: sets an iterator to its last entry, if
-        it had any. step: takes it from there to the end."""
+        """Raise CorruptedBaseError if damage has ended an iteration.
+
+        Args:
+            position: moves an iterator to its last entry, if any.
+            step: moves it from there to the end.
+        """
         entries = self.database().iter()
         try:
             position(entries)
@@ -206,15 +226,15 @@ class RocksDBBase:
         except Exception as error:  # rocksdict raises Exception itself
             raise self._failed("cannot be read", error) from error
         finally:
-            del entries  # the database is open as long as the frame of an error has it
+            del entries  # the database stays open as long as an error's frame refers to it
 
     def number(self, store_name: str) -> bytes | None:
-        """Return the two bytes that stand before the keys of a store, None if it never had an entry."""
+        """Return the two-byte key prefix of a store, or None before its first entry."""
         self.database()
         return self._numbers.get(store_name)
 
     def count(self, number: bytes) -> int:
-        """Return how many entries a store has."""
+        """Return the number of entries of a store."""
         return int.from_bytes(self.read(_COUNT + number) or b"", "big")
 
     # ---------- helpers
@@ -243,10 +263,10 @@ class RocksDBBase:
         return options
 
     def _is_whole(self) -> bool:
-        """Open the database, and return whether that has found no damage."""
+        """Open the database, and return whether it opened without damage."""
         try:
             self._open_with_numbers()
-        except CorruptedBaseError as error:  # whose frames keep iterators, and so the database, until it is handled
+        except CorruptedBaseError as error:  # its frames keep iterators alive, and so the database, until it is handled
             _log.warning("%s", error)
         return not self.is_damaged
 
@@ -366,7 +386,7 @@ def _backward(base: RocksDBBase, first: bytes, last: bytes | None) -> _Entries:
     for key, value in entries:
         if key < first:
             return
-        if key != last:  # it begins at the bound, which does not belong to it
+        if key != last:  # it starts at the bound, which is exclusive
             yield key[_STORE_SIZE:], value
     del entries
     base.verify_end(lambda end: end.seek_to_last() if key is None else end.seek_for_prev(key), rocksdict.RdictIter.prev)

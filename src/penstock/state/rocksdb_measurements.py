@@ -1,6 +1,6 @@
-"""The statistics and properties of a RocksDB database, as measurements by Kafka's names (KIP-471, KIP-607).
+"""The statistics and properties of a RocksDB database, by Kafka's metric names (KIP-471, KIP-607).
 
-Properties are as they are, statistics those since they were read before.
+Properties are current values; statistics cover the time since their previous reading.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ assert _RATIOS.keys() == names.ROCKSDB_RATIOS.keys()
 
 
 def properties(read: Callable[[str], int | None]) -> Iterator[tuple[str, Measurement]]:
-    """Yield the properties of a database; read: returns one by its name, None if there is none."""
+    """Yield the properties of a database.
+
+    read: returns a property by name, or None if absent.
+    """
     for name in names.ROCKSDB_PROPERTIES:
         value = read(f"rocksdb.{name}")
         if value is not None:
@@ -45,15 +48,16 @@ def properties(read: Callable[[str], int | None]) -> Iterator[tuple[str, Measure
 
 
 class Statistics:
-    """The statistics of a database, which RocksDB adds up while it is open."""
+    """The statistics of a database, accumulated by RocksDB while it is open."""
 
     def __init__(self) -> None:
-        """Have read nothing yet."""
         self._read: dict[str, tuple[int, int]] = {}
 
     def since(self, text: str) -> Iterator[tuple[str, Measurement]]:
-        """Yield what was added to the statistics since the last call, given as RocksDB writes them; times in ms. The
-        longest time is that of all the time: RocksDB keeps no other."""
+        """Yield the increases of the statistics since the last call; times in ms.
+
+        text: the statistics as written by RocksDB. The longest time is over the whole lifetime: RocksDB keeps no other.
+        """
         found = {match[1]: match for match in map(_LINE.match, text.splitlines()) if match is not None}
         now = {name: (int(match["count"]), int(match["sum"] or 0)) for name, match in found.items()}
         before, self._read = self._read, now

@@ -1,4 +1,4 @@
-"""How users change the options of RocksDB. It does not need rocksdict, which only state/rocksdb.py imports."""
+"""User settings of RocksDB's options, without importing rocksdict: only state/rocksdb.py does."""
 
 from __future__ import annotations
 
@@ -12,15 +12,20 @@ if TYPE_CHECKING:
 
 
 class RocksDBConfigSetter(ABC):
-    """Changes the options of each database; name it or its class in `rocksdb.config.setter` (Kafka class:
-    RocksDBConfigSetter)."""
+    """Changes the options of each database (Kafka class: RocksDBConfigSetter).
+
+    Set `rocksdb.config.setter` to the class or its name.
+    """
 
     @abstractmethod
     def set_config(self, name: str, options: rocksdict.Options, config: StreamsConfig) -> None:
-        """Change `options` of the database `name`, which is that of its directory, before it is opened."""
+        """Change `options` of the database `name` before it is opened.
+
+        The name is that of the database's directory.
+        """
         raise NotImplementedError
 
     @abstractmethod
     def close(self, name: str, options: rocksdict.Options) -> None:
-        """Release what `set_config` made for the database, which is closed now."""
+        """Release resources of `set_config` for the database, which is closed now."""
         raise NotImplementedError

@@ -1,16 +1,16 @@
-"""The log of a task: which segments are live, how a base advances to its head, and what to merge, snapshot and delete.
+"""The log of a task: its live segments, the way of a base to the head, and segment maintenance.
 
-Pure functions and values; a host reads and writes the segments and keeps a log a task in its manifest. Rules:
-- The log is the deltas since the oldest snapshot, in the order of the chain (merged ones stand in for theirs), and
-  snapshots of ranges of keys.
-- A base at a position of the log applies what follows; it may apply a merged segment from any position inside, since
-  that has the last change of every key. Any other base is rebuilt: all snapshots in the order of writing, then all
-  deltas.
-- Small neighbouring deltas are merged in tiers. Instead of merging all deltas into what came before, the task writes, a
-  range of keys with each commit, what its base has: a round of snapshots. A delta that is older than all snapshots of a
-  whole round is dropped. So no commit pays for all, and the log stays under twice the state. No round begins while
-  little of the log can be out of date: what is all new is written once.
-- Deltas of the newest commit are not merged or dropped: they have the task's checkpoint.
+Pure functions and values; a host reads and writes the segments and keeps one log per task in its manifest. Rules:
+- The log consists of the deltas since the oldest snapshot, in the order of the chain (merged ones replace their parts),
+  and snapshots of key ranges.
+- A base at a position of the log applies the following segments. It may apply a merged segment from any position
+  inside, since that has the last change of every key. Any other base is rebuilt: all snapshots in the order of writing,
+  then all deltas.
+- Small neighbouring deltas are merged in tiers. Instead of merging all deltas into older data, the task writes a key
+  range of its base with each commit: a round of snapshots. A delta older than all snapshots of a whole round is
+  dropped. So no commit pays for everything, and the log stays below twice the size of the state. No round begins while
+  little of the log can be outdated: all-new data is written once.
+- Deltas of the newest commit are neither merged nor dropped: they include the task's checkpoint.
 - A commit merges and snapshots at most twice the bytes that it wrote, or 4 MiB if that is more. Sizes are those of the
   content before compression.
 """
@@ -32,12 +32,15 @@ _KIB = 1024
 
 @dataclass(frozen=True)
 class MaintenancePolicy:
-    """How much is merged and snapshot when; all sizes are bytes of content.
+    """The limits of merges and snapshots; all sizes are bytes of content.
 
-    least_budget: what every commit may spend, however small. fan_in: how many neighbours of one tier are merged. tiers:
-    upper bounds of the tiers; larger deltas are not merged. least_log: no snapshots while the deltas have less.
-    most_snapshots: a step is at least this part of all snapshots, so that they stay about this many. most_deltas: with
-    more a round of snapshots begins, whatever they have.
+    Args:
+        least_budget: the budget of every commit, however small.
+        fan_in: number of neighbours of one tier in a merge.
+        tiers: upper bounds of the tiers; larger deltas are not merged.
+        least_log: no snapshots while the deltas are smaller.
+        most_snapshots: a step is at least this fraction of all snapshots, which keeps their number near this value.
+        most_deltas: with more deltas, a round of snapshots begins, whatever their size.
     """
 
     least_budget: int = 4 * _KIB * _KIB
@@ -48,7 +51,7 @@ class MaintenancePolicy:
     most_deltas: int = 256
 
     def budget(self, bytes_written: int) -> int:
-        """Return how many bytes a commit of `bytes_written` bytes may merge and snapshot."""
+        """Return the number of bytes that a commit of `bytes_written` bytes may merge and snapshot."""
         return max(2 * bytes_written, self.least_budget)
 
 
@@ -56,8 +59,10 @@ DEFAULT_POLICY = MaintenancePolicy()
 
 
 class SnapshotStep(NamedTuple):
-    """What to snapshot with a commit, for `encode_snapshot`: the position of the base, the round, where to begin, how
-    much."""
+    """A snapshot due with a commit, for `encode_snapshot`.
+
+    It has the position of the base, the round, the first key and the size.
+    """
 
     position: bytes
     cycle: int
@@ -66,16 +71,17 @@ class SnapshotStep(NamedTuple):
 
 
 class Maintenance(NamedTuple):
-    """What a commit has to do besides: groups of neighbours to be merged, and a step of snapshots."""
+    """The extra work of a commit: groups of neighbours to merge, and a snapshot step."""
 
     merges: tuple[tuple[SegmentInfo, ...], ...]
     snapshot: SnapshotStep | None
 
 
 class Path(NamedTuple):
-    """How a base comes to the head: by `Base.rebuild` with all `segments` in order, or by `Base.apply` of each in turn.
+    """The way of a base to the head.
 
-    Each application may be stamped with `last` of its segment, a rebuild with the head.
+    Either `Base.rebuild` with all `segments` in order, or `Base.apply` for each in order. Each application may be
+    stamped with `last` of its segment, a rebuild with the head.
     """
 
     rebuild: bool
@@ -84,19 +90,26 @@ class Path(NamedTuple):
 
 @dataclass(frozen=True)
 class SegmentLog:
-    """The live segments of one task. deltas: in the order of the chain. snapshots: in the order of writing."""
+    """The live segments of one task.
+
+    Args:
+        deltas: in the order of the chain.
+        snapshots: in the order of writing.
+    """
 
     deltas: tuple[SegmentInfo, ...] = ()
     snapshots: tuple[SegmentInfo, ...] = ()
 
     @property
     def head(self) -> bytes | None:
-        """The position after the last commit, None before the first."""
+        """The position after the last commit, or None before the first."""
         return self.deltas[-1].last if self.deltas else None
 
     def last_commit(self) -> tuple[SegmentInfo, ...]:
-        """Return the deltas of the newest commit: together they have its carried records, the last has the
-        checkpoint."""
+        """Return the deltas of the newest commit.
+
+        Together they contain its carried records; the last one contains the checkpoint.
+        """
         start = len(self.deltas) - 1
         while start > 0 and not self.deltas[start - 1].final:
             start -= 1
@@ -107,11 +120,11 @@ class SegmentLog:
         return {info.id for info in (*self.deltas, *self.snapshots)}
 
     def content_bytes(self) -> int:
-        """Return the bytes of all live segments before compression."""
+        """Return the total size in bytes of all live segments before compression."""
         return sum(info.content_bytes for info in (*self.deltas, *self.snapshots))
 
     def file_bytes(self) -> int:
-        """Return the bytes of the files of all live segments."""
+        """Return the total size in bytes of the files of all live segments."""
         return sum(info.file_bytes for info in (*self.deltas, *self.snapshots))
 
     def append(self, commit: Sequence[SegmentInfo]) -> SegmentLog:
@@ -129,7 +142,7 @@ class SegmentLog:
         return replace(self, deltas=tuple(appended))
 
     def with_merged(self, group: Sequence[SegmentInfo], merged: SegmentInfo) -> SegmentLog:
-        """Return the log with `merged` in place of `group`, neighbours in it; raises ValueError if they are not."""
+        """Return the log with `merged` in place of `group`; raises ValueError if not neighbours."""
         place = self.deltas.index(group[0])
         stop = place + len(group)
         if self.deltas[place:stop] != tuple(group) or (merged.parent, merged.last) != (group[0].parent, group[-1].last):
@@ -139,9 +152,9 @@ class SegmentLog:
         return replace(self, deltas=(*self.deltas[:place], merged, *self.deltas[stop:]))
 
     def with_snapshots(self, written: Sequence[SegmentInfo]) -> SegmentLog:
-        """Return the log after a step of snapshots that came with its last commit, without what they make needless.
+        """Return the log after the snapshot step of its last commit, without superseded segments.
 
-        Raises ValueError if they do not show the position before that commit.
+        Raises ValueError if the snapshots are not of the position before that commit.
         """
         first = self.last_commit()[0]
         if written[0].last != first.parent:
@@ -150,15 +163,15 @@ class SegmentLog:
         kept = [info for info in self.snapshots if info.cycle == cycle or _reaches_beyond(info, reached)]
         snapshots = (*kept, *(info._replace(sequence=first.sequence - 1) for info in written))
         deltas = self.deltas
-        if any(info.end is None for info in snapshots):  # a whole round is there: what is older than all of it is in it
+        if any(info.end is None for info in snapshots):  # a whole round contains everything older than itself
             deltas = tuple(info for info in deltas if info.sequence > snapshots[0].sequence)
         return SegmentLog(deltas, snapshots)
 
 
 def path(log: SegmentLog, from_position: bytes | None) -> Path:
-    """Return how a base that is at `from_position` (None: empty) comes to the head of `log`.
+    """Return the way of a base at `from_position` (None: empty) to the head of `log`.
 
-    The base is rebuilt where `from_position` is not one of the log: it is too far behind, or of another history.
+    The base is rebuilt if `from_position` is not in the log: it is too old, or of another history.
     """
     if from_position is not None:
         if log.deltas and log.deltas[0].parent == from_position:
@@ -172,10 +185,11 @@ def path(log: SegmentLog, from_position: bytes | None) -> Path:
 
 
 def maintenance_due(log: SegmentLog, live: int, policy: MaintenancePolicy = DEFAULT_POLICY) -> Maintenance:
-    """Return what the commit that has just been appended to `log` has to do besides.
+    """Return the extra work of the commit that has just been appended to `log`.
 
-    The snapshots are to be taken from the base that the task worked over, which is at the position before the commit;
-    live: how many entries it has.
+    The snapshots must be taken from the base under the task's uncommitted writes, at the position before the commit.
+
+    live: the number of its entries.
     """
     commit = log.last_commit()
     if not commit:
@@ -187,7 +201,7 @@ def maintenance_due(log: SegmentLog, live: int, policy: MaintenancePolicy = DEFA
 
 
 def garbage(on_disk: Iterable[bytes], retained: Iterable[SegmentLog]) -> set[bytes]:
-    """Return which of the segments `on_disk` (ids) are in no retained log."""
+    """Return the segments `on_disk` (ids) that are in no retained log."""
     live: set[bytes] = set()
     for log in retained:
         live |= log.ids()
@@ -197,7 +211,7 @@ def garbage(on_disk: Iterable[bytes], retained: Iterable[SegmentLog]) -> set[byt
 def entries_from(
     base: Entries, store_names: Iterable[str], start: StoreKey | None
 ) -> Iterator[tuple[str, Iterator[tuple[bytes, bytes]]]]:
-    """Yield the name and the entries of each store of `base` from `start` on, as `encode_snapshot` takes them."""
+    """Yield name and entries of each store of `base` from `start` on, for `encode_snapshot`."""
     for name in sorted(store_names):
         if start is None or name >= start.store:
             from_key = start.key if start is not None and name == start.store else None
@@ -205,7 +219,7 @@ def entries_from(
 
 
 def log_to_json(log: SegmentLog) -> dict[str, Any]:
-    """Return `log` as values that JSON has."""
+    """Return `log` as JSON values."""
     return {
         "deltas": [_info_to_json(info) for info in log.deltas],
         "snapshots": [_info_to_json(info) for info in log.snapshots],
@@ -213,7 +227,7 @@ def log_to_json(log: SegmentLog) -> dict[str, Any]:
 
 
 def log_from_json(fields: dict[str, Any]) -> SegmentLog:
-    """Return the log that `log_to_json` made `fields` from."""
+    """Return the log from the output of `log_to_json`."""
     return SegmentLog(tuple(map(_info_from_json, fields["deltas"])), tuple(map(_info_from_json, fields["snapshots"])))
 
 
@@ -223,8 +237,7 @@ def log_from_json(fields: dict[str, Any]) -> SegmentLog:
 def _merges_due(
     deltas: Sequence[SegmentInfo], allowed: int, policy: MaintenancePolicy
 ) -> tuple[tuple[SegmentInfo, ...], ...]:
-    """Return runs of neighbours of one tier that are long enough, the newest run first, as far as `allowed` bytes
-    go."""
+    """Return runs of enough neighbours of one tier, newest first, within `allowed` bytes."""
     groups: list[tuple[SegmentInfo, ...]] = []
     tiers = [bisect_right(policy.tiers, info.content_bytes) for info in deltas]
     stop = len(deltas)
@@ -245,13 +258,16 @@ def _merges_due(
 def _snapshot_due(
     log: SegmentLog, commit: Sequence[SegmentInfo], live: int, allowed: int, policy: MaintenancePolicy
 ) -> SnapshotStep | None:
-    """Return the next step of the round, or the first of a new one, if the deltas outweigh a quarter of the snapshots;
-    no first one while at most a quarter of what was written before the commit is out of date."""
+    """Return the next step of the current round, or the first of a new one.
+
+    A new round begins if the deltas exceed a quarter of the snapshots, but not while at most a quarter of the data
+    written before the commit is outdated.
+    """
     shown = sum(info.content_bytes for info in log.snapshots)
     entries = sum(info.entries for info in log.snapshots)
     mean = shown // entries if entries else 0
 
-    def weight(infos: Iterable[SegmentInfo]) -> int:  # a delete makes needless what it deletes, too
+    def weight(infos: Iterable[SegmentInfo]) -> int:  # a delete also supersedes the deleted entry
         return sum(info.content_bytes + 2 * info.deletes * mean for info in infos)
 
     position = commit[0].parent
@@ -268,15 +284,17 @@ def _snapshot_due(
 
 
 def _outdated_at_most(written: Sequence[SegmentInfo], live: int) -> float:
-    """Return which part of `written` may be out of date, if a base with all of it has `live` entries: were those that
-    it has no more all as large as the largest."""
+    """Return the largest fraction of `written` that may be outdated.
+
+    live: the number of entries of a base with all of it. Assumes that every missing entry was as large as the largest.
+    """
     outdated = sum(info.entries for info in written) - live
     largest = max((info.largest for info in written), default=0)
     return outdated * largest / max(sum(info.content_bytes for info in written), 1)
 
 
 def _reaches_beyond(info: SegmentInfo, reached: StoreKey | None) -> bool:
-    """Return whether a snapshot of the round before has keys that this round has not reached."""
+    """Return whether a previous round's snapshot has keys not yet reached by this round."""
     return reached is not None and (info.end is None or info.end > reached)
 
 

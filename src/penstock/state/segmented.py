@@ -1,16 +1,17 @@
-"""Stores of entries that expire: uncommitted writes by segments of time, and the record cache before them (Kafka
-classes: AbstractRocksDBSegmentedBytesStore, the in-memory window and session stores, SegmentedCacheFunction).
+"""Stores of expiring entries: uncommitted writes in time segments, and their record cache.
+
+Kafka classes: AbstractRocksDBSegmentedBytesStore, the in-memory window and session stores, SegmentedCacheFunction.
 
 Rules:
-- The clock of a store is the largest time that was ever written to it. Reads leave out what is older than the clock
-  less the retention.
-- On disk a write is refused, and counted as dropped, if its segment as a whole has expired; in memory, if it has
-  expired itself.
-- An expired segment is removed piece by piece: every flush removes a bounded number of entries, and more than were
-  written.
-- A cache does not know the retention: it shows what it holds.
+- The clock of a store is the largest time ever written to it. Reads omit entries older than the clock minus the
+  retention.
+- On disk a write is rejected, and counted as dropped, if its whole segment has expired; in memory, if the entry itself
+  has expired.
+- An expired segment is removed piece by piece: every flush removes a bounded number of entries, but at least as many as
+  were written.
+- A cache does not know the retention: it returns everything it contains.
 
-Keys are those of `layouts`: segment, key, and a suffix that begins with the time.
+Keys are those of `layouts`: segment, key, and a suffix that starts with the time.
 """
 
 from __future__ import annotations
@@ -28,14 +29,19 @@ from penstock.state.record_cache import RecordCache
 from penstock.state.uncommitted import UncommittedStore
 
 EXPIRED_PER_FLUSH = 10_000
-"""How many expired entries a flush may remove, however few were written."""
+"""Maximum number of expired entries removed by a flush after few writes."""
 
 _MOST_KNOWN_SEGMENTS = 64
 
 
 class Segmentation(NamedTuple):
-    """How entries expire. suffix_size: bytes of a key after the user's key. retention_ms: how long an entry is kept.
-    segment_interval_ms: the entries of such a span of time go together."""
+    """The expiry of entries.
+
+    Args:
+        suffix_size: bytes of a key after the user's key.
+        retention_ms: lifetime of an entry.
+        segment_interval_ms: time span of a segment, whose entries are removed together.
+    """
 
     suffix_size: int
     retention_ms: int
@@ -43,11 +49,16 @@ class Segmentation(NamedTuple):
 
 
 class SegmentedStore:
-    """Uncommitted writes of entries that expire with their segments, as on disk (implements BufferedBytesStore).
+    """Uncommitted writes of entries that expire by segment, as on disk (implements BufferedBytesStore).
 
-    name: of the store, which is kept in `buffer`, over `view`. metadata: where the clock of the store is kept.
-    count_dropped: takes the number of writes that came too late. log: receives every write, as in Kafka: also writes
-    that came too late, but not the removal of expired entries.
+    Args:
+        name: the name of the store.
+        view: the committed entries.
+        buffer: the writes over `view`.
+        segmentation: the expiry of entries.
+        metadata: contains the clock of the store.
+        count_dropped: receives the number of late writes.
+        log: receives every write, as in Kafka: also late ones, but not the removal of expired entries.
     """
 
     def __init__(
@@ -91,8 +102,10 @@ class SegmentedStore:
             self._set_clock(time)
 
     def accepts(self, time: int) -> bool:
-        """Advance the clock to `time` (ms) and return whether an entry of that time is still written; one that is not
-        counts as dropped."""
+        """Advance the clock to `time` (ms) and return whether entries of that time are accepted.
+
+        A rejected entry counts as dropped.
+        """
         if time > self._observed:
             self.observe(time)
         if time >= self._oldest_accepted:
@@ -102,7 +115,7 @@ class SegmentedStore:
 
     @property
     def oldest_visible(self) -> int:
-        """The oldest time (ms) that is still read."""
+        """The oldest time (ms) that reads return."""
         return self._oldest_visible
 
     @property
@@ -111,11 +124,11 @@ class SegmentedStore:
         return self._observed
 
     def _visible_at(self, time: int) -> int:
-        """Return the oldest time (ms) that is still read when the clock is at `time`."""
+        """Return the oldest readable time (ms) for a clock at `time`."""
         return time - self._retention + 1
 
     def _accepted_at(self, time: int) -> int:
-        """Return the oldest time (ms) that is still written when the clock is at `time`."""
+        """Return the oldest writable time (ms) for a clock at `time`."""
         return max(time - self._retention, 0) // self.segment_interval_ms * self.segment_interval_ms
 
     def _segment(self, time: int) -> bytes:
@@ -126,13 +139,15 @@ class SegmentedStore:
         return int.from_bytes(key[at : at + 8], "big", signed=True)
 
     def keeps(self, keys: Sequence[bytes]) -> bool:
-        """Return whether all of `keys` will be visible when all are written."""
+        """Return whether all of `keys` will be visible after all are written."""
         times = times_of(keys, self.suffix_size)
         return int(times.min()) > max(int(times.max()), self._observed) - self._retention
 
     def kept_runs(self, keys: Sequence[bytes]) -> Iterator[tuple[int, int]]:
-        """Yield start and end of runs of `keys` that are all visible when a run is written after those before it; an
-        expired key is a separate run."""
+        """Yield start and end of runs of `keys` that stay visible while written in order.
+
+        An expired key is a separate run.
+        """
         if self.keeps(keys):
             yield 0, len(keys)
             return
@@ -148,7 +163,7 @@ class SegmentedStore:
     # ---------- reads
 
     def segments(self, from_time: int, to_time: int) -> list[bytes]:
-        """Return the segments with entries that are of `from_time` to `to_time` (ms), in order."""
+        """Return the segments with entries from `from_time` to `to_time` (ms), in order."""
         first, last = self._segment(max(from_time, self._oldest_visible, 0)), self._segment(to_time)
         return sorted(segment for segment in self._known_segments() if first <= segment <= last)
 
@@ -159,11 +174,11 @@ class SegmentedStore:
         return self._segments
 
     def get(self, key: bytes) -> bytes | None:
-        """Return the value of `key`, None if there is none or it has expired."""
+        """Return the value of `key`, or None if absent or expired."""
         return None if self._time(key) < self._oldest_visible else self._buffer.get(key)
 
     def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Return the value of each of `keys`, None if there is none or it has expired."""
+        """Return the value of each key, or None if absent or expired."""
         if not keys or min(keys)[:SEGMENT_SIZE] > self._visible_segment:
             return self._buffer.multi_get(keys)
         visible = times_of(keys, self.suffix_size) >= self._oldest_visible
@@ -173,7 +188,7 @@ class SegmentedStore:
         return [next(found) if there else None for there in visible.tolist()]
 
     def range(self, from_key: bytes | None, to_key: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
-        """Return an iterator over the entries with from_key <= key < to_key that have not expired."""
+        """Return an iterator over the unexpired entries with from_key <= key < to_key."""
         entries = self._buffer.range(from_key, to_key, reverse)
         if from_key is not None and from_key[:SEGMENT_SIZE] > self._visible_segment:
             return entries
@@ -181,8 +196,10 @@ class SegmentedStore:
         return (entry for entry in entries if time(entry[0]) >= oldest)
 
     def entries_by_time(self, from_time: int, to_time: int) -> Iterator[tuple[bytes, bytes]]:
-        """Return an iterator, segment by segment, over the entries that are of `from_time` to `to_time` (ms): all that
-        a write at their time could still change, whether other reads leave them out or not."""
+        """Return an iterator over the entries from `from_time` to `to_time` (ms), by segment.
+
+        It includes all entries that a write at their time could still change, even those hidden from other reads.
+        """
         oldest = max(from_time, self._oldest_accepted, 0)
         first, last = self._segment(oldest), self._segment(to_time)
         for segment in sorted(segment for segment in self._known_segments() if first <= segment <= last):
@@ -191,17 +208,17 @@ class SegmentedStore:
                     yield entry
 
     def approximate_num_entries(self) -> int:
-        """Return about how many entries there are, with expired ones that are still to be removed."""
+        """Return the approximate number of entries, including expired ones not yet removed."""
         return self._buffer.approximate_num_entries()
 
     # ---------- writes
 
     def put(self, key: bytes, value: bytes | None) -> None:
-        """Write `value` under `key` (None deletes) unless it comes too late."""
+        """Write `value` under `key` (None deletes) unless it is late."""
         self.put_at(self._time(key), key, value)
 
     def put_at(self, time: int, key: bytes, value: bytes | None) -> None:
-        """As `put`, by who knows that `key` is of `time` (ms)."""
+        """Like `put`, for callers that know the time (ms) of `key`."""
         self._write(time, key, value)
         if self._log is not None:
             self._log.put(key, value)
@@ -214,7 +231,7 @@ class SegmentedStore:
     def put_many(
         self, keys: Sequence[bytes], values: Sequence[bytes | None], contexts: Sequence[RecordContext] | None = None
     ) -> None:
-        """Write each of `values` under the key at its place, in turn, unless it comes too late."""
+        """Write each value under its key, in order, unless it is late."""
         if not keys:
             return
         if self._log is not None:
@@ -230,7 +247,7 @@ class SegmentedStore:
         self._buffer.put_many(keys, values)
 
     def remove(self, key: bytes) -> None:
-        """Delete `key`; one that has expired is not counted as dropped."""
+        """Delete `key`; an expired one is not counted as dropped."""
         time = self._time(key)
         self.observe(time)
         self._delete(time, key)
@@ -244,7 +261,7 @@ class SegmentedStore:
     # ---------- the commit
 
     def flush(self) -> None:
-        """Remove expired entries, as many as were written and EXPIRED_PER_FLUSH at least."""
+        """Remove expired entries: as many as were written, and at least EXPIRED_PER_FLUSH."""
         live = self._segment(max(self._observed - self._retention, 0))
         left = max(EXPIRED_PER_FLUSH, 2 * self._buffer.uncommitted_count())
         for segment in sorted(segment for segment in self._known_segments() if segment < live):
@@ -257,7 +274,7 @@ class SegmentedStore:
             self._segments.discard(segment)
 
     def uncommitted_bytes(self) -> int:
-        """Return about how many bytes of memory the uncommitted writes take."""
+        """Return the approximate memory size (bytes) of the uncommitted writes."""
         return self._buffer.uncommitted_bytes()
 
     def changes(self) -> dict[bytes, bytes | None]:
@@ -265,69 +282,78 @@ class SegmentedStore:
         return self._buffer.changes()
 
     def clear(self) -> None:
-        """Forget the uncommitted writes: they are in the base now, or discarded."""
+        """Forget the uncommitted writes: the base has them, or they are discarded."""
         self._buffer.clear()
 
 
 class TimeOrderedSegmentedStore(SegmentedStore):
-    """Uncommitted writes of windows that are read by time when they are closed: they stay visible for one ms more, so
-    that a window can be read at the very time that closes it (Kafka class: AbstractDualSchemaRocksDBSegmentedBytesStore
-    with keys that begin with the time)."""
+    """Uncommitted writes of windows that are read by time at their close.
+
+    They stay visible for one more ms, so that a window can be read at exactly its closing time (Kafka class:
+    AbstractDualSchemaRocksDBSegmentedBytesStore with time-first keys).
+    """
 
     def _visible_at(self, time: int) -> int:
         return time - self._retention
 
 
 class InMemorySegmentedStore(SegmentedStore):
-    """Uncommitted writes of entries that expire one by one, as in memory."""
+    """Uncommitted writes of entries that expire individually, as in memory."""
 
     def _accepted_at(self, time: int) -> int:
         return time - self._retention + 1
 
     def remove(self, key: bytes) -> None:
-        """Delete `key`, which does not set the clock; one that has expired is not counted as dropped."""
+        """Delete `key` without setting the clock; an expired one is not counted as dropped."""
         self._delete(self._time(key), key)
 
 
 class CachingSegmentedStore(CachingKeyValueStore):
-    """Reads and writes through a named cache over a store whose entries expire (Kafka classes: CachingWindowStore,
-    CachingSessionStore)."""
+    """Reads and writes through a named cache over a store with expiring entries.
+
+    Kafka classes: CachingWindowStore, CachingSessionStore.
+
+    Args:
+        name: the name of the store.
+        below: the store below.
+        cache: the record cache of the task.
+        context: returns the record that causes a write.
+    """
 
     def __init__(
         self, name: str, below: SegmentedStore, cache: RecordCache, context: Callable[[], RecordContext]
     ) -> None:
-        """Cache the store `name` over `below` in `cache`; `context` gives the record that causes a write."""
         super().__init__(name, below, cache, context)
         self._segmented = below
         self._segments: set[bytes] = set()
         self._most_segments = _MOST_KNOWN_SEGMENTS
 
     def segments(self, from_time: int, to_time: int) -> list[bytes]:
-        """Return the segments with entries that are of `from_time` to `to_time` (ms), here or below, in order."""
+        """Return the segments with entries from `from_time` to `to_time` (ms), here or below, in order."""
         interval = self._segmented.segment_interval_ms
         first, last = pack_segment(max(from_time, 0) // interval), pack_segment(to_time // interval)
         cached = {segment for segment in self._segments if first <= segment <= last}
         return sorted(cached.union(self._segmented.segments(from_time, to_time)))
 
     def get(self, key: bytes) -> bytes | None:
-        """Return the value of `key`; one read from below is not kept in the cache."""
+        """Return the value of `key`; the cache does not keep values read from below."""
         entry = self._cache.get(key)
         return self._below.get(key) if entry is None else entry[0]
 
     def put(self, key: bytes, value: bytes | None) -> None:
-        """Write an entry (None deletes) with the context of now."""
+        """Write an entry (None deletes) with the current context."""
         self._segments.add(key[:SEGMENT_SIZE])
         super().put(key, value)
 
     def put_many(
         self, keys: Sequence[bytes], values: Sequence[bytes | None], contexts: Sequence[RecordContext] | None = None
     ) -> None:
-        """Write each entry in turn with the context at its place, or all with that of now; evicts nothing."""
+        """Write each entry in order, with its own or the current context; evicts nothing."""
         self._segments.update({key[:SEGMENT_SIZE] for key in keys})
         super().put_many(keys, values, contexts)
 
     def flush(self) -> None:
-        """Write all dirty entries below, forward them, and remove some of what has expired."""
+        """Write all dirty entries below, forward them, and remove some expired entries."""
         super().flush()
         if len(self._segments) > self._most_segments:
             self._segments = {key[:SEGMENT_SIZE] for key in self._cache}
@@ -335,7 +361,7 @@ class CachingSegmentedStore(CachingKeyValueStore):
         self._below.flush()
 
     def _write_below(self, keys: list[bytes], values: list[bytes | None], contexts: list[RecordContext]) -> None:
-        for start, stop in self._segmented.kept_runs(keys):  # a write may make others expire
+        for start, stop in self._segmented.kept_runs(keys):  # a write may expire other entries
             super()._write_below(keys[start:stop], values[start:stop], contexts[start:stop])
 
 
@@ -358,7 +384,9 @@ def in_segments(
     last: bytes | None,
     reverse: bool,
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Return an iterator over what `read` gives for each of `segments` in turn: entries whose keys behind the segment
-    are from `first` to before `last`, None for the end of the segment."""
+    """Return an iterator over the results of `read` for each segment in order.
+
+    Without the segment, the keys are from `first` up to, excluding, `last`; None means the end of the segment.
+    """
     for segment in segments:
         yield from read(segment + first, _following(segment) if last is None else segment + last, reverse)

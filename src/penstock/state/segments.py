@@ -1,16 +1,17 @@
-"""Segments: the changes of a task's stores as immutable files, the durable form of state wherever there is no changelog
-topic.
+"""Segments: the changes of a task's stores as immutable files.
 
-Pure functions from values to bytes and back; which segments are needed, merged or dropped is in `segment_log`. Three
-kinds:
-- a *delta* has the changes of one commit, or a part of them: a commit is one or more deltas, each naming the one before
-  it as its parent, and the last, the head, has the task's checkpoint. The id of a delta is also a position in the
-  chain: the content of all stores after it was applied.
-- a *merged* segment has the changes from one position to a later one, deletes included, and stands in for the deltas
+They are the durable state without changelog topics.
+
+The functions are pure, from values to bytes and back; `segment_log` decides which segments to read, merge or drop.
+Three kinds:
+- a *delta* has the changes of one commit, or a part of them: a commit is one or more deltas, each with the previous one
+  as its parent, and the last, the head, has the task's checkpoint. The id of a delta is also a position in the chain:
+  the content of all stores after it was applied.
+- a *merged* segment has the changes from one position to a later one, including deletes, and replaces the deltas in
   between.
-- a *snapshot* has all entries of a range of keys as they are at a position.
+- a *snapshot* has all entries of a range of keys at a position.
 
-The id is a digest of kind, parent and content: the same on a replay of the same commit, another for other content.
+The id is a digest of kind, parent and content: a replay of the same commit has the same id, other content another.
 Layout: magic, version, length of header and body, id; header (JSON); body: columns, compressed by zstd.
 """
 
@@ -44,7 +45,7 @@ _CHUNK = 4096
 
 
 class SegmentKind(Enum):
-    """What a segment has."""
+    """Kinds of segments."""
 
     DELTA = "delta"
     MERGED = "merged"
@@ -52,21 +53,21 @@ class SegmentKind(Enum):
 
 
 class StoreKey(NamedTuple):
-    """A place in the order of all entries of a task: by store name, then by key."""
+    """A position in the order of a task's entries: by store name, then key."""
 
     store: str
     key: bytes
 
 
 class SegmentInfo(NamedTuple):
-    """What must be known of a segment without reading it; a manifest keeps one for each live segment.
+    """The metadata of a segment; a manifest has one for each live segment.
 
-    id: names the file. parent, last: positions in the chain before and after it (a snapshot: parent None, last the
-    position it shows). file_bytes: size of the file. content_bytes: before compression, by which merging is planned.
-    entries, deletes: how many changes, and how many of them are deletes. sequence: the number of `last` in the chain,
-    which the log sets. final: whether it ends a commit. within: positions inside it from which it may be applied too,
-    oldest first. cycle, start, end: of a snapshot, its round and its keys: start <= key < end, None for an open end.
-    largest: bytes of its largest entry.
+    id: names the file. parent, last: positions in the chain before and after the segment (for a snapshot: parent None,
+    last its position). file_bytes: size of the file. content_bytes: size before compression, for planning merges.
+    entries, deletes: number of changes, and of the deletes among them. sequence: the number of `last` in the chain, set
+    by the log. final: whether the segment ends a commit. within: positions inside the segment from which it may also be
+    applied, oldest first. cycle, start, end: round and keys of a snapshot: start <= key < end, None for an open end.
+    largest: size (bytes) of the largest entry.
     """
 
     id: bytes
@@ -88,8 +89,11 @@ class SegmentInfo(NamedTuple):
 
 @dataclass(frozen=True)
 class SegmentHeader:
-    """The description of a commit. parent: the head before, None at first. stores: (name, kind) of each store.
-    checkpoint: the task's, as bytes; None for a part of an unfinished commit."""
+    """The description of a commit.
+
+    parent: the previous head, None for the first commit. stores: (name, kind) of each store. checkpoint: the task's
+    checkpoint as bytes, None for a part of an unfinished commit.
+    """
 
     parent: bytes | None
     stores: tuple[tuple[str, str], ...]
@@ -105,8 +109,10 @@ class EncodedSegment(NamedTuple):
 
 @dataclass(frozen=True)
 class Segment:
-    """A segment that was read. checkpoint: None if it does not end a commit. carried: records carried over,
-    opaque."""
+    """A decoded segment.
+
+    checkpoint: None if the segment does not end a commit. carried: records carried over, opaque.
+    """
 
     kind: SegmentKind
     id: bytes
@@ -121,10 +127,10 @@ class Segment:
 def encode(
     header: SegmentHeader, changes: Changes, carried: Sequence[bytes] = (), max_bytes: int = DEFAULT_MAX_BYTES
 ) -> list[EncodedSegment]:
-    """Return one commit, or a part of one, as deltas, the head last.
+    """Return one commit, or a part of one, as deltas; the last is the head.
 
-    changes: of each store, in any order. carried: records carried over. max_bytes: most bytes of one segment; an entry
-    or a record that is larger stands alone. The bytes are the same for the same arguments.
+    changes: of each store, in any order. carried: records carried over. max_bytes: maximum size of one segment; a
+    larger entry or record has a segment of its own. The result is deterministic.
     """
     parts = _Parts(max_bytes)
     for store in sorted(changes):
@@ -142,11 +148,10 @@ def encode(
 
 
 def merge(segments: Sequence[Segment]) -> EncodedSegment:
-    """Return the changes of adjacent deltas and merged segments, oldest first, as one segment: the later change of a
-    key wins, deletes are kept.
+    """Merge the changes of adjacent deltas and merged segments, oldest first, into one segment.
 
-    Raises ValueError if one does not follow the other. Checkpoints and carried records are left out: only those of
-    the last commit count, which is never merged.
+    The last change of a key wins; deletes are kept. Checkpoints and carried records are dropped: only those of the last
+    commit matter, which is never merged. Raises ValueError if the segments are not adjacent.
     """
     if not segments:
         raise ValueError("Nothing to merge: expected one segment or more.")
@@ -174,12 +179,11 @@ def encode_snapshot(
     content_bytes: int,
     max_bytes: int = DEFAULT_MAX_BYTES,
 ) -> list[EncodedSegment]:
-    """Return the entries from `start` on as snapshots that show them at `position`, until about `content_bytes` are
-    taken or there are no more.
+    """Return snapshots at `position` of the entries from `start`, until `content_bytes` or the end.
 
-    entries: of each store, by name, its (key, value) in order, none before `start`; those that are not needed are not
-    read, but for some. cycle: number of the round. Each snapshot begins where the one before ends; the last has an open
-    end if `entries` ran out.
+    entries: (key, value) of each store, in order of stores and keys, starting at `start` or later; few are read beyond
+    those returned. cycle: number of the round. Each snapshot begins at the end of the previous one; the last has an
+    open end if `entries` ran out.
     """
     encoded: list[EncodedSegment] = []
     chunks = _chunks(entries)
@@ -205,9 +209,9 @@ def encode_snapshot(
 
 
 def decode(data: bytes, expected_id: bytes | None = None) -> Segment:
-    """Return the segment that `data` was made from.
+    """Decode a segment.
 
-    Raises CorruptedSegmentError if it is no segment, torn or damaged, or has another id than `expected_id`;
+    Raises CorruptedSegmentError if `data` is not a segment, torn or damaged, or has another id than `expected_id`;
     IncompatibleCheckpointError if a newer version of Penstock wrote it.
     """
     name = "" if expected_id is None else expected_id.hex()
@@ -235,8 +239,7 @@ def decode(data: bytes, expected_id: bytes | None = None) -> Segment:
 
 
 def segment_id(data: bytes) -> bytes:
-    """Return the id of a segment from its bytes, without reading its content; raises as `decode` for what is no
-    segment."""
+    """Return the id of a segment without decoding its content; raises the errors of `decode`."""
     return _prefix(data, "")[2]
 
 
@@ -244,23 +247,23 @@ def segment_id(data: bytes) -> bytes:
 
 
 class _Changed(NamedTuple):
-    """Changes of one store as columns (Arrow's large binaries, null for a delete), in key order."""
+    """Changes of one store in key order, as columns. The columns are Arrow's large binaries, with null for a delete."""
 
     keys: Any
     values: Any
 
     @staticmethod
     def concat(parts: Sequence[_Changed]) -> _Changed:
-        """Return the changes of all `parts`, one after the other."""
+        """Return the changes of all `parts`, concatenated."""
         keys, values = zip(*parts, strict=True)
         return _Changed(arrow().concat_arrays(keys), arrow().concat_arrays(values))
 
     def sizes(self) -> npt.NDArray[np.int64]:
-        """Return the bytes of each entry."""
+        """Return the size (bytes) of each entry."""
         return _lengths(self.keys) + _lengths(self.values) + _ENTRY_OVERHEAD
 
     def part(self, start: int, stop: int) -> _Changed:
-        """Return the entries from `start` to before `stop`."""
+        """Return the entries from `start` until before `stop`."""
         return _Changed(self.keys[start:stop], self.values[start:stop])
 
 
@@ -280,7 +283,7 @@ def _changed(changes: Mapping[bytes, bytes | None]) -> _Changed:
 
 
 def _chunks(entries: Iterable[tuple[str, Iterable[tuple[bytes, bytes]]]]) -> Iterator[tuple[str, _Changed]]:
-    """Yield the entries of each store as columns, some at a time."""
+    """Yield the entries of each store as columns, in chunks."""
     for store, own in entries:
         rest = iter(own)
         while chunk := list(islice(rest, _CHUNK)):
@@ -289,7 +292,7 @@ def _chunks(entries: Iterable[tuple[str, Iterable[tuple[bytes, bytes]]]]) -> Ite
 
 
 class _Parts:
-    """Cuts changes and carried records into contents that are small enough for one segment each."""
+    """Splits changes and carried records into contents that fit into one segment each."""
 
     def __init__(self, max_bytes: int) -> None:
         self._limit = _content_limit(max_bytes)
@@ -308,13 +311,13 @@ class _Parts:
             self.contents[-1] = self.contents[-1]._replace(carried=records[start:stop])
 
     def _cuts(self, sizes: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-        """Yield the stretches of items that go into the content that is last at that time."""
+        """Yield the ranges of items for successive contents; each goes to the current last content."""
         ends = np.cumsum(sizes)
         start, before = 0, 0
         while start < len(ends):
             stop = int(np.searchsorted(ends, before + self._limit - self._size, side="right"))
             if stop == start and self._size == 0:
-                stop = start + 1  # larger than the limit: it stands alone
+                stop = start + 1  # larger than the limit: has a content of its own
             if stop > start:
                 yield start, stop
                 self._size += int(ends[stop - 1]) - before
@@ -325,7 +328,7 @@ class _Parts:
 
 
 def _content_limit(max_bytes: int) -> int:
-    """Return how many bytes of content surely fit: what zstd cannot compress grows by 1/256 at most."""
+    """Return the content size (bytes) that always fits. zstd expands incompressible content by 1/256 at most."""
     return max(1, max_bytes - max_bytes // 128 - _HEADER_ALLOWANCE)
 
 
@@ -379,7 +382,10 @@ def _write(
 
 
 def _read(data: bytes, name: str) -> tuple[dict[str, Any], bytes, bytes]:
-    """Return header, body and id; raises for what is not whole. name: the id that it should have, for messages."""
+    """Return header, body and id; raises CorruptedSegmentError for torn or damaged data.
+
+    name: the expected id, for errors.
+    """
     header_size, body_size, identity = _prefix(data, name)
     name = name or identity.hex()
     if len(data) != _PREFIX.size + header_size + body_size:
@@ -397,12 +403,12 @@ def _read(data: bytes, name: str) -> tuple[dict[str, Any], bytes, bytes]:
 
 
 def _decompressed(frame: bytes) -> bytes:
-    """Return the content of a zstd frame, in no more memory than its header says.
+    """Return the content of a zstd frame, allocating only the size in its header.
 
     Raises:
-        ValueError: the header does not say how large the content is.
-        MemoryError, OverflowError: there is less memory than it says.
-        cramjam.DecompressionError: it is damaged.
+        ValueError: the header has no content size.
+        MemoryError, OverflowError: the size exceeds the available memory.
+        cramjam.DecompressionError: the frame is damaged.
     """
     # RFC 8878, 3.1.1.1: magic number (4 bytes), descriptor (1), window (0 or 1), dictionary (0 to 4), content size.
     descriptor = frame[4] if len(frame) > 4 else 0
@@ -412,7 +418,7 @@ def _decompressed(frame: bytes) -> bytes:
         raise ValueError("its frame does not say how large its content is")
     at = 5 + (not is_single_segment) + (0, 1, 2, 4)[descriptor & 3]
     size = int.from_bytes(frame[at : at + width], "little") + (256 if width == 2 else 0)
-    content = bytearray(size)  # a failure to allocate is an error here, but the end of the process in cramjam
+    content = bytearray(size)  # a failed allocation is an error here, but ends the process in cramjam
     return bytes(memoryview(content)[: cramjam.zstd.decompress_into(frame, content)])
 
 
@@ -438,7 +444,7 @@ def _identity(header: bytes, body: bytes) -> bytes:
 
 
 def _pack_column(column: Any) -> bytes:
-    """Return how many items there are, the length of each (-1 for None), and their bytes."""
+    """Return a column as bytes: item count, lengths (-1 for None), and contents."""
     offsets = _offsets(column)
     lengths = np.diff(offsets).astype("<i4")
     if column.null_count:
@@ -453,14 +459,14 @@ def _lengths(column: Any) -> npt.NDArray[np.int64]:
 
 
 def _offsets(column: Any) -> npt.NDArray[np.int64]:
-    """Return where each item begins in the bytes of all, and where the last one ends."""
+    """Return the start of each item in the column's content, and the last end."""
     if not len(column):
         return np.zeros(1, np.int64)
     return np.frombuffer(column.buffers()[1], np.int64)[column.offset : column.offset + len(column) + 1]
 
 
 class _Columns:
-    """Takes columns from a body one after the other."""
+    """Reads columns from a body, one after the other."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body

@@ -1,8 +1,8 @@
-"""The session store that user code and processors hold (Kafka classes: MeteredSessionStore, RocksDBSessionStore,
-InMemorySessionStore).
+"""The session store of user code and processors.
 
-An entry is known by key, end and start of the session, and expires by its end. Retention is the business of
-`segmented`.
+Kafka classes: MeteredSessionStore, RocksDBSessionStore, InMemorySessionStore.
+
+An entry is identified by key, end and start of the session, and expires by its end. `segmented` implements retention.
 """
 
 from __future__ import annotations
@@ -36,7 +36,15 @@ _Order = Callable[[tuple[bytes, bytes]], Any]
 
 
 class TypedSessionStore(TypedStore, StoreTable):
-    """A session store of objects (implements SessionStore and EngineSessionStore)."""
+    """A session store of objects (implements SessionStore and EngineSessionStore).
+
+    Args:
+        serdes: the serdes of the store.
+        supplier: the description of the store.
+        buffer: the uncommitted writes.
+        cache: the record cache over `buffer`, if any.
+        persistent: whether the base outlives the process.
+    """
 
     kind_name = "session"
     _calls: ClassVar[Mapping[str, str]] = {
@@ -58,18 +66,17 @@ class TypedSessionStore(TypedStore, StoreTable):
         cache: CachingSegmentedStore | None,
         persistent: bool,
     ) -> None:
-        """Hold the store over `buffer`, its uncommitted writes, through `cache` if it has one."""
         super().__init__(serdes, buffer, cache, persistent, buffer.logged)
         self._uncommitted = buffer
         self._sessions: SegmentedStore | CachingSegmentedStore | GuardedReads = buffer if cache is None else cache
         self._interval = supplier.segment_interval_ms
-        self._order: _Order | None = None  # that of segment and key
+        self._order: _Order | None = None  # order by segment and key
         if not persistent:
             self._order = _end_key_latest_start if cache is None else _end_key_start
         elif supplier.time_ordered:
             self._order = _end_start_key
 
-    # ---------- what users call
+    # ---------- interface for users
 
     def put(self, session_key: Windowed[Any], aggregate: Any) -> None:
         """Store `aggregate` for the session; None deletes. Raises TypeError for None as Windowed or key."""
@@ -84,30 +91,34 @@ class TypedSessionStore(TypedStore, StoreTable):
             self._cache.put(key, None)
 
     def fetch_session(self, key: Any, session_start: int, session_end: int) -> Any:
-        """Return the aggregate of the session of `key` from `session_start` to `session_end` (ms), None if there is
-        none."""
+        """Return the aggregate of one session of `key` (times in ms), or None if absent."""
         data = self._below.get(self._entry_key(self._serialize_key(key), session_start, session_end))
         return self._serdes.deserialize_value(data)
 
     def find_sessions(self, key: Any, earliest_session_end: int, latest_session_start: int) -> TypedIterator:
-        """Return the sessions of `key` that end at `earliest_session_end` (ms) or later and start at
-        `latest_session_start` or earlier."""
+        """Return the sessions of `key` that end and start within the bounds.
+
+        They end at `earliest_session_end` (ms) or later and start at `latest_session_start` (ms) or earlier.
+        """
         return self._find(key, earliest_session_end, latest_session_start, False)
 
     def backward_find_sessions(self, key: Any, earliest_session_end: int, latest_session_start: int) -> TypedIterator:
-        """As `find_sessions`, in reverse."""
+        """Like `find_sessions`, in reverse."""
         return self._find(key, earliest_session_end, latest_session_start, True)
 
     def find_sessions_range(
         self, key_from: Any, key_to: Any, earliest_session_end: int, latest_session_start: int
     ) -> TypedIterator:
-        """As `find_sessions`, of the keys from `key_from` to `key_to` (inclusive, None for an open end)."""
+        """Like `find_sessions`, for the keys from `key_from` to `key_to`.
+
+        Both bounds are inclusive; None leaves an end open.
+        """
         return self._find_range(key_from, key_to, earliest_session_end, latest_session_start, False)
 
     def backward_find_sessions_range(
         self, key_from: Any, key_to: Any, earliest_session_end: int, latest_session_start: int
     ) -> TypedIterator:
-        """As `find_sessions_range`, in reverse."""
+        """Like `find_sessions_range`, in reverse."""
         return self._find_range(key_from, key_to, earliest_session_end, latest_session_start, True)
 
     def fetch(self, key: Any) -> TypedIterator:
@@ -119,46 +130,55 @@ class TypedSessionStore(TypedStore, StoreTable):
         return self._find(key, 0, LONG_MAX, True)
 
     def fetch_range(self, key_from: Any, key_to: Any) -> TypedIterator:
-        """Return all sessions of the keys from `key_from` to `key_to` (inclusive, None for an open end)."""
+        """Return all sessions of the keys from `key_from` to `key_to`.
+
+        Both bounds are inclusive; None leaves an end open.
+        """
         return self._find_range(key_from, key_to, 0, LONG_MAX, False)
 
     def backward_fetch_range(self, key_from: Any, key_to: Any) -> TypedIterator:
-        """As `fetch_range`, in reverse."""
+        """Like `fetch_range`, in reverse."""
         return self._find_range(key_from, key_to, 0, LONG_MAX, True)
 
-    # ---------- what processors call
+    # ---------- interface for processors
 
     def find_sessions_by_time(self, earliest_session_end: int, latest_session_end: int) -> TypedIterator:
-        """Return the sessions of all keys that end from `earliest_session_end` to `latest_session_end` (ms), also those
-        whose retention is over if they can still be written; by end, start and key, in memory by end, key and start.
-        Not for stores with a cache."""
+        """Return all sessions that end from `earliest_session_end` to `latest_session_end` (ms).
+
+        They include expired sessions that can still be written. On disk they are ordered by end, start and key; in
+        memory by end, key and start. Not for stores with a cache.
+        """
         self._check_open()
         found = self._uncommitted.entries_by_time(earliest_session_end, latest_session_end)
         return self._iterator(iter(sorted(found, key=self._order or _end_start_key)))
 
     def serialize_keys(self, keys: Sequence[Any]) -> list[bytes | None]:
-        """Return each of `keys` (without session) as bytes, None for None; raises what the serde does."""
+        """Serialise each key (without session); None stays None. Raises the errors of the serde."""
         return self._serdes.serialize_keys(keys)
 
     def entry_keys(self, keys: Sequence[bytes], starts: Int64Array, ends: Int64Array) -> list[bytes]:
-        """Return the entry key of the session of each of `keys` (bytes) with start and end (ms) at its place."""
+        """Return the entry key of each key's session with its start and end (ms)."""
         return session_keys(keys, starts, ends, self._interval)
 
     def put_columns(self, keys: Sequence[bytes], aggregates: list[Any], contexts: Sequence[RecordContext]) -> None:
-        """Store each of `aggregates` (None deletes) under its entry key in turn, with the context at its place. The
-        record cache evicts nothing before `RecordCache.evict`."""
+        """Store each aggregate (None deletes) under its entry key and in its context, in order.
+
+        The record cache evicts nothing before `RecordCache.evict`.
+        """
         self._check_open()
         no_timestamps = np.empty(0, np.int64)
         self._below.put_many(keys, self._serdes.serialize_values(aggregates, no_timestamps), contexts)
 
     def deserialize_keys(self, keys: list[bytes], headers: Sequence[Headers] | None = None) -> list[Any]:
-        """Return the Windowed that each of `keys`, of entries, stands for, the serde being shown the `headers` at its
-        place; raises what the serde does."""
+        """Deserialise entry keys to Windowed; raises the errors of the serde.
+
+        headers: one per key, for the serde.
+        """
         plain = self._serdes.deserialize_keys([key[SEGMENT_SIZE:-SESSION_SUFFIX_SIZE] for key in keys], headers)
         return [Windowed(key, _window(entry)) for key, entry in zip(plain, keys, strict=True)]
 
     def beneath_cache(self) -> Self:
-        """Return the same store as it is below the record cache: what has expired is hidden."""
+        """Return a view of the store below the record cache, which hides expired entries."""
         beneath = super().beneath_cache()
         beneath._sessions = self._uncommitted
         if beneath._order is _end_key_start:
@@ -166,7 +186,7 @@ class TypedSessionStore(TypedStore, StoreTable):
         return beneath
 
     def over(self, reads: Callable[[str], GuardedReads]) -> Self:
-        """Return the same store for readers, see `TypedStore`."""
+        """Return a view of the store for readers, see `TypedStore`."""
         shown = super().over(reads)
         shown._sessions = reads(ENTRIES)
         return shown
@@ -188,7 +208,7 @@ class TypedSessionStore(TypedStore, StoreTable):
         first = serialized + pack_session(max(earliest_end, 0), 0)
         last = after(serialized + pack_session(LONG_MAX, latest_start))
         entries = self._in_segments(earliest_end, first, last, reverse)
-        found = (  # longer keys have the same bytes in between
+        found = (  # longer keys may contain the same bytes
             entry for entry in entries if len(entry[0]) == size and session_of(entry[0])[1] <= latest_start
         )
         return self._iterator(self._in_order(found, reverse))
@@ -211,7 +231,7 @@ class TypedSessionStore(TypedStore, StoreTable):
         return self._iterator(self._in_order(found, reverse))
 
     def _in_order(self, entries: Iterator[tuple[bytes, bytes]], reverse: bool) -> Iterator[tuple[bytes, bytes]]:
-        """Return entries, which are in the order of segment and key, in that of the store."""
+        """Return entries in the order of segment and key in the order of the store."""
         return entries if self._order is None else iter(sorted(entries, key=self._order, reverse=reverse))
 
     def _in_segments(

@@ -1,4 +1,4 @@
-"""The keys of a dict in byte order, for bases and buffers that are mostly read by key and now and then by range.
+"""The sorted keys of a dict, for stores mostly read by key, sometimes by range.
 
 Nothing is sorted before the first range. From then on, single changes are inserted in place; after many changes, the
 next range sorts again.
@@ -14,23 +14,24 @@ _MOST_PENDING = 256
 
 
 class _Keys(Container[bytes], Iterable[bytes], Sized, Protocol):
-    """What is needed of the dict."""
+    """The required methods of the dict."""
 
 
 class SortedKeys:
-    """The sorted keys of `content`, a dict that the caller changes; the caller must report each key that comes or goes
-    to `changed`."""
+    """The sorted keys of `content`, a dict owned by the caller.
+
+    The caller must report each added or removed key to `changed`. Costs nothing until the first `between`.
+    """
 
     __slots__ = ("_content", "_keys", "_pending")
 
     def __init__(self, content: _Keys) -> None:
-        """Watch `content`; costs nothing until the first `between`."""
         self._content = content
         self._keys: list[bytes] | None = None
         self._pending: set[bytes] = set()
 
     def changed(self, key: bytes) -> None:
-        """Note that `key` came into the dict or left it."""
+        """Record that `key` was added or removed."""
         if self._keys is None:
             return
         self._pending.add(key)
@@ -38,7 +39,7 @@ class SortedKeys:
             self.forget()
 
     def changed_many(self, keys: Collection[bytes]) -> None:
-        """Note that each of `keys` may have come or left."""
+        """Record that each of `keys` may have been added or removed."""
         if self._keys is None:
             return
         if len(self._pending) + len(keys) > _MOST_PENDING:
@@ -47,13 +48,15 @@ class SortedKeys:
             self._pending.update(keys)
 
     def forget(self) -> None:
-        """Note that any number of keys came or left."""
+        """Record that any number of keys were added or removed."""
         self._keys = None
         self._pending.clear()
 
     def between(self, from_key: bytes | None, to_key: bytes | None, reverse: bool) -> list[bytes]:
-        """Return a new list of the keys with from_key <= key < to_key in byte order, or reversed; None is an open
-        end."""
+        """Return a new list of the keys with from_key <= key < to_key.
+
+        In byte order, or reversed; None leaves an end open.
+        """
         keys = self._current()
         start = 0 if from_key is None else bisect_left(keys, from_key)
         stop = len(keys) if to_key is None else bisect_left(keys, to_key)

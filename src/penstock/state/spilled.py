@@ -1,11 +1,11 @@
-"""Uncommitted changes that have left memory: a database between the buffers of a task and its base.
+"""Uncommitted changes on disk: a database between the buffers of a task and its base.
 
-A task whose uncommitted writes outgrow their limit moves them here and continues with empty buffers; reads find them
-over the committed entries. The base is not touched, so a crash leaves nothing to undo; where the changes are kept
-durably until the commit is the host's matter (`keep`). Rules:
-- Nothing is made before the first changes come; until then views are those of the base.
+A task whose uncommitted writes exceed their limit moves them here and continues with empty buffers; reads see them on
+top of the committed entries. The base is not touched, so a crash leaves nothing to undo; the host stores the changes
+durably until the commit (`keep`). Rules:
+- Nothing is created before the first changes arrive; until then views are the base's.
 - The database is scratch: it belongs to one attempt of one task, and is dropped with it.
-- An iterator that is held over a spill shows the changes spilled since; others show the store as it was.
+- An iterator held over a spill includes the changes spilled since; others show the store as it was.
 """
 
 from __future__ import annotations
@@ -23,36 +23,42 @@ _CHUNK = 4096
 
 
 class SpilledChanges:
-    """What a task spilled since its last commit, over its base."""
+    """A task's spilled changes since its last commit, over its base.
+
+    Args:
+        base: the base.
+        open_scratch: creates an empty base for the spilled changes.
+        keep: receives each set of changes first, for their commit.
+    """
 
     def __init__(self, base: Base, open_scratch: Callable[[], Base], keep: Callable[[Changes], None]) -> None:
-        """Stand over `base`. open_scratch: makes an empty base for what is spilled. keep: is given each lot of changes
-        first, for the commit that they belong to."""
         self._base = base
         self._open_scratch = open_scratch
         self._keep = keep
         self._scratch: Base | None = None
 
     def view(self, store_name: str) -> BaseView:
-        """Return the committed entries of a store with the spilled changes over them."""
+        """Return the committed entries of a store, overlaid with the spilled changes."""
         return _SpilledView(self, store_name, self._base.view(store_name))
 
     def spill(self, changes: Changes) -> None:
-        """Take changes over from the buffers, which are emptied then; raises ProcessorStateError if they cannot be
-        written."""
+        """Add changes from the buffers, which are emptied afterwards.
+
+        Raises ProcessorStateError if the changes cannot be written.
+        """
         self._keep(changes)
         if self._scratch is None:
             self._scratch = self._open_scratch()
         self._scratch.apply({name: _marked(changed) for name, changed in changes.items()}, _STAMP)
 
     def close(self) -> None:
-        """Drop what was spilled; the base stays open."""
+        """Drop the spilled changes; the base stays open."""
         if self._scratch is not None:
             self._scratch.close()
             self._scratch = None
 
     def changes_of(self, store_name: str) -> BaseView | None:
-        """Return the spilled changes of a store, each value behind a mark; None if nothing was spilled."""
+        """Return a store's spilled changes, each value after a mark, or None without any."""
         return None if self._scratch is None else self._scratch.view(store_name)
 
 
@@ -101,7 +107,10 @@ class _SpilledView:
 
 
 def _marked(changed: Mapping[bytes, bytes | None]) -> dict[bytes, bytes | None]:
-    """Return the changes in the order of their keys, in which a base takes them best, each value behind its mark."""
+    """Return the changes in key order, each value after its mark.
+
+    A base writes this order fastest.
+    """
     return {key: _DELETED if value is None else _PRESENT + value for key, value in sorted(changed.items())}
 
 

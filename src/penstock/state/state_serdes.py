@@ -1,12 +1,11 @@
-"""How a store turns its keys and values into bytes and back, one by one and column by column (Kafka class:
-StateSerdes).
+"""Serialisation of a store's keys and values, singly and by column (Kafka class: StateSerdes).
 
-A plain store keeps values as its serde writes them; a timestamped one puts the timestamp before them, one with headers
-puts these before all. Errors name the store and its serdes. Nothing here knows how bytes are kept.
+A plain store keeps values in the format of its serde; a timestamped one prefixes the timestamp, and one with headers
+prefixes both with these. Errors name the store and its serdes. This module does not depend on the storage.
 
-Serdes are shown the headers of the record that is being processed, whichever record an entry came from; for a value
-that is kept with headers they are shown those. Columns show only headers that are given with them: their rows have
-none, or no serde of the store uses them.
+Serdes receive the headers of the record being processed, whatever the origin of the entry; for a value stored with
+headers they receive those. For columns, serdes only receive explicitly passed headers: either their rows have no
+headers, or no serde of the store uses them.
 """
 
 from __future__ import annotations
@@ -40,13 +39,22 @@ _Read = Callable[[str, bytes], Any]
 
 
 class StateSerdes:
-    """The serdes of a store of plain values."""
+    """The serdes of a store of plain values.
+
+    Args:
+        store_name: the name of the store.
+        topic: its changelog topic, passed to the serdes.
+        key_serde: the serde of the keys.
+        value_serde: the serde of the values.
+        headers: returns the headers of the record being processed, or () without one; only called for serdes that use
+            them.
+    """
 
     timestamped = False
     """Whether the values are ValueAndTimestamp."""
 
     with_headers = False
-    """Whether headers are kept with the values."""
+    """Whether the store keeps headers with the values."""
 
     def __init__(
         self,
@@ -56,8 +64,6 @@ class StateSerdes:
         value_serde: Serde,
         headers: Callable[[], Headers] = tuple,
     ) -> None:
-        """Serve the store `store_name`; serdes get `topic`, its changelog topic, as theirs. headers: returns those
-        of the record that is being processed, none where there is none; only asked for serdes that use them."""
         self.store_name = store_name
         self.topic = topic
         self.key_serde = key_serde
@@ -68,38 +74,39 @@ class StateSerdes:
         self._write_key, self._read_key = _calls(key_serde, headers if key_serde.uses_headers else None)
         self._write_value, self._read_value = _calls(value_serde, headers if values_use_headers else None)
 
-    # ---------- one by one
+    # ---------- single keys and values
 
     def serialize_key(self, key: Any) -> bytes:
-        """Return `key` as bytes; raises what the serde does, and `wrong_type`."""
+        """Serialise `key`; raises the errors of the serde, and `wrong_type`."""
         return self._serialize(self._write_key, key, "key")
 
     def deserialize_key(self, data: bytes) -> Any:
-        """Return the key that `data` stands for; raises what the serde does."""
+        """Deserialise a key; raises the errors of the serde."""
         return self._deserialize(self._read_key, data, "key")
 
     def serialize_value(self, value: Any) -> bytes | None:
-        """Return `value` as bytes, None for None; raises what the serde does, and `wrong_type`."""
+        """Serialise `value`; None stays None. Raises the errors of the serde, and `wrong_type`."""
         return None if value is None else self._serialize(self._write_value, value, "value")
 
     def deserialize_value(self, data: bytes | None) -> Any:
-        """Return the value that `data` stands for, None for None; raises what the serde does."""
+        """Deserialise a value; None stays None. Raises the errors of the serde."""
         return None if data is None else self._deserialize(self._read_value, data, "value")
 
     def deserialize_without_headers(self, data: bytes | None) -> Any:
-        """As `deserialize_value`, the serde being shown no headers; not for values that are kept with headers."""
+        """Like `deserialize_value`, without headers for the serde; not for values stored with headers."""
         return None if data is None else self._deserialize(self.value_serde.deserialize, data, "value")
 
     def fresh(self, value: Any) -> Any:
-        """Return `value`, which has no timestamp, as it comes back from the store if it is written; raises what the
-        serde does, and `wrong_type`."""
+        """Return `value` (without a timestamp) as a write and a read would return it.
+
+        Raises the errors of the serde, and `wrong_type`.
+        """
         if type(value) in self._unchanging_types:
             return value
         return self._deserialize(self._read_value, self._serialize(self._write_value, value, "value"), "value")
 
     def serialize_prefix(self, serde: Serde, prefix: Any) -> bytes:
-        """Return the beginning of a key as `serde` writes it, which is shown no headers; raises what that does, and
-        `wrong_type`."""
+        """Serialise a key prefix by `serde`, without headers; raises its errors, and `wrong_type`."""
         return self._serialize(serde.serialize, prefix, "prefix")
 
     def _serialize(self, write: _Write, value: Any, what: str) -> bytes:
@@ -121,24 +128,32 @@ class StateSerdes:
     # ---------- columns
 
     def serialize_keys(self, keys: Sequence[Any]) -> list[bytes | None]:
-        """Return each of `keys` as bytes, None for None; raises what the serde does, and `wrong_type`."""
+        """Serialise each key; None stays None. Raises the errors of the serde, and `wrong_type`."""
         return self._serialize_column(self.key_serde, keys, "keys")
 
     def deserialize_keys(self, keys: list[bytes], headers: Sequence[Headers] | None = None) -> list[Any]:
-        """Return the key that each of `keys` stands for, the serde being shown the `headers` at its place; raises what
-        the serde does."""
+        """Deserialise each key; raises the errors of the serde.
+
+        headers: one per key, for the serde.
+        """
         return self._deserialize_column(self.key_serde, keys, "keys", headers)
 
     def serialize_values(self, values: Sequence[Any], timestamps: Int64Array) -> list[bytes | None]:
-        """Return each of `values` as bytes, None for None; `timestamps` (ms) are not kept here. Raises what the serde
-        does, and `wrong_type`."""
+        """Serialise each value; None stays None. The timestamps (ms) are not kept.
+
+        Raises the errors of the serde, and `wrong_type`.
+        """
         return self._serialize_column(self.value_serde, values, "values")
 
     def deserialize_values(
         self, values: list[bytes | None], headers: Sequence[Headers] | None = None
     ) -> tuple[list[Any], Int64Array]:
-        """Return the values that `values` stand for, None for None, and their timestamps (ms), NO_TIMESTAMP where there
-        is none, the serde being shown the `headers` at their places; raises what the serde does."""
+        """Deserialise each value; None stays None. Returns the values and their timestamps (ms).
+
+        A missing timestamp is NO_TIMESTAMP. Raises the errors of the serde.
+
+        headers: one per value, for the serde.
+        """
         read = self._deserialize_column(self.value_serde, values, "values", headers)
         return read, np.full(len(values), NO_TIMESTAMP, np.int64)
 
@@ -161,15 +176,17 @@ class StateSerdes:
             raise
 
     def wrong_type(self, action: str, error: TypeError) -> Exception:
-        """Return the error to raise if a serde receives a value of another type: a StreamsError, because the processing
-        handler may receive it. action: what failed, such as "write key 5"."""
+        """Return the error for a value of a type that its serde does not accept.
+
+        A StreamsError, since the processing handler may receive it. action: the failed action, such as "write key 5".
+        """
         return StreamsError(
             f"{self._incompatible(action, error)} Give the store the serdes of its keys and values, or "
             "convert them first."
         )
 
     def _serdes_at_work(self) -> str:
-        """Return the serdes of the store, and what to do about them, as the end of a sentence."""
+        """Return the store's serdes and advice about them, as the end of a sentence."""
         return (
             f" with {type(self.key_serde).__name__} for keys and {type(self.value_serde).__name__} for values: give it "
             "the serdes of its keys and values."
@@ -183,11 +200,13 @@ class StateSerdes:
 
 
 class BufferStateSerdes(StateSerdes):
-    """The serdes of a buffer of updates that wait."""
+    """The serdes of a buffer of waiting updates."""
 
     def wrong_type(self, action: str, error: TypeError) -> Exception:
-        """Return a ClassCastError: the task fails whatever its handlers say, as in Kafka, where nothing between a
-        buffer and its processor catches that."""
+        """Return a ClassCastError, with which the task fails, whatever its handlers decide.
+
+        As in Kafka, no code between a buffer and its processor catches it.
+        """
         return ClassCastError(self._incompatible(action, error))
 
 
@@ -197,8 +216,10 @@ class TimestampedStateSerdes(StateSerdes):
     timestamped = True
 
     def serialize_value(self, value: Any) -> bytes | None:
-        """Return a ValueAndTimestamp as bytes, None for None or one without a value; raises TypeError for anything
-        else, and what the serde raises."""
+        """Serialise a ValueAndTimestamp; None, or one without a value, becomes None.
+
+        Raises TypeError for any other type, and the errors of the serde.
+        """
         if not self._has_value(value):
             return None
         return pack_timestamp(value.timestamp) + self._serialize(self._write_value, value.value, "value")
@@ -214,21 +235,26 @@ class TimestampedStateSerdes(StateSerdes):
         return value.value is not None
 
     def deserialize_value(self, data: bytes | None) -> ValueAndTimestamp | None:
-        """Return the ValueAndTimestamp that `data` stands for, None for None; raises what the serde does."""
+        """Deserialise a ValueAndTimestamp; None stays None. Raises the errors of the serde."""
         if data is None:
             return None
         value = self._deserialize(self._read_value, data[TIMESTAMP_SIZE:], "value")
         return ValueAndTimestamp(value, timestamp_of(data))
 
     def serialize_values(self, values: Sequence[Any], timestamps: Int64Array) -> list[bytes | None]:
-        """Return each of `values` behind its timestamp (ms) as bytes, None for None; raises what the serde does."""
+        """Serialise each value with its timestamp (ms) as prefix; None stays None.
+
+        Raises the errors of the serde.
+        """
         return join_timestamps(timestamps, super().serialize_values(values, timestamps))
 
     def deserialize_values(
         self, values: list[bytes | None], headers: Sequence[Headers] | None = None
     ) -> tuple[list[Any], Int64Array]:
-        """Return the values and timestamps (ms) that `values` stand for, None and NO_TIMESTAMP for None, the serde
-        being shown the `headers` at their places; raises what the serde raises."""
+        """Deserialise values and timestamps (ms); None becomes None and NO_TIMESTAMP.
+
+        Raises the errors of the serde. headers: one per value, for the serde.
+        """
         present = values
         if None in values:
             present = [value for value in values if value is not None]
@@ -251,8 +277,10 @@ class HeadersStateSerdes(TimestampedStateSerdes):
     with_headers = True
 
     def serialize_value(self, value: Any) -> bytes | None:
-        """Return a ValueTimestampHeaders as bytes, None for None or one without a value; raises TypeError for anything
-        else, and what the serde raises."""
+        """Serialise a ValueTimestampHeaders; None, or one without a value, becomes None.
+
+        Raises TypeError for any other type, and the errors of the serde.
+        """
         if not self._has_value(value):
             return None
         headers = value.headers if isinstance(value, ValueTimestampHeaders) else ()
@@ -260,7 +288,7 @@ class HeadersStateSerdes(TimestampedStateSerdes):
         return pack_headers(headers) + pack_timestamp(value.timestamp) + data
 
     def deserialize_value(self, data: bytes | None) -> ValueTimestampHeaders | None:
-        """Return the ValueTimestampHeaders that `data` stands for, None for None; raises what the serde does."""
+        """Deserialise a ValueTimestampHeaders; None stays None. Raises the errors of the serde."""
         if data is None:
             return None
         headers, at = unpack_headers(data)
@@ -269,40 +297,44 @@ class HeadersStateSerdes(TimestampedStateSerdes):
         return ValueTimestampHeaders(value, timestamp_of(data[at:]), headers)
 
     def serialize_values(self, values: Sequence[Any], timestamps: Int64Array) -> list[bytes | None]:
-        """Return each of `values` with its timestamp (ms) and no headers as bytes; raises what the serde does."""
+        """Serialise each value with its timestamp (ms) and empty headers; raises the serde's errors."""
         return _without_any_headers(super().serialize_values(values, timestamps))
 
     def deserialize_values(
         self, values: list[bytes | None], headers: Sequence[Headers] | None = None
     ) -> tuple[list[Any], Int64Array]:
-        """Return the values and timestamps (ms) that `values` stand for, without the headers that they are kept with,
-        which the serde is shown; raises what the serde raises."""
+        """Deserialise values and timestamps (ms), passing the stored headers to the serde.
+
+        The headers are not part of the result. Raises the errors of the serde.
+        """
         return super().deserialize_values(_without_headers(values), _kept_headers(self.value_serde, values))
 
 
 class AggregationStateSerdes(StateSerdes):
-    """The serdes of a session store that keeps headers, of which operators know nothing: values are plain."""
+    """The serdes of a session store with headers that are hidden from operators: values are plain."""
 
     with_headers = True
 
     def serialize_value(self, value: Any) -> bytes | None:
-        """Return `value` without headers as bytes, None for None; raises what the serde does."""
+        """Serialise `value` without headers; None stays None. Raises the errors of the serde."""
         data = super().serialize_value(value)
         return None if data is None else NO_HEADERS + data
 
     def deserialize_value(self, data: bytes | None) -> Any:
-        """Return the value that `data` stands for, None for None; raises what the serde does."""
+        """Deserialise a value; None stays None. Raises the errors of the serde."""
         return None if data is None else super().deserialize_value(without_headers(data))
 
     def serialize_values(self, values: Sequence[Any], timestamps: Int64Array) -> list[bytes | None]:
-        """Return each of `values` without headers as bytes; raises what the serde does."""
+        """Serialise each value without headers; raises the errors of the serde."""
         return _without_any_headers(super().serialize_values(values, timestamps))
 
     def deserialize_values(
         self, values: list[bytes | None], headers: Sequence[Headers] | None = None
     ) -> tuple[list[Any], Int64Array]:
-        """Return the values that `values` stand for, without the headers that they are kept with, which the serde is
-        shown, and no timestamps; raises what the serde does."""
+        """Deserialise values, passing the stored headers to the serde; returns no timestamps.
+
+        The headers are not part of the result. Raises the errors of the serde.
+        """
         return super().deserialize_values(_without_headers(values), _kept_headers(self.value_serde, values))
 
 
@@ -310,8 +342,10 @@ class AggregationWithHeadersStateSerdes(AggregationStateSerdes):
     """The serdes of a session store whose values are AggregationWithHeaders."""
 
     def serialize_value(self, value: Any) -> bytes | None:
-        """Return an AggregationWithHeaders as bytes, None for None or one without an aggregate; raises TypeError for
-        anything else, and what the serde raises."""
+        """Serialise an AggregationWithHeaders; None, or one without an aggregate, becomes None.
+
+        Raises TypeError for any other type, and the errors of the serde.
+        """
         if value is None:
             return None
         if not isinstance(value, AggregationWithHeaders):
@@ -325,7 +359,7 @@ class AggregationWithHeadersStateSerdes(AggregationStateSerdes):
         return pack_headers(value.headers) + self._serialize(write, value.aggregation, "value")
 
     def deserialize_value(self, data: bytes | None) -> AggregationWithHeaders | None:
-        """Return the AggregationWithHeaders that `data` stands for, None for None; raises what the serde does."""
+        """Deserialise an AggregationWithHeaders; None stays None. Raises the errors of the serde."""
         if data is None:
             return None
         headers, at = unpack_headers(data)
@@ -334,7 +368,7 @@ class AggregationWithHeadersStateSerdes(AggregationStateSerdes):
 
 
 def _calls(serde: Serde, headers: Callable[[], Headers] | None) -> tuple[_Write, _Read]:
-    """Return what writes and what reads by `serde`, which is shown what `headers` returns at the time."""
+    """Return the writer and reader of `serde`, which receives the current result of `headers`."""
     write, read = serde.serialize, serde.deserialize
     if headers is None:
         return write, read
@@ -343,7 +377,7 @@ def _calls(serde: Serde, headers: Callable[[], Headers] | None) -> tuple[_Write,
 
 
 def _shown(call: Callable[[str, Any, Headers], Any], headers: Headers) -> Callable[[str, Any], Any]:
-    """Return `call` of a serde, which is shown `headers`."""
+    """Return the serde's method `call`, bound to `headers`."""
     return lambda topic, part: call(topic, part, headers)
 
 
@@ -352,7 +386,7 @@ def _without_headers(values: list[bytes | None]) -> list[bytes | None]:
 
 
 def _kept_headers(serde: Serde, values: list[bytes | None]) -> list[Headers] | None:
-    """Return the headers that each of `values` is kept with, None if `serde` does not use them."""
+    """Return the headers stored with each value, or None if `serde` does not use them."""
     if not serde.uses_headers:
         return None
     return [() if value is None else unpack_headers(value)[0] for value in values]

@@ -1,4 +1,4 @@
-"""Where users describe stores: `Stores`, with Kafka's checks of arguments. Times are ms."""
+"""The users' descriptions of stores: `Stores`, with Kafka's argument checks. Times are ms."""
 
 from __future__ import annotations
 
@@ -20,34 +20,38 @@ from penstock_broker.common.durations import Duration, milliseconds
 class Stores:
     """Describes state stores for `add_state_store` and `Materialized.as_` (Kafka class: Stores).
 
-    Every method raises TypeError for a None name or supplier, ValueError for a time or number out of its range.
+    Every method raises TypeError for a None name or supplier, ValueError for a time or number out of range. A serde of
+    None means the configured default.
     """
 
     # ---------- key-value stores
 
     @staticmethod
     def in_memory_key_value_store(name: str) -> KeyValueBytesStoreSupplier:
-        """Return the supplier of a store whose base is in memory."""
+        """Return the supplier of a store with its base in memory."""
         return KeyValueBytesStoreSupplier(_checked(name), in_memory=True)
 
     @staticmethod
     def persistent_key_value_store(name: str) -> KeyValueBytesStoreSupplier:
-        """Return the supplier of a store whose base is on disk; a table that is kept in it loses its timestamps."""
+        """Return the supplier of a store with its base on disk.
+
+        A table loses its timestamps in it.
+        """
         return KeyValueBytesStoreSupplier(_checked(name), in_memory=False, keeps_timestamps=False)
 
     @staticmethod
     def persistent_timestamped_key_value_store(name: str) -> KeyValueBytesStoreSupplier:
-        """Return the supplier of a store whose base is on disk, for values with timestamps."""
+        """Return the supplier of a store on disk, for values with timestamps."""
         return KeyValueBytesStoreSupplier(_checked(name), in_memory=False)
 
     @staticmethod
     def persistent_timestamped_key_value_store_with_headers(name: str) -> KeyValueBytesStoreSupplier:
-        """Return the supplier of a store whose base is on disk, for values with timestamps and headers."""
+        """Return the supplier of a store on disk, for values with timestamps and headers."""
         return KeyValueBytesStoreSupplier(_checked(name), in_memory=False, keeps_headers=True)
 
     @staticmethod
     def lru_map(name: str, max_cache_size: int) -> LruMapBytesStoreSupplier:
-        """Return the supplier of a store in memory that keeps the `max_cache_size` keys used last."""
+        """Return the supplier of an in-memory store of the `max_cache_size` most recently used keys."""
         _checked(name)
         if max_cache_size < 0:
             raise ValueError("maxCacheSize cannot be negative")
@@ -57,8 +61,11 @@ class Stores:
     def persistent_versioned_key_value_store(
         name: str, history_retention_ms: Duration, segment_interval_ms: Duration | None = None
     ) -> VersionedBytesStoreSupplier:
-        """Return the supplier of a store that keeps the versions of a value for `history_retention_ms`;
-        segment_interval_ms: how many ms of old versions are dropped together, None for a share of the retention."""
+        """Return the supplier of a store that keeps a value's versions for `history_retention_ms`.
+
+        segment_interval_ms: time span (ms) of old versions that are dropped together; None for a fraction of the
+        retention.
+        """
         _checked(name)
         retention = milliseconds(history_retention_ms, "history retention")
         if retention < 0:
@@ -78,7 +85,7 @@ class Stores:
         key_serde: Serde | None,
         value_serde: Serde | None,
     ) -> StoreBuilder:
-        """Return the builder of a KeyValueStore; a serde of None is the default of the configuration."""
+        """Return the builder of a KeyValueStore; a serde of None means the configured default."""
         return _builder(supplier, key_serde, value_serde, timestamped=False)
 
     @staticmethod
@@ -87,8 +94,10 @@ class Stores:
         key_serde: Serde | None,
         value_serde: Serde | None,
     ) -> StoreBuilder:
-        """Return the builder of a store whose values are ValueAndTimestamp; a serde of None is the default of the
-        configuration."""
+        """Return the builder of a store of ValueAndTimestamp.
+
+        A serde of None means the configured default.
+        """
         return _builder(supplier, key_serde, value_serde, timestamped=True)
 
     @staticmethod
@@ -97,15 +106,17 @@ class Stores:
         key_serde: Serde | None,
         value_serde: Serde | None,
     ) -> StoreBuilder:
-        """Return the builder of a store whose values are ValueTimestampHeaders; a serde of None is the default of the
-        configuration."""
+        """Return the builder of a store of ValueTimestampHeaders.
+
+        A serde of None means the configured default.
+        """
         return replace(_builder(supplier, key_serde, value_serde, timestamped=True), with_headers=True)
 
     @staticmethod
     def versioned_key_value_store_builder(
         supplier: VersionedBytesStoreSupplier, key_serde: Serde | None, value_serde: Serde | None
     ) -> StoreBuilder:
-        """Return the builder of a VersionedKeyValueStore; a serde of None is the default of the configuration."""
+        """Return the builder of a VersionedKeyValueStore; a serde of None means the configured default."""
         return _builder(supplier, key_serde, value_serde, timestamped=False)
 
     # ---------- window stores
@@ -114,10 +125,13 @@ class Stores:
     def in_memory_window_store(
         name: str, retention_period_ms: Duration, window_size_ms: Duration, retain_duplicates: bool
     ) -> WindowBytesStoreSupplier:
-        """Return the supplier of a window store whose base is in memory.
+        """Return the supplier of a window store with its base in memory.
 
-        retention_period_ms: how long a window is kept, counted from its start. retain_duplicates: keep every value that
-        is put for a window.
+        Args:
+            name: the name of the store.
+            retention_period_ms: lifetime of a window, from its start.
+            window_size_ms: size of a window.
+            retain_duplicates: whether to keep every value that is put for a window.
         """
         return _window_supplier(name, retention_period_ms, window_size_ms, retain_duplicates, in_memory=True)
 
@@ -125,21 +139,21 @@ class Stores:
     def persistent_window_store(
         name: str, retention_period_ms: Duration, window_size_ms: Duration, retain_duplicates: bool
     ) -> WindowBytesStoreSupplier:
-        """As `in_memory_window_store`, with the base on disk."""
+        """Like `in_memory_window_store`, with the base on disk."""
         return _window_supplier(name, retention_period_ms, window_size_ms, retain_duplicates, in_memory=False)
 
     @staticmethod
     def persistent_timestamped_window_store(
         name: str, retention_period_ms: Duration, window_size_ms: Duration, retain_duplicates: bool
     ) -> WindowBytesStoreSupplier:
-        """As `persistent_window_store`, for values with timestamps."""
+        """Like `persistent_window_store`, for values with timestamps."""
         return _window_supplier(name, retention_period_ms, window_size_ms, retain_duplicates, in_memory=False)
 
     @staticmethod
     def persistent_timestamped_window_store_with_headers(
         name: str, retention_period_ms: Duration, window_size_ms: Duration, retain_duplicates: bool
     ) -> WindowBytesStoreSupplier:
-        """As `persistent_window_store`, for values with timestamps and headers."""
+        """Like `persistent_window_store`, for values with timestamps and headers."""
         plain = _window_supplier(name, retention_period_ms, window_size_ms, retain_duplicates, in_memory=False)
         return replace(plain, keeps_headers=True)
 
@@ -147,62 +161,72 @@ class Stores:
     def window_store_builder(
         supplier: WindowBytesStoreSupplier, key_serde: Serde | None, value_serde: Serde | None
     ) -> StoreBuilder:
-        """Return the builder of a WindowStore; a serde of None is the default of the configuration."""
+        """Return the builder of a WindowStore; a serde of None means the configured default."""
         return _builder(supplier, key_serde, value_serde, timestamped=False)
 
     @staticmethod
     def timestamped_window_store_builder(
         supplier: WindowBytesStoreSupplier, key_serde: Serde | None, value_serde: Serde | None
     ) -> StoreBuilder:
-        """Return the builder of a window store whose values are ValueAndTimestamp; a serde of None is the default of
-        the configuration."""
+        """Return the builder of a window store of ValueAndTimestamp.
+
+        A serde of None means the configured default.
+        """
         return _builder(supplier, key_serde, value_serde, timestamped=True)
 
     @staticmethod
     def timestamped_window_store_with_headers_builder(
         supplier: WindowBytesStoreSupplier, key_serde: Serde | None, value_serde: Serde | None
     ) -> StoreBuilder:
-        """Return the builder of a window store whose values are ValueTimestampHeaders; a serde of None is the default
-        of the configuration."""
+        """Return the builder of a window store of ValueTimestampHeaders.
+
+        A serde of None means the configured default.
+        """
         return replace(_builder(supplier, key_serde, value_serde, timestamped=True), with_headers=True)
 
     # ---------- session stores
 
     @staticmethod
     def in_memory_session_store(name: str, retention_period_ms: Duration) -> SessionBytesStoreSupplier:
-        """Return the supplier of a session store whose base is in memory; retention_period_ms: how long a session is
-        kept, counted from its end."""
+        """Return the supplier of a session store with its base in memory.
+
+        retention_period_ms: lifetime of a session, from its end.
+        """
         return _session_supplier(name, retention_period_ms, in_memory=True)
 
     @staticmethod
     def persistent_session_store(name: str, retention_period_ms: Duration) -> SessionBytesStoreSupplier:
-        """As `in_memory_session_store`, with the base on disk."""
+        """Like `in_memory_session_store`, with the base on disk."""
         return _session_supplier(name, retention_period_ms, in_memory=False)
 
     @staticmethod
     def persistent_session_store_with_headers(name: str, retention_period_ms: Duration) -> SessionBytesStoreSupplier:
-        """As `persistent_session_store`, for aggregates with headers."""
+        """Like `persistent_session_store`, for aggregates with headers."""
         return replace(_session_supplier(name, retention_period_ms, in_memory=False), keeps_headers=True)
 
     @staticmethod
     def session_store_with_headers_builder(
         supplier: SessionBytesStoreSupplier, key_serde: Serde | None, value_serde: Serde | None
     ) -> StoreBuilder:
-        """Return the builder of a session store whose values are AggregationWithHeaders; a serde of None is the default
-        of the configuration."""
+        """Return the builder of a session store of AggregationWithHeaders.
+
+        A serde of None means the configured default.
+        """
         return replace(_builder(supplier, key_serde, value_serde, timestamped=False), with_headers=True)
 
     @staticmethod
     def session_store_builder(
         supplier: SessionBytesStoreSupplier, key_serde: Serde | None, value_serde: Serde | None
     ) -> StoreBuilder:
-        """Return the builder of a SessionStore; a serde of None is the default of the configuration."""
+        """Return the builder of a SessionStore; a serde of None means the configured default."""
         return _builder(supplier, key_serde, value_serde, timestamped=False)
 
 
 def default_segment_interval_ms(history_retention_ms: int) -> int:
-    """Return how many ms of old versions are dropped together by default (Kafka class:
-    RocksDbVersionedKeyValueBytesStoreSupplier)."""
+    """Return the default time span (ms) of old versions that are dropped together.
+
+    Kafka class: RocksDbVersionedKeyValueBytesStoreSupplier.
+    """
     for up_to_ms, parts, at_least_ms in ((60_000, 3, 2_000), (300_000, 5, 20_000), (3_600_000, 12, 60_000)):
         if history_retention_ms <= up_to_ms:
             return max(history_retention_ms // parts, at_least_ms)
@@ -247,7 +271,7 @@ def _builder(supplier: Any, key_serde: Serde | None, value_serde: Serde | None, 
             raise TypeError(f"Expected a Serde of {what}s for store {supplier.name!r}, got {serde!r}.")
     builder = StoreBuilder(supplier, key_serde, value_serde, timestamped)
     if isinstance(supplier, WindowBytesStoreSupplier) and supplier.retain_duplicates:
-        # duplicates are no versions of one value, so that there is nothing to compact
+        # duplicates are not versions of one value, so there is nothing to compact
         return builder.with_logging_enabled({"cleanup.policy": "delete"})
     return builder
 

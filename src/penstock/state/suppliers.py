@@ -1,7 +1,6 @@
-"""What kind of store a store is and how its bytes are kept: plain, picklable values that say all that a task needs to
-build its own. Builds nothing; `penstock.state.build` does.
+"""Kinds of stores and their byte storage: plain, picklable values for building a task's stores.
 
-The suppliers of users' own stores are in `penstock.state.custom`.
+`penstock.state.build` builds the stores. The suppliers of user-defined stores are in `penstock.state.custom`.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ class StoreSupplier(Protocol):
 
     @property
     def kind(self) -> str:
-        """What the store is called in descriptions, such as "window"."""
+        """The name of the kind in descriptions, such as "window"."""
         ...
 
     @property
     def in_memory(self) -> bool | None:
-        """Whether the base is in memory; None for the value of `dsl.store.suppliers.class`."""
+        """Whether the base is in memory; None follows `dsl.store.suppliers.class`."""
         ...
 
 
@@ -36,8 +35,11 @@ class StoreSupplier(Protocol):
 class KeyValueBytesStoreSupplier:
     """A store of keys and values (Kafka class: KeyValueBytesStoreSupplier).
 
-    keeps_timestamps: where its values have timestamps, whether they are kept; without, they read as -1. keeps_headers:
-    whether a table that is kept in it has headers; None for what `dsl.store.format` says, where the base is on disk.
+    Args:
+        keeps_timestamps: whether the store keeps the timestamps of its values, if they have any; otherwise they read as
+            -1.
+        keeps_headers: whether a table in this store has headers; None follows `dsl.store.format` if the base is on
+            disk.
     """
 
     name: str
@@ -53,13 +55,15 @@ class KeyValueBytesStoreSupplier:
 
 @dataclass(frozen=True)
 class TimeOrderedKeyValueBytesStoreSupplier(KeyValueBytesStoreSupplier):
-    """A store whose keys begin with the time that its records wait for: of a join with a table that is looked up as of
-    a time (Kafka class: RocksDBTimeOrderedKeyValueBytesStoreSupplier)."""
+    """A store with keys that start with the time until which their records wait.
+
+    It serves joins with versioned tables (Kafka class: RocksDBTimeOrderedKeyValueBytesStoreSupplier).
+    """
 
 
 @dataclass(frozen=True)
 class LruMapBytesStoreSupplier:
-    """A store in memory of the `max_entries` keys that were used last (Kafka class: MemoryNavigableLRUCache)."""
+    """An in-memory store of the `max_entries` most recently used keys (Kafka class: MemoryNavigableLRUCache)."""
 
     name: str
     max_entries: int
@@ -71,18 +75,21 @@ class LruMapBytesStoreSupplier:
 
     @property
     def in_memory(self) -> bool:
-        """Always in memory."""
+        """Always True."""
         return True
 
 
 @dataclass(frozen=True)
 class WindowBytesStoreSupplier:
-    """A store of windows, each known by key and start (Kafka class: WindowBytesStoreSupplier).
+    """A store of windows, identified by key and start (Kafka class: WindowBytesStoreSupplier).
 
-    retention_ms: how long a window is kept, counted from its start. window_size_ms: how long a window is.
-    retain_duplicates: keep every value that is put for a window, not the last. time_ordered: keep an index by time, for
-    stores that are mostly read by time, and have reads of several keys in the order of time. keeps_headers: as of a
-    store of keys and values.
+    Args:
+        retention_ms: lifetime of a window, from its start.
+        window_size_ms: size of a window.
+        retain_duplicates: whether to keep every value that is put for a window, instead of the last.
+        time_ordered: whether to keep an index by time, for stores that are mostly read by time, and to return reads of
+            several keys in time order.
+        keeps_headers: as for a store of keys and values.
     """
 
     name: str
@@ -100,7 +107,7 @@ class WindowBytesStoreSupplier:
 
     @property
     def segment_interval_ms(self) -> int:
-        """How many ms of windows are dropped together when they expire."""
+        """Time span (ms) of windows that are dropped together at their expiry."""
         return max(self.retention_ms // 2, MINIMUM_SEGMENT_INTERVAL_MS)
 
     def __str__(self) -> str:
@@ -115,9 +122,11 @@ class WindowBytesStoreSupplier:
 
 @dataclass(frozen=True)
 class SessionBytesStoreSupplier:
-    """A store of sessions, each known by key, start and end (Kafka class: SessionBytesStoreSupplier).
+    """A store of sessions, identified by key, start and end (Kafka class: SessionBytesStoreSupplier).
 
-    retention_ms: how long a session is kept, counted from its end. time_ordered, keeps_headers: as of a window store.
+    Args:
+        retention_ms: lifetime of a session, from its end.
+        time_ordered, keeps_headers: as for a window store.
     """
 
     name: str
@@ -133,14 +142,18 @@ class SessionBytesStoreSupplier:
 
     @property
     def segment_interval_ms(self) -> int:
-        """How many ms of sessions are dropped together when they expire."""
+        """Time span (ms) of sessions that are dropped together at their expiry."""
         return max(self.retention_ms // 2, MINIMUM_SEGMENT_INTERVAL_MS)
 
 
 @dataclass(frozen=True)
 class VersionedBytesStoreSupplier:
-    """A store that keeps the versions of each value for `history_retention_ms` (Kafka class:
-    VersionedBytesStoreSupplier). segment_interval_ms: how many ms of old versions are dropped together."""
+    """A store of each value's versions (Kafka class: VersionedBytesStoreSupplier).
+
+    Args:
+        history_retention_ms: lifetime of old versions.
+        segment_interval_ms: time span of old versions that are dropped together.
+    """
 
     name: str
     history_retention_ms: int
@@ -153,14 +166,13 @@ class VersionedBytesStoreSupplier:
 
     @property
     def in_memory(self) -> bool:
-        """Never in memory."""
+        """Always False."""
         return False
 
 
 @dataclass(frozen=True)
 class TimeOrderedBufferBytesStoreSupplier:
-    """A store of updates that wait for their time, in the order of it: of suppress (Kafka class:
-    InMemoryTimeOrderedKeyValueChangeBuffer)."""
+    """A `suppress` store of waiting updates, in time order (Kafka class: InMemoryTimeOrderedKeyValueChangeBuffer)."""
 
     name: str
 
@@ -171,5 +183,5 @@ class TimeOrderedBufferBytesStoreSupplier:
 
     @property
     def in_memory(self) -> None:
-        """As `dsl.store.suppliers.class` says."""
+        """None: follows `dsl.store.suppliers.class`."""
         return None

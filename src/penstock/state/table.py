@@ -1,5 +1,4 @@
-"""What all kinds of stores that users hold have in common besides their reads: they show themselves as a table, and
-hand it to libraries of data frames."""
+"""Conversion of users' stores of all kinds to tables and data frames."""
 
 from __future__ import annotations
 
@@ -17,8 +16,11 @@ if TYPE_CHECKING:
 
 
 class StoreTable(Tabular):
-    """A store as a table: `key`, `window_start` and `window_end` of windows and sessions, `value`, and `timestamp`
-    where the store keeps one."""
+    """A store as a table.
+
+    Its columns: `key`, `window_start` and `window_end` of windows and sessions, `value`, and `timestamp` if the store
+    keeps one.
+    """
 
     @property
     def name(self) -> str:
@@ -26,7 +28,7 @@ class StoreTable(Tabular):
         raise NotImplementedError
 
     def _typed_stores(self) -> Sequence[Any]:
-        """Return the typed stores to read, one for each partition, as they are now."""
+        """Return the current typed stores to read, one per partition."""
         raise NotImplementedError
 
     def _arrow_reader(self) -> pa.RecordBatchReader:
@@ -50,6 +52,6 @@ class StoreTable(Tabular):
 
 
 def _columns(stores: Sequence[Any]) -> StateColumns:
-    """Return the columns of `stores`; the module needs Arrow, which a task does not."""
+    """Return the columns of `stores`; their module needs Arrow, which a task does not."""
     columns: StateColumns = load("penstock.state.query.columns", "A table").StateColumns(stores[0])
     return columns

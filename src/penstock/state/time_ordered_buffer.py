@@ -1,10 +1,9 @@
-"""The buffer of `suppress`: the latest update of each key, in the order of a time that its first update was given
-(Kafka class: InMemoryTimeOrderedKeyValueChangeBuffer).
+"""The buffer of `suppress`: each key's latest update (Kafka class: InMemoryTimeOrderedKeyValueChangeBuffer).
 
-An update is kept with the context of its record and the value that the key had before the first update. Entries are
-ordered by time and serialised key; an index says the time of a key. How many there are and how many bytes they count
-for are processor metadata. In memory are only the keys of what comes out next, and the updates since the last commit:
-most leave before the next one, and are never laid out as bytes.
+The order is by the time given to a key's first update. An update is stored with the context of its record and the value
+that the key had before the first update. Entries are ordered by time and serialised key; an index maps a key to its
+time. The number of entries and their counted bytes are processor metadata. Memory holds only the keys due next and the
+updates since the last commit: most leave before the next commit, and are never serialised.
 """
 
 from __future__ import annotations
@@ -30,19 +29,18 @@ from penstock.state.uncommitted import UncommittedStore
 from penstock.windows import LONG_MAX
 
 INDEX_PREFIX = b"\xff"
-"""Begins the keys of the index, which says the time of a key."""
+"""The prefix of index keys; the index maps a key to its time."""
 _TIME_SIZE = 8
 _CONTEXT_SIZE = 20
 """Bytes counted for timestamp, offset and partition of a context."""
 _CHUNK = 4096
-"""How many keys one read from the store takes."""
+"""Number of keys per read from the store."""
 _FRESH_BYTES = 600
-"""What an update in memory takes about, besides its bytes: tuples, and the objects of its context."""
+"""Approximate memory size (bytes) of an update besides its bytes: tuples, and the objects of its context."""
 
 
 class Eviction(NamedTuple):
-    """An update that leaves the buffer, with the context of its record (Kafka class:
-    TimeOrderedKeyValueBuffer.Eviction)."""
+    """An update leaving the buffer, with its record's context (Kafka class: TimeOrderedKeyValueBuffer.Eviction)."""
 
     key: Any
     change: Change
@@ -50,8 +48,13 @@ class Eviction(NamedTuple):
 
 
 class WaitingUpdate(NamedTuple):
-    """An update in the buffer. entry_key: its time and its serialised key; size: the bytes that it counts for; stored:
-    whether the store below has it, or one before it."""
+    """An update in the buffer.
+
+    Args:
+        entry_key: its time and its serialised key.
+        size: its counted bytes.
+        stored: whether the store below has this update, or an earlier one of the key.
+    """
 
     entry_key: bytes
     change: BufferedChange
@@ -65,7 +68,15 @@ class WaitingUpdate(NamedTuple):
 
 
 class TimeOrderedChangeBuffer(TypedStore):
-    """Updates that wait for their time (implements EngineStore)."""
+    """Updates that wait for their time (implements EngineStore).
+
+    Args:
+        serdes: the serdes of the store.
+        buffer: the uncommitted writes, which contain the updates.
+        metadata: contains the counts.
+        log: receives the changes of a commit, also a key that came and went since the last one.
+        observer: receives the size after each added update, and after updates that leave together, as in Kafka.
+    """
 
     def __init__(
         self,
@@ -75,9 +86,6 @@ class TimeOrderedChangeBuffer(TypedStore):
         log: StoreChangeLog | None = None,
         observer: TaskObserver = NOT_OBSERVED,
     ) -> None:
-        """Keep the updates in `buffer`, uncommitted writes, and the counts in `metadata`. log: receives the changes of
-        a commit, also a key that came and went since the last one. observer: receives the size after each update that
-        comes, and after some that leave together, as in Kafka."""
         super().__init__(serdes, buffer, None, persistent=False)
         self._observer = observer
         self._entries = buffer
@@ -85,38 +93,40 @@ class TimeOrderedChangeBuffer(TypedStore):
         self._metadata = metadata
         self._records_name, self._bytes_name = f"{self._name}/records", f"{self._name}/bytes"
         self._records, self._bytes = metadata.get(self._records_name, 0), metadata.get(self._bytes_name, 0)
-        self._fresh: dict[bytes, WaitingUpdate] = {}  # by key, those that the store below does not have yet
-        self._fresh_bytes = 0  # about what they take in memory
-        self._stored_records = self._records  # keys of which the store below has an update
+        self._fresh: dict[bytes, WaitingUpdate] = {}  # by key, the updates missing in the store below
+        self._fresh_bytes = 0  # their approximate memory size
+        self._stored_records = self._records  # number of keys with an update in the store below
         self._next: list[bytes] = []  # a heap of the entry keys of all updates before the horizon
-        self._horizon: bytes | None = b""  # None: no update is behind it
+        self._horizon: bytes | None = b""  # None: no update is beyond it
 
     @property
     def num_records(self) -> int:
-        """How many keys wait."""
+        """Number of waiting keys."""
         return self._records
 
     @property
     def buffer_size(self) -> int:
-        """How many bytes the updates count for, as Kafka estimates them."""
+        """Bytes of the updates, as Kafka estimates them."""
         return self._bytes
 
     @property
     def min_timestamp(self) -> int:
-        """The least time (ms) of an update, LONG_MAX if none waits."""
+        """The earliest time (ms) of an update, or LONG_MAX if the buffer is empty."""
         if not self._next and self._horizon is not None:
             self._read_next(self._horizon)
         return timestamp_of(self._next[0]) if self._next else LONG_MAX
 
     def put(self, time: int, key: Any, change: Change, context: RecordContext) -> None:
-        """Keep `change` of `key`, which came with the record of `context`; one that waits already keeps its time, else
-        it is `time` (ms). Raises TypeError for a None key."""
+        """Add `change` of `key`, caused by the record of `context`.
+
+        A waiting key keeps its time; a new one gets `time` (ms). Raises TypeError for a None key.
+        """
         self.put_serialized(time, *self.serialize_change(key, change), context)
 
     def put_serialized(
         self, time: int, key: bytes, new: bytes | None, old: bytes | None, context: RecordContext
     ) -> None:
-        """As `put`, key and values as bytes."""
+        """Like `put`, with key and values as bytes."""
         before = self._waiting(key)
         if before is None:
             if self._horizon == b"":
@@ -138,16 +148,20 @@ class TimeOrderedChangeBuffer(TypedStore):
         self._report_size()
 
     def serialize_change(self, key: Any, change: Change) -> tuple[bytes, bytes | None, bytes | None]:
-        """Return key, new value and old value as bytes, for `put_serialized`; raises TypeError for a None key,
-        and what the serde raises."""
+        """Return key, new value and old value as bytes, for `put_serialized`.
+
+        Raises TypeError for a None key, and the errors of the serde.
+        """
         serialize = self._serdes.serialize_value
         return self._serialize_key(key), serialize(change.new_value), serialize(change.old_value)
 
     def serialize_changes(
         self, keys: Sequence[Any], changes: Sequence[Change]
     ) -> tuple[list[bytes], list[bytes | None], list[bytes | None]]:
-        """Return keys, new values and old values as bytes, for `put_serialized`; raises TypeError for a None key,
-        and what the serde raises."""
+        """Return keys, new values and old values as bytes, for `put_serialized`.
+
+        Raises TypeError for a None key, and the errors of the serde.
+        """
         self._check_open()
         serialized = self._serdes.serialize_keys(keys)
         if None in serialized:
@@ -157,7 +171,7 @@ class TimeOrderedChangeBuffer(TypedStore):
         return cast("list[bytes]", serialized), new, old
 
     def deserialize_changes(self, updates: Sequence[WaitingUpdate]) -> tuple[list[Any], list[Change]]:
-        """Return the keys and the changes of `updates`, the serdes being shown the headers of their records."""
+        """Deserialise the keys and changes of `updates`, passing their records' headers to the serdes."""
         headers = [update.change.context.headers for update in updates] if self.uses_headers else None
         keys = self._serdes.deserialize_keys([update.key for update in updates], headers)
         new, _ = self._serdes.deserialize_values([update.change.new_value for update in updates], headers)
@@ -165,12 +179,14 @@ class TimeOrderedChangeBuffer(TypedStore):
         return keys, named_tuples(Change, new, old, repeat(True))
 
     def buffers(self, key: Any) -> bool:
-        """Return whether an update of `key` waits."""
+        """Return whether `key` has a waiting update."""
         return self._waiting(self._serialize_key(key)) is not None
 
     def prior_value(self, key: Any) -> ValueAndTimestamp | None:
-        """Return the value that a waiting `key` had before its first update, with NO_TIMESTAMP, None if it had none or
-        does not wait."""
+        """Return the value that a waiting `key` had before its first update, with NO_TIMESTAMP.
+
+        Returns None if it had no value or is not waiting.
+        """
         update = self._waiting(self._serialize_key(key))
         if update is None:
             return None
@@ -179,8 +195,10 @@ class TimeOrderedChangeBuffer(TypedStore):
         return None if value is None else ValueAndTimestamp(value, NO_TIMESTAMP)
 
     def evict_while(self, predicate: Callable[[], bool], callback: Callable[[Eviction], None]) -> int:
-        """Give updates to `callback`, the eldest first, as long as `predicate` is true and there are any; each is
-        removed after its callback. Return how many left."""
+        """Pass updates to `callback`, oldest first, while `predicate` is true and updates remain.
+
+        Each is removed after its callback. Returns the number of removed updates.
+        """
         evicted = 0
         while self.min_timestamp != LONG_MAX and predicate():
             update = self._eldest()
@@ -193,7 +211,7 @@ class TimeOrderedChangeBuffer(TypedStore):
         return evicted
 
     def take_until(self, time: int) -> Iterator[WaitingUpdate]:
-        """Remove and yield the updates of up to `time` (ms), the eldest first."""
+        """Remove and yield the updates up to `time` (ms), oldest first."""
         before = self._records
         try:
             while self.min_timestamp <= time:
@@ -205,8 +223,7 @@ class TimeOrderedChangeBuffer(TypedStore):
                 self._report_size()
 
     def uncommitted_bytes(self) -> int:
-        """Return about how many bytes of memory the uncommitted writes take, those of the updates that came since the
-        last one included."""
+        """Return the approximate memory size (bytes) of the uncommitted writes, including new updates."""
         return self._fresh_bytes + super().uncommitted_bytes()
 
     def changes(self) -> dict[bytes, bytes | None]:
@@ -215,7 +232,7 @@ class TimeOrderedChangeBuffer(TypedStore):
         return super().changes()
 
     def restore(self, keys: Sequence[bytes], values: Sequence[bytes | None], timestamps: Int64Array) -> None:
-        """Write the updates that changelog records stand for, by their entry keys; with None remove that of the key."""
+        """Write the updates of changelog records, by entry key; None removes the key's update."""
         for key, value in zip(keys, values, strict=True):
             self._restore_update(key, value)
 
@@ -230,7 +247,7 @@ class TimeOrderedChangeBuffer(TypedStore):
             self._fresh[plain] = update
             self._fresh_bytes += update.size + _FRESH_BYTES
             self._count(1, update.size)
-        self._next, self._horizon = [], b""  # to be read again
+        self._next, self._horizon = [], b""  # read them again
 
     def close(self) -> None:
         """Close the store; uncommitted writes are discarded."""
@@ -241,7 +258,7 @@ class TimeOrderedChangeBuffer(TypedStore):
         return self._fresh.get(key) or self._stored(key)
 
     def _stored(self, key: bytes) -> WaitingUpdate | None:
-        """Return the update of `key` that the store below has, None if there is none."""
+        """Return the update of `key` in the store below, or None if absent."""
         if not self._stored_records:
             return None
         time = self._entries.get(INDEX_PREFIX + key)
@@ -252,7 +269,7 @@ class TimeOrderedChangeBuffer(TypedStore):
         return WaitingUpdate(time + key, change, _size(key, change), True)
 
     def _eldest(self) -> WaitingUpdate:
-        """Return the eldest update; it must be removed before the next call."""
+        """Return the oldest update; it must be removed before the next call."""
         entry_key = heappop(self._next)
         update = self._waiting(entry_key[TIMESTAMP_SIZE:])
         if update is None:
@@ -272,7 +289,7 @@ class TimeOrderedChangeBuffer(TypedStore):
         self._count(-1, -update.size)
 
     def _store_fresh(self) -> None:
-        """Write the updates that the store below does not have yet."""
+        """Write the updates missing in the store below."""
         for key, update in self._fresh.items():
             if not update.stored:
                 self._entries.put(INDEX_PREFIX + key, update.entry_key[:TIMESTAMP_SIZE])
@@ -285,7 +302,7 @@ class TimeOrderedChangeBuffer(TypedStore):
         self._stored_records = self._records
 
     def _read_next(self, horizon: bytes) -> None:
-        """Read the keys of the next entries, from `horizon` on: they are in order, and so a heap."""
+        """Read the keys of the next entries, from `horizon` on: they are sorted, and so a heap."""
         self._store_fresh()
         keys = [key for key, _ in islice(self._entries.range(horizon, AFTER_SEGMENTS, False), _CHUNK + 1)]
         self._horizon = keys.pop() if len(keys) > _CHUNK else None
@@ -308,5 +325,5 @@ def _size(key: bytes, change: BufferedChange) -> int:
 
 
 def size_of_entry(entry_key: bytes, data: bytes) -> int:
-    """Return the bytes that an update in the store below counts for, by its entry."""
+    """Return the counted bytes of an update in the store below, from its entry."""
     return _size(entry_key[TIMESTAMP_SIZE:], unpack_change(data))

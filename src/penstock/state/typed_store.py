@@ -1,7 +1,9 @@
-"""What all typed stores have in common: the upper layer that user code and processors hold, and its iterators (Kafka
-classes: the Metered stores, TypedKeyValueStoreIterator).
+"""The common base of typed stores, for user code and processors, and its iterators.
 
-Keys and values become bytes here; below there are only bytes. A kind of store only adds its own reads and writes.
+Kafka classes: the Metered stores, TypedKeyValueStoreIterator.
+
+Keys and values become bytes here; the layers below handle only bytes. Each kind of store only adds its reads and
+writes.
 """
 
 from __future__ import annotations
@@ -24,23 +26,32 @@ from penstock_broker.common.log_limits import limit_rate
 _log = limit_rate(logging.getLogger(__name__))
 
 KEY_IS_NULL = "key cannot be null"
-"""What Kafka says of a call without a key."""
+"""Kafka's message for a call without a key."""
 
 
 ENTRIES = "entries"
-"""The name of what most stores have below them."""
+"""The name of the only part of most stores."""
 
 
 class TypedStore:
-    """A store of objects over a store of bytes (implements StateStore and EngineStore; Kafka class:
-    WrappedStateStore)."""
+    """A store of objects over a store of bytes (implements StateStore and EngineStore).
+
+    Kafka class: WrappedStateStore.
+
+    Args:
+        serdes: the serdes of the store.
+        buffer: the uncommitted writes.
+        cache: the record cache over `buffer`, if any.
+        persistent: whether the base outlives the process.
+        logged: whether writes go to a changelog.
+    """
 
     _calls: ClassVar[Mapping[str, str]] = {"flush": "flush"}
-    """The operation that Kafka counts a call of each method as."""
+    """Kafka's operation for a call of each method, for metrics."""
     _column_calls: ClassVar[Mapping[str, str]] = {}
-    """The same for methods whose first argument is a column of keys: one operation for each key."""
+    """The same for methods whose first argument is a column of keys: one operation per key."""
     kind_name: ClassVar[str] = ""
-    """What users call a store of this class, before the word "store"."""
+    """The user's term for a store of this class, before the word "store"."""
 
     def __init__(
         self,
@@ -50,8 +61,6 @@ class TypedStore:
         persistent: bool,
         logged: bool = False,
     ) -> None:
-        """Hold the store that `serdes` are made for over `buffer`, its uncommitted writes, through `cache` if it has
-        one. persistent: whether the base outlives the process. logged: whether writes go to a changelog."""
         self._logged = logged
         self._serdes = serdes
         self._name = serdes.store_name
@@ -61,7 +70,7 @@ class TypedStore:
         self._persistent = persistent
         self._open = True
 
-    # ---------- what users call
+    # ---------- interface for users
 
     @property
     def name(self) -> str:
@@ -90,10 +99,10 @@ class TypedStore:
     def _typed_stores(self) -> list[Self]:
         return [self]
 
-    # ---------- what tasks and processors call
+    # ---------- interface for tasks and processors
 
     def exposed(self) -> Self:
-        """Return the store itself: processors get it."""
+        """Return the store itself, for processors."""
         return self
 
     @property
@@ -113,37 +122,37 @@ class TypedStore:
 
     @property
     def with_headers(self) -> bool:
-        """Whether headers are kept with the values."""
+        """Whether the store keeps headers with the values."""
         return self._serdes.with_headers
 
     @property
     def kind(self) -> str:
-        """What users call such a store, such as "timestamped key-value store"."""
+        """The user's term for such a store, such as "timestamped key-value store"."""
         timestamped = "timestamped " if self.timestamped else ""
         return f"{timestamped}{self.kind_name} store{' with headers' if self.with_headers else ''}"
 
     @property
     def uses_headers(self) -> bool:
-        """Whether a serde of the store uses the headers of the record that is being processed."""
+        """Whether a serde of the store uses the headers of the record being processed."""
         return self._serdes.uses_headers
 
     @property
     def logged(self) -> bool:
-        """Whether writes go to a changelog, so that the record that causes one must be known."""
+        """Whether writes go to a changelog, which requires the record that causes them."""
         return self._logged
 
     @property
     def cached(self) -> bool:
-        """Whether updates leave by the flush listener, and not by the processor that writes."""
+        """Whether the flush listener, not the writing processor, forwards updates."""
         return self._cache is not None
 
     def set_flush_listener(self, listener: FlushListener, send_old_values: bool) -> None:
-        """Give each entry that leaves the record cache to `listener`; does nothing for a store without a cache."""
+        """Pass each entry leaving the record cache to `listener`; no effect without a cache."""
         if self._cache is not None:
             self._cache.set_flush_listener(listener, send_old_values)
 
     def uncommitted_bytes(self) -> int:
-        """Return about how many bytes of memory the uncommitted writes take."""
+        """Return the approximate memory size (bytes) of the uncommitted writes."""
         return self._buffer.uncommitted_bytes()
 
     def changes(self) -> dict[bytes, bytes | None]:
@@ -151,42 +160,50 @@ class TypedStore:
         return self._buffer.changes()
 
     def clear_changes(self) -> None:
-        """Forget the uncommitted writes: the base has them now."""
+        """Forget the uncommitted writes, which the base now has."""
         self._buffer.clear()
 
     def restore(self, keys: Sequence[bytes], values: Sequence[bytes | None], timestamps: Int64Array) -> None:
-        """Write the entries that changelog records of `timestamps` (ms) stand for, in turn; None deletes."""
+        """Write the entries of changelog records of `timestamps` (ms), in order; None deletes."""
         self._buffer.put_many(keys, values)
 
     def deserialize_keys(self, keys: list[bytes], headers: Sequence[Headers] | None = None) -> list[Any]:
-        """Return the key that each of `keys` stands for, the serde being shown the `headers` at its place; raises what
-        the serde does."""
+        """Deserialise each key; raises the errors of the serde.
+
+        headers: one per key, for the serde.
+        """
         return self._serdes.deserialize_keys(keys, headers)
 
     def deserialize_columns(
         self, values: list[bytes | None], headers: Sequence[Headers] | None = None
     ) -> tuple[list[Any], Int64Array]:
-        """Return the values that `values` stand for, None for None, and their timestamps (ms), NO_TIMESTAMP where there
-        is none, the serde being shown the `headers` at their places; raises what the serde does."""
+        """Deserialise each value; None stays None. Returns the values and their timestamps (ms).
+
+        A missing timestamp is NO_TIMESTAMP. Raises the errors of the serde.
+
+        headers: one per value, for the serde.
+        """
         return self._serdes.deserialize_values(values, headers)
 
     def fresh(self, value: Any) -> Any:
-        """Return `value`, which is being written, as it will come back from the store."""
+        """Return `value`, about to be written, as the store will return it."""
         return self._serdes.fresh(value)
 
     def reads_back(self, kind: type) -> bool:
-        """Return whether values of type `kind` come back from the store as they were written."""
+        """Return whether values of type `kind` survive the store's round trip unchanged."""
         return kind in self._serdes.value_serde.unchanging_types
 
     @property
     def repeatable(self) -> bool:
-        """Whether a value from the store, if it is written again, comes back the same."""
+        """Whether a value read from the store survives being written again unchanged."""
         return self._serdes.value_serde.repeatable
 
     def report_calls(self, observer: TaskObserver, scope: str) -> None:
-        """Report the duration of every later call to `observer`, of an iterator until its end; `scope` is Kafka's, such
-        as rocksdb-window. The methods that report belong to this store instead of its class: other stores stay as
-        fast."""
+        """Report the duration of every later call to `observer`; an iterator lasts until its end.
+
+        `scope` is Kafka's, such as rocksdb-window. The reporting methods are set on this instance instead of its class:
+        other stores stay as fast.
+        """
         for calls, reporting in ((self._calls, _reporting), (self._column_calls, _reporting_each_key)):
             for method, operation in calls.items():
                 began = partial(observer.call_began, scope, self._name, operation)
@@ -194,26 +211,30 @@ class TypedStore:
                 vars(self)[method] = reporting(getattr(self, method), began, opened)
 
     def beneath_cache(self) -> Self:
-        """Return the same store as it is below the record cache; a store without a cache is as it is."""
+        """Return a view of the store below the record cache, or unchanged without a cache."""
         beneath = copy(self)
         for method in (*self._calls, *self._column_calls):
-            vars(beneath).pop(method, None)  # one that reports its calls belongs to this store
+            vars(beneath).pop(method, None)  # a reporting method belongs to the original store
         beneath._cache = None
         beneath._below = self._buffer
         return beneath
 
     def for_readers(self, guard: Guard) -> Self:
-        """Return the same store as other threads than that of its task read it: each read is done in what `guard`
-        returns."""
+        """Return a view of the store for threads other than its task's.
+
+        Each read happens within the context manager of `guard`.
+        """
         return self.over(lambda part: self.reads(part, guard))
 
     def reads(self, part: str, guard: Guard) -> GuardedReads:
-        """Return a part of the bytes of the store, by the name that `over` has for it, as other threads read it."""
+        """Return a part of the store's bytes, by its name in `over`, for other threads."""
         return GuardedReads(self._parts()[part], guard)
 
     def over(self, reads: Callable[[str], GuardedReads]) -> Self:
-        """Return the same store for readers. reads: returns the bytes that it reads, by the name of the part: most
-        kinds have one part, ENTRIES."""
+        """Return a view of the store for readers.
+
+        reads: returns the bytes to read, by the name of the part; most kinds have one part, ENTRIES.
+        """
         shown = copy(self)
         for method in (*self._calls, *self._column_calls):
             vars(shown).pop(method, None)  # as above
@@ -221,7 +242,7 @@ class TypedStore:
         return shown
 
     def _parts(self) -> Mapping[str, Any]:
-        """Return the stores of bytes that readers read, by name."""
+        """Return the stores of bytes for readers, by name."""
         return {ENTRIES: self._below}
 
     # ---------- helpers
@@ -232,7 +253,7 @@ class TypedStore:
         return self._serdes.serialize_key(key)
 
     def _serialize_bounds(self, from_key: Any, to_key: Any) -> tuple[bytes | None, bytes | None] | None:
-        """Return both inclusive bounds as bytes, None for an open end; None for both if nothing lies between."""
+        """Serialise both inclusive bounds; None leaves an end open. Returns None for an empty range."""
         if not self._open:
             self._refuse()
         first = None if from_key is None else self._serdes.serialize_key(from_key)
@@ -254,8 +275,10 @@ class TypedStore:
             self._refuse()
 
     def _refuse(self, refusal: str = KEY_IS_NULL) -> NoReturn:
-        """Raise InvalidStateStoreError if the store is closed, else TypeError with Kafka's text for a null
-        argument."""
+        """Raise InvalidStateStoreError if the store is closed, otherwise TypeError.
+
+        The TypeError has Kafka's text for a null argument.
+        """
         if not self._open:
             raise InvalidStateStoreError(
                 f"Store {self._name!r} is not open: its task was closed or has moved. Get the store again in init()."
@@ -266,8 +289,15 @@ class TypedStore:
 
 
 class TypedIterator:
-    """Iterates over the entries of a store as KeyValue (implements KeyValueIterator; Kafka class:
-    TypedKeyValueStoreIterator)."""
+    """Iterates over a store's entries as KeyValue (implements KeyValueIterator; Kafka class:
+    TypedKeyValueStoreIterator).
+
+    Args:
+        store: the store.
+        entries: its entries, as bytes.
+        key_of: deserialises a key.
+        value_of: deserialises a value.
+    """
 
     __slots__ = ("_ended", "_entries", "_key_of", "_next", "_open", "_store", "_value_of")
 
@@ -278,7 +308,6 @@ class TypedIterator:
         key_of: Callable[[bytes], Any],
         value_of: Callable[[bytes], Any],
     ) -> None:
-        """Read `entries` of `store`, which are bytes, by `key_of` and `value_of`."""
         self._store = store
         self._entries = entries
         self._key_of = key_of
@@ -310,7 +339,7 @@ class TypedIterator:
         self.close()
 
     def peek_next_key(self) -> Any:
-        """Return the next key without taking it; raises StopIteration at the end."""
+        """Return the next key without consuming it; raises StopIteration at the end."""
         if not self._open or not self._store.is_open():
             self._refuse()
         if self._next is None:
@@ -345,8 +374,10 @@ _Opened = Callable[[], Callable[[], None]]
 
 
 def _reporting(method: Callable[..., Any], began: _Began, opened: _Opened) -> Callable[..., Any]:
-    """Return `method`, whose calls report their beginning to `began`, and their end to what that returns; if they
-    return an iterator, `opened` and what that returns learn of it too."""
+    """Return `method`, with calls reported to `began` and their ends to its result.
+
+    If a call returns an iterator, `opened` and its result are informed as well.
+    """
 
     def call(*args: Any, **kwargs: Any) -> Any:
         ended = began()
@@ -362,7 +393,7 @@ def _reporting(method: Callable[..., Any], began: _Began, opened: _Opened) -> Ca
 
 
 def _reporting_each_key(method: Callable[..., Any], began: _Began, opened: _Opened) -> Callable[..., Any]:
-    """As `_reporting`, for a method whose first argument is a column of keys, and which returns no iterator."""
+    """Like `_reporting`, for a method with a key column first and no iterator as result."""
 
     def call(keys: Sequence[bytes], *args: Any) -> Any:
         ended = began()

@@ -1,9 +1,9 @@
-"""Uncommitted writes over the committed entries of one store, as bytes: what every store of a task reads and writes.
+"""Uncommitted writes over a store's committed entries, as bytes: the storage of every task's stores.
 
 Rules: reads see the buffer first; a delete is kept as None until the commit; the base is never written here. The bytes
 of the buffer are counted, so that its task can spill it (`spilled`) before it outgrows memory. Iterators tolerate
-writes: they show the store as it was when they were made (as a snapshot of RocksDB does), or, for a store in memory,
-the keys of then with the values of now (as Kafka's in-memory store does).
+writes: they show the store as of their creation (like a snapshot of RocksDB), or, for a store in memory, the keys as of
+their creation with the current values (like Kafka's in-memory store).
 """
 
 from __future__ import annotations
@@ -16,29 +16,30 @@ from penstock.state.sorted_keys import SortedKeys
 _ABSENT = object()
 
 ENTRY_BYTES = 160
-"""What an entry of a buffer takes besides key and value: two objects and their place in a dict."""
+"""Memory size (bytes) of a buffered entry besides key and value: two objects and their place in a dict."""
 
 
 class UncommittedStore:
-    """A buffer of writes over `view`; its iterators show the store as it was when they were made (implements
-    BytesStore)."""
+    """A buffer of writes over `view`, the store's committed entries (implements BytesStore).
+
+    Iterators show the store as of their creation.
+    """
 
     def __init__(self, view: BaseView) -> None:
-        """Buffer writes over `view`, the committed entries of the store."""
         self._view = view
         self._writes: dict[bytes, bytes | None] = {}
         self._sorted = SortedKeys(self._writes)
         self._bytes = 0
 
     def get(self, key: bytes) -> bytes | None:
-        """Return the value of `key`, None if there is none."""
+        """Return the value of `key`, or None if absent."""
         writes = self._writes
         if key in writes:
             return writes[key]
         return self._view.get(key)
 
     def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Return the value of each of `keys`, None if there is none."""
+        """Return the value of each key, or None if absent."""
         writes = self._writes
         if not writes:
             return self._view.multi_get(keys)
@@ -65,7 +66,7 @@ class UncommittedStore:
     def put_many(
         self, keys: Sequence[bytes], values: Sequence[bytes | None], contexts: Sequence[RecordContext] | None = None
     ) -> None:
-        """Write each of `values` under the key at its place; None deletes. `contexts` is not needed here."""
+        """Write each value under its key; None deletes. `contexts` is not needed here."""
         if not keys:
             return
         writes = self._writes
@@ -77,8 +78,10 @@ class UncommittedStore:
         self._sorted.forget()
 
     def range(self, from_key: bytes | None, to_key: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
-        """Return an iterator over the entries with from_key <= key < to_key in byte order, or reversed; None is an open
-        end."""
+        """Return an iterator over the entries with from_key <= key < to_key.
+
+        In byte order, or reversed; None leaves an end open.
+        """
         writes = self._writes
         committed = self._view.range(from_key, to_key, reverse)
         if not writes:
@@ -87,7 +90,7 @@ class UncommittedStore:
         return merge(iter(written), committed, reverse) if written else committed
 
     def approximate_num_entries(self) -> int:
-        """Return how many entries there are; costs a look-up for each uncommitted key."""
+        """Return the number of entries; costs a look-up for each uncommitted key."""
         total = self._view.approximate_num_entries()
         if self._writes:
             committed = self._view.multi_get(list(self._writes))
@@ -97,34 +100,38 @@ class UncommittedStore:
         return total
 
     def uncommitted_count(self) -> int:
-        """Return how many keys were written since the last commit."""
+        """Return the number of keys written since the last commit."""
         return len(self._writes)
 
     def uncommitted_bytes(self) -> int:
-        """Return about how many bytes of memory the uncommitted writes take."""
+        """Return the approximate memory size (bytes) of the uncommitted writes."""
         return self._bytes
 
     def flush(self) -> None:
-        """Do nothing: writes leave by `changes` at the commit."""
+        """Do nothing: `changes` returns the writes at the commit."""
 
     def changes(self) -> dict[bytes, bytes | None]:
         """Return the uncommitted writes, None for a delete."""
         return dict(self._writes)
 
     def clear(self) -> None:
-        """Forget the uncommitted writes: they are in the base now, or discarded."""
+        """Forget the uncommitted writes: the base has them, or they are discarded."""
         self._writes.clear()
         self._bytes = 0
         self._sorted.forget()
 
 
 class InMemoryUncommittedStore(UncommittedStore):
-    """As UncommittedStore; its iterators have the keys of when they were made, leave out what was deleted since and
-    show the values of now."""
+    """Like UncommittedStore, but iterators show current values.
+
+    They have the keys of their creation, without those deleted since.
+    """
 
     def range(self, from_key: bytes | None, to_key: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
-        """Return an iterator over the entries with from_key <= key < to_key in byte order, or reversed; None is an open
-        end."""
+        """Return an iterator over the entries with from_key <= key < to_key.
+
+        In byte order, or reversed; None leaves an end open.
+        """
         return self._now(super().range(from_key, to_key, reverse))
 
     def _now(self, entries: Iterator[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
@@ -141,8 +148,10 @@ def _bytes_of(values: Iterable[bytes | None]) -> int:
 def merge(
     newer: Iterator[tuple[bytes, bytes | None]], older: Iterator[tuple[bytes, bytes]], reverse: bool
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Merge two iterators over entries in key order (descending if `reverse`): `newer` wins where both have a key, and
-    its None hides the key."""
+    """Merge two iterators over entries in key order (descending if `reverse`).
+
+    For a key in both, `newer` wins, and its None hides the key.
+    """
     below = next(older, None)
     for key, value in newer:
         while below is not None and (below[0] > key if reverse else below[0] < key):

@@ -1,4 +1,4 @@
-"""The protocol of stores that remember what a value was at a time (KIP-889). Times are ms."""
+"""The protocol of stores that keep the history of values (KIP-889). Times are ms."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from typing import Any, Protocol
 from penstock.state.api import EngineStore, StateStore
 
 PUT_RETURN_CODE_VALID_TO_UNDEFINED = -1
-"""Returned by a put whose version is the latest."""
+"""Returned by a put of the latest version."""
 
 PUT_RETURN_CODE_NOT_PUT = -(1 << 63)
-"""Returned by a put that came too late, and was not made (Java: Long.MIN_VALUE)."""
+"""Returned by a put that was late and rejected (Java: Long.MIN_VALUE)."""
 
 
 @dataclass(frozen=True, slots=True)
 class VersionedRecord:
     """One version of a value (Kafka class: VersionedRecord).
 
-    timestamp: from when it was valid. valid_to: until when, None for the latest version; typed stores leave it out, as
-    Kafka's do.
+    Args:
+        timestamp: start of its validity.
+        valid_to: end of its validity, None for the latest version; typed stores omit it, like Kafka's.
     """
 
     value: Any
@@ -28,26 +29,27 @@ class VersionedRecord:
 
 
 class VersionedKeyValueStore(StateStore, Protocol):
-    """A store of keys and values that keeps old versions for its history retention (Kafka class:
-    VersionedKeyValueStore)."""
+    """A store that keeps old versions for its history retention (Kafka class: VersionedKeyValueStore)."""
 
     def put(self, key: Any, value: Any, timestamp: int) -> int:
-        """Store the version of `key` that is valid from `timestamp`; None says that there is no value from then on.
+        """Store the version of `key` that is valid from `timestamp`; None deletes the key.
 
-        Returns until when it is valid, PUT_RETURN_CODE_VALID_TO_UNDEFINED for the latest, PUT_RETURN_CODE_NOT_PUT if it
-        is older than the history. Raises TypeError for a None key.
+        Returns the end of its validity: PUT_RETURN_CODE_VALID_TO_UNDEFINED for the latest version,
+        PUT_RETURN_CODE_NOT_PUT if it is older than the history. Raises TypeError for a None key.
         """
         ...
 
     def delete(self, key: Any, timestamp: int) -> VersionedRecord | None:
-        """Say that `key` has no value from `timestamp` on; return the version that was valid then."""
+        """Delete `key` from `timestamp` on; return the version that was valid then."""
         ...
 
     def get(self, key: Any, as_of: int | None = None) -> VersionedRecord | None:
-        """Return the latest version of `key`, or the one that was valid at `as_of`; None if there is none, or `as_of`
-        is before the history and the latest version is later."""
+        """Return the latest version of `key`, or the version valid at `as_of`.
+
+        Returns None if absent, or if `as_of` is before the history and the latest version is later.
+        """
         ...
 
 
 class EngineVersionedKeyValueStore(VersionedKeyValueStore, EngineStore, Protocol):
-    """A versioned store as operators see it; it has no record cache."""
+    """The operators' view of a versioned store; it has no record cache."""

@@ -1,9 +1,8 @@
-"""Stores that remember what a value was at a time (Kafka classes: MeteredVersionedKeyValueStore,
-RocksDBVersionedStore).
+"""Stores that keep the history of values (Kafka classes: MeteredVersionedKeyValueStore, RocksDBVersionedStore).
 
-The latest version of a key is a separate entry and never expires. Every version before it is an entry with the time
-from which and to which it was valid, in the segment of the latter, so that it expires when nobody may ask for it any
-more. That a key has no value from some time on is seen from a version that ends there, or from an empty one.
+The latest version of a key is a separate entry and never expires. Every older version is an entry with the start and
+end of its validity, in the segment of the end, so that it expires when it is no longer readable. A key without a value
+from some time on has a version that ends there, or an empty one.
 """
 
 from __future__ import annotations
@@ -45,11 +44,11 @@ _NO_VALUE = b"\x00"
 _VALUE = b"\x01"
 
 _LATEST, _HISTORY = "latest", "history"
-"""What readers read, by name."""
+"""The names of the parts for readers."""
 
 
 class _Version(NamedTuple):
-    """A version before the latest, by the key of its entry; data of None: there was no value."""
+    """A version before the latest, from the key of its entry; data of None: no value."""
 
     entry_key: bytes
     valid_from: int
@@ -58,7 +57,15 @@ class _Version(NamedTuple):
 
 
 class TypedVersionedKeyValueStore(TypedStore, StoreTable):
-    """A versioned store of objects (implements VersionedKeyValueStore and EngineVersionedKeyValueStore)."""
+    """A versioned store of objects (implements VersionedKeyValueStore and EngineVersionedKeyValueStore).
+
+    Args:
+        serdes: the serdes of the store.
+        supplier: the description of the store.
+        latest: the latest versions, below `history`.
+        history: the uncommitted writes of older versions.
+        log: receives every version, also late ones, as in Kafka.
+    """
 
     kind_name = "versioned key-value"
     _calls: ClassVar[Mapping[str, str]] = {**TypedStore._calls, "get": "get", "put": "put", "delete": "delete"}
@@ -71,8 +78,6 @@ class TypedVersionedKeyValueStore(TypedStore, StoreTable):
         history: SegmentedStore,
         log: StoreChangeLog | None,
     ) -> None:
-        """Hold the store over `history`, its uncommitted writes, which has `latest` below. log: receives every version,
-        also one that comes too late, as in Kafka."""
         super().__init__(serdes, history, None, persistent=True)
         self._log = log
         self._latest = latest
@@ -80,25 +85,27 @@ class TypedVersionedKeyValueStore(TypedStore, StoreTable):
         self._history_retention = supplier.history_retention_ms
         self._interval = supplier.segment_interval_ms
 
-    # ---------- what users call
+    # ---------- interface for users
 
     def put(self, key: Any, value: Any, timestamp: int) -> int:
-        """Store the version of `key` that is valid from `timestamp` (ms); None: there is no value from then on.
+        """Store the version of `key` valid from `timestamp` (ms); None deletes the key.
 
-        Returns until when it is valid, PUT_RETURN_CODE_VALID_TO_UNDEFINED for the latest, PUT_RETURN_CODE_NOT_PUT if it
-        is older than the history. Raises TypeError for a None key.
+        Returns the end of its validity: PUT_RETURN_CODE_VALID_TO_UNDEFINED for the latest version,
+        PUT_RETURN_CODE_NOT_PUT if it is older than the history. Raises TypeError for a None key.
         """
         return self.put_serialized(self._serialize_key(key), self._serdes.serialize_value(value), timestamp)
 
     def put_serialized(self, key: bytes, data: bytes | None, timestamp: int) -> int:
-        """As `put`, key and value as bytes."""
+        """Like `put`, with key and value as bytes."""
         if self._log is not None:
             self._log.put_version(key, data, timestamp)
         return self._put(key, data, timestamp) if self._accepts(timestamp) else PUT_RETURN_CODE_NOT_PUT
 
     def delete(self, key: Any, timestamp: int) -> VersionedRecord | None:
-        """Say that `key` has no value from `timestamp` (ms) on; return the version that was valid then, None if there
-        was none or the delete came too late."""
+        """Delete `key` from `timestamp` (ms) on; return the version that was valid then.
+
+        Returns None if it had no version then or the delete is late.
+        """
         serialized = self._serialize_key(key)
         if self._log is not None:
             self._log.put_version(serialized, None, timestamp)
@@ -109,14 +116,16 @@ class TypedVersionedKeyValueStore(TypedStore, StoreTable):
         return _plain(before)
 
     def get(self, key: Any, as_of: int | None = None) -> VersionedRecord | None:
-        """Return the latest version of `key`, or the one that was valid at `as_of` (ms); None if there is none, or
-        `as_of` is before the history and the latest version is later."""
+        """Return the latest version of `key`, or the version valid at `as_of` (ms).
+
+        Returns None if absent, or if `as_of` is before the history and the latest version is later.
+        """
         return _plain(self.get_version(key, as_of))
 
-    # ---------- what queries call
+    # ---------- interface for queries
 
     def get_version(self, key: Any, as_of: int | None = None) -> VersionedRecord | None:
-        """As `get`; the record also says until when it was valid."""
+        """Like `get`, but the record includes the end of its validity."""
         serialized = self._serialize_key(key)
         latest = self._latest.get(LATEST_PREFIX + serialized)
         if latest is not None and (as_of is None or timestamp_of(latest) <= as_of):
@@ -131,9 +140,11 @@ class TypedVersionedKeyValueStore(TypedStore, StoreTable):
     def versions(
         self, key: Any, time_from: int | None, time_to: int | None, ascending: bool
     ) -> Iterator[VersionedRecord]:
-        """Return an iterator over the versions of `key` that were valid at some time from `time_from` to `time_to` (ms,
-        None for an open end) and are in the history, the latest first unless `ascending`; the latest version of all is
-        always in it."""
+        """Return an iterator over the versions of `key` valid between two times (ms).
+
+        The versions are in the history and were valid at some time from `time_from` to `time_to`, None for an open end;
+        the latest comes first unless `ascending`. The current version is always in the history.
+        """
         serialized = self._serialize_key(key)
         first, last = -1 if time_from is None else time_from, LONG_MAX if time_to is None else time_to
         found: list[VersionedRecord] = []
@@ -149,27 +160,27 @@ class TypedVersionedKeyValueStore(TypedStore, StoreTable):
         return iter(found if ascending else reversed(found))
 
     def all(self) -> Iterator[tuple[Any, VersionedRecord]]:
-        """Return an iterator over all keys and their latest versions, in the byte order of the serialised keys."""
+        """Return an iterator over all keys and their latest versions, in serialised key order."""
         self._check_open()
         for key, latest in self._latest.range(LATEST_PREFIX, after_prefix(LATEST_PREFIX), False):
             plain = self._serdes.deserialize_key(key[len(LATEST_PREFIX) :])
             yield plain, self._record(latest[TIMESTAMP_SIZE:], timestamp_of(latest), None)
 
     def over(self, reads: Callable[[str], GuardedReads]) -> Self:
-        """Return the same store for readers, see `TypedStore`."""
+        """Return a view of the store for readers, see `TypedStore`."""
         shown = super().over(reads)
         shown._latest = cast("UncommittedStore", reads(_LATEST))  # readers only read
         shown._history = cast("SegmentedStore", reads(_HISTORY))
         return shown
 
     def _parts(self) -> Mapping[str, Any]:
-        """Return the stores of bytes that readers read, by name."""
+        """Return the stores of bytes for readers, by name."""
         return {**super()._parts(), _LATEST: self._latest, _HISTORY: self._history}
 
-    # ---------- what the task calls
+    # ---------- interface for the task
 
     def restore(self, keys: Sequence[bytes], values: Sequence[bytes | None], timestamps: Int64Array) -> None:
-        """Put the versions that changelog records of `timestamps` (ms) stand for, in turn."""
+        """Put the versions of changelog records of `timestamps` (ms), in order."""
         for key, value, timestamp in zip(keys, values, timestamps.tolist(), strict=True):
             self.put_serialized(key, value, timestamp)
 
@@ -198,7 +209,7 @@ class TypedVersionedKeyValueStore(TypedStore, StoreTable):
             self._insert(key, timestamp, timestamp_of(latest), data)
             return timestamp_of(latest)
         if data is None and not self._ends_at(key, timestamp):
-            self._insert(key, timestamp, timestamp, None)  # an empty version, for nothing else says so
+            self._insert(key, timestamp, timestamp, None)  # an empty version: no other entry records the delete
         return self._put_latest(key, data, timestamp)
 
     def _put_latest(self, key: bytes, data: bytes | None, timestamp: int) -> int:
@@ -206,7 +217,7 @@ class TypedVersionedKeyValueStore(TypedStore, StoreTable):
         return PUT_RETURN_CODE_VALID_TO_UNDEFINED
 
     def _put_before(self, following: _Version, key: bytes, data: bytes | None, timestamp: int) -> int:
-        """Put a version where `following` is the first that ends after it: within that, or in a gap before it."""
+        """Put a version before `following`, the first that ends later: inside it, or in a gap."""
         if following.valid_from > timestamp:
             self._insert(key, timestamp, following.valid_from, data)
             return following.valid_from
@@ -224,12 +235,12 @@ class TypedVersionedKeyValueStore(TypedStore, StoreTable):
         return next(self._versions_that_end_after(key, time), None)
 
     def _versions_that_end_after(self, key: bytes, time: int) -> Iterator[_Version]:
-        """Yield the versions of `key` before the latest that end after `time` (ms), the oldest first."""
+        """Yield the versions of `key` before the latest that end after `time` (ms), oldest first."""
         first, last = key + pack_version(time + 1, 0), after(key + pack_version(LONG_MAX, LONG_MAX))
         size = SEGMENT_SIZE + len(key) + VERSION_SUFFIX_SIZE
         for segment in self._history.segments(time + 1, LONG_MAX):
             for entry_key, value in self._history.range(segment + first, segment + last, False):
-                if len(entry_key) == size:  # longer keys have the same bytes in between
+                if len(entry_key) == size:  # longer keys may contain the same bytes
                     valid_to, valid_from = version_of(entry_key)
                     yield _Version(entry_key, valid_from, valid_to, None if value == _NO_VALUE else value[1:])
 
@@ -239,14 +250,15 @@ class TypedVersionedKeyValueStore(TypedStore, StoreTable):
 
 
 def _plain(record: VersionedRecord | None) -> VersionedRecord | None:
-    """Return `record` without the time until when it was valid."""
+    """Return `record` without the end of its validity."""
     return None if record is None else VersionedRecord(record.value, record.timestamp)
 
 
 def versions_of(view: BaseView) -> Iterator[tuple[int, bytes, bytes | None]]:
-    """Yield, for each version of a store, from when it is valid (ms), its key and its value, None for a delete.
+    """Yield start of validity (ms), key and value of each version of a store.
 
-    Ends of versions come first, as deletes: where the next version begins at that time, it is yielded later.
+    A value of None is a delete. Ends of versions come first, as deletes: a version that starts at that time is yielded
+    later.
     """
     for entry_key, _ in view.range(None, LATEST_PREFIX, False):
         yield version_of(entry_key)[0], entry_key[SEGMENT_SIZE:-VERSION_SUFFIX_SIZE], None

@@ -1,8 +1,9 @@
-"""The window stores that user code and processors hold (Kafka classes: MeteredWindowStore,
-MeteredTimestampedWindowStore, RocksDBWindowStore, InMemoryWindowStore).
+"""The window stores of user code and processors.
 
-An entry is known by key, start of its window and, where duplicates are kept, a sequence number. Retention is the
-business of `segmented`.
+Kafka classes: MeteredWindowStore, MeteredTimestampedWindowStore, RocksDBWindowStore, InMemoryWindowStore.
+
+An entry is identified by key, start of its window and, with duplicates, a sequence number. `segmented` implements
+retention.
 """
 
 from __future__ import annotations
@@ -39,8 +40,19 @@ Entries = Iterator[tuple[bytes, bytes]]
 
 
 class TypedWindowStore(TypedStore, StoreTable):
-    """A window store of objects; its serdes say whether they are timestamped (implements WindowStore and
-    EngineWindowStore)."""
+    """A window store of objects (implements WindowStore and EngineWindowStore).
+
+    Its serdes determine whether it is timestamped.
+
+    Args:
+        serdes: the serdes of the store.
+        supplier: the description of the store.
+        buffer: the uncommitted writes.
+        cache: the record cache over `buffer`, if any.
+        persistent: whether the base outlives the process.
+        metadata: contains the sequence number of the last duplicate.
+        duplicates_log: receives the writes of duplicates.
+    """
 
     kind_name = "window"
     _calls: ClassVar[Mapping[str, str]] = {
@@ -61,8 +73,6 @@ class TypedWindowStore(TypedStore, StoreTable):
         metadata: MutableMapping[str, int],
         duplicates_log: StoreChangeLog | None,
     ) -> None:
-        """Hold the store over `buffer`, its uncommitted writes, through `cache` if it has one. metadata: where the
-        sequence numbers of the last duplicate are kept. duplicates_log: receives the writes of duplicates."""
         super().__init__(serdes, buffer, cache, persistent, buffer.logged)
         self._uncommitted = buffer
         self._windows: SegmentedStore | CachingSegmentedStore | GuardedReads = buffer if cache is None else cache
@@ -76,18 +86,20 @@ class TypedWindowStore(TypedStore, StoreTable):
         self._duplicates_log = duplicates_log
         self._recent = RecentDuplicates()
 
-    # ---------- what users call
+    # ---------- interface for users
 
     def put(self, key: Any, value: Any, window_start: int) -> None:
-        """Store `value` for the window of `key` that starts at `window_start` (ms); None deletes, or does nothing if
-        duplicates are kept. Raises TypeError for a None key."""
+        """Store `value` for the window of `key` that starts at `window_start` (ms).
+
+        None deletes, or does nothing if duplicates are kept. Raises TypeError for a None key.
+        """
         serialized = self._serialize_key(key)
         data = self._serdes.serialize_value(value)
         if self._duplicates:
             if self._duplicates_log is not None:
                 self._log_duplicate(self._duplicates_log, serialized, data, window_start)
             if data is None:
-                if not self._persistent:  # Kafka's store in memory looks at the time first
+                if not self._persistent:  # Kafka's in-memory store checks the time first
                     self._uncommitted.accepts(window_start)
                 return
             self._sequence = self._metadata[self._sequence_name] = (self._sequence + 1) & MAX_SEQUENCE
@@ -97,34 +109,39 @@ class TypedWindowStore(TypedStore, StoreTable):
         self._below.put(self._entry_key(serialized, window_start), data)
 
     def fetch(self, key: Any, time_from: int, time_to: int | None = None) -> Any:
-        """Return the value of the window of `key` that starts at `time_from` (ms), None if there is none; with
-        `time_to` an iterator of (start, value) over those that start from `time_from` to `time_to`, both inclusive."""
+        """Return the value of one window of `key`, or None if absent.
+
+        The window starts at `time_from` (ms). With `time_to`, returns an iterator of (start, value) over windows
+        starting from `time_from` to `time_to`, both inclusive.
+        """
         if time_to is not None:
             return self._fetch(key, time_from, time_to, False)
         serialized = self._serialize_key(key)
         if self._duplicates and not self._persistent:
-            return None  # as Kafka's store in memory, which has no entry without a sequence number
+            return None  # like Kafka's in-memory store, which has no entry without a sequence number
         return self._serdes.deserialize_value(self._below.get(self._entry_key(serialized, time_from)))
 
     def backward_fetch(self, key: Any, time_from: int, time_to: int) -> TypedIterator:
-        """Return the windows of `key` that start from `time_from` to `time_to` (ms), the latest first."""
+        """Return the windows of `key` starting from `time_from` to `time_to` (ms), latest first."""
         return self._fetch(key, time_from, time_to, True)
 
     def fetch_range(self, key_from: Any, key_to: Any, time_from: int, time_to: int) -> TypedIterator:
-        """Return the windows of the keys from `key_from` to `key_to` (inclusive, None for an open end) that start from
-        `time_from` to `time_to` (ms)."""
+        """Return the windows of a key range starting from `time_from` to `time_to` (ms).
+
+        The keys are from `key_from` to `key_to`, inclusive; None leaves an end open.
+        """
         return self._fetch_range(key_from, key_to, time_from, time_to, False)
 
     def backward_fetch_range(self, key_from: Any, key_to: Any, time_from: int, time_to: int) -> TypedIterator:
-        """As `fetch_range`, in reverse."""
+        """Like `fetch_range`, in reverse."""
         return self._fetch_range(key_from, key_to, time_from, time_to, True)
 
     def fetch_all(self, time_from: int, time_to: int) -> TypedIterator:
-        """Return all windows that start from `time_from` to `time_to` (ms), both inclusive."""
+        """Return all windows starting from `time_from` to `time_to` (ms), both inclusive."""
         return self._fetch_range(None, None, time_from, time_to, False)
 
     def backward_fetch_all(self, time_from: int, time_to: int) -> TypedIterator:
-        """As `fetch_all`, in reverse."""
+        """Like `fetch_all`, in reverse."""
         return self._fetch_range(None, None, time_from, time_to, True)
 
     def all(self) -> TypedIterator:
@@ -135,29 +152,30 @@ class TypedWindowStore(TypedStore, StoreTable):
         """Return all windows in reverse."""
         return self._fetch_range(None, None, 0, LONG_MAX, True)
 
-    # ---------- what processors call: columns
+    # ---------- interface for processors: columns
 
     def serialize_keys(self, keys: Sequence[Any]) -> list[bytes | None]:
-        """Return each of `keys` (without window) as bytes, None for None; raises what the serde does."""
+        """Serialise each key (without window); None stays None. Raises the errors of the serde."""
         return self._serdes.serialize_keys(keys)
 
     def entry_keys(self, keys: Sequence[bytes], window_starts: Int64Array) -> list[bytes]:
-        """Return the entry key of the window of each of `keys` (bytes) that starts at its place in `window_starts`
-        (ms)."""
+        """Return the entry key of each key's window with its start in `window_starts` (ms)."""
         return window_keys(keys, window_starts, self._interval)
 
     def deserialize_keys(self, keys: list[bytes], headers: Sequence[Headers] | None = None) -> list[Any]:
-        """Return the Windowed that each of `keys`, entry keys, stands for, the serde being shown the `headers` at its
-        place; raises what the serde does."""
+        """Deserialise entry keys to Windowed; raises the errors of the serde.
+
+        headers: one per key, for the serde.
+        """
         plain = self._serdes.deserialize_keys([key[SEGMENT_SIZE:-WINDOW_SUFFIX_SIZE] for key in keys], headers)
         starts = [key[-WINDOW_SUFFIX_SIZE:-SEQUENCE_SIZE] for key in keys]
-        windows = {start: self._window(int.from_bytes(start, "big")) for start in set(starts)}  # mostly few
+        windows = {start: self._window(int.from_bytes(start, "big")) for start in set(starts)}  # usually few
         return list(map(Windowed, plain, map(windows.__getitem__, starts)))
 
     def get_columns(self, keys: Sequence[bytes]) -> tuple[list[Any], Int64Array]:
-        """Return the values and timestamps (ms) of `keys`, entry keys; None and NO_TIMESTAMP where there is none.
+        """Return values and timestamps (ms) of entry keys, or None and NO_TIMESTAMP if absent.
 
-        The record cache does not count this as use and does not keep the result: it is for keys that are put next.
+        The record cache neither counts this as use nor keeps the result, since the same keys are put next.
         """
         self._check_open()
         return self._serdes.deserialize_values(self._below.multi_get(keys))
@@ -165,30 +183,34 @@ class TypedWindowStore(TypedStore, StoreTable):
     def put_columns(
         self, keys: Sequence[bytes], values: list[Any], timestamps: Int64Array, contexts: Sequence[RecordContext]
     ) -> None:
-        """Store each of `values` (None deletes) with its timestamp (ms) under its entry key in turn, with the context
-        at its place; not for stores that keep duplicates. The record cache evicts nothing before
-        `RecordCache.evict`."""
+        """Store each value (None deletes) with its timestamp (ms) under its entry key, in order.
+
+        Each write has its own context. Not for stores that keep duplicates. The record cache evicts nothing before
+        `RecordCache.evict`.
+        """
         self._check_open()
         self._below.put_many(keys, self._serdes.serialize_values(values, timestamps), contexts)
 
     def beneath_cache(self) -> Self:
-        """Return the same store as it is below the record cache: what has expired is hidden."""
+        """Return a view of the store below the record cache, which hides expired entries."""
         beneath = super().beneath_cache()
         beneath._windows = self._uncommitted
         return beneath
 
     def over(self, reads: Callable[[str], GuardedReads]) -> Self:
-        """Return the same store for readers, see `TypedStore`."""
+        """Return a view of the store for readers, see `TypedStore`."""
         shown = super().over(reads)
         shown._windows = reads(ENTRIES)
         return shown
 
-    # ---------- what joins call
+    # ---------- interface for joins
 
     def fetch_duplicates(self, key: Any, time_from: int, time_to: int) -> list[tuple[int, Any]]:
-        """Return (start, value) of the windows of `key` that start from `time_from` to `time_to` (ms), as `fetch` does,
-        but as a list; only for stores that keep duplicates. As in Kafka, where joins read by way of stores with headers
-        that keep none, the serde of the values is shown none."""
+        """Return a list of (start, value) for windows of `key` between two times (ms).
+
+        Like `fetch` from `time_from` to `time_to`; only for stores that keep duplicates. The value serde receives no
+        headers, as in Kafka, where joins read through stores with headers that do not keep any.
+        """
         serialized = self._serialize_key(key)
         oldest = self._uncommitted.oldest_visible
         found = self._recent.between(serialized, time_from if time_from > oldest else oldest, time_to, self._all_of)
@@ -196,8 +218,10 @@ class TypedWindowStore(TypedStore, StoreTable):
         return [(start, deserialize(data)) for start, _, data in found]
 
     def restore(self, keys: Sequence[bytes], values: Sequence[bytes | None], timestamps: Int64Array) -> None:
-        """Write the entries that changelog records of `timestamps` (ms) stand for, in turn; later duplicates count on
-        from the last one."""
+        """Write the entries of changelog records of `timestamps` (ms), in order.
+
+        Later duplicates continue the sequence numbers.
+        """
         super().restore(keys, values, timestamps)
         if self._duplicates and keys:
             self._sequence = sequence_of(keys[-1])
@@ -206,13 +230,13 @@ class TypedWindowStore(TypedStore, StoreTable):
     # ---------- helpers
 
     def _log_duplicate(self, log: StoreChangeLog, key: bytes, data: bytes | None, window_start: int) -> None:
-        """Tell a write to the changelog, which counts those of None too, as Kafka's does."""
+        """Add a write to the changelog; as in Kafka, None values count as duplicates too."""
         name = self._logged_name
         sequence = self._metadata[name] = (self._metadata.get(name, 0) + 1) & MAX_SEQUENCE
         log.put(pack_segment(window_start // self._interval) + key + pack_window(window_start, sequence), data)
 
     def _all_of(self, key: bytes) -> Iterator[tuple[int, int, bytes]]:
-        """Return start, sequence number and value of all duplicates of `key` (bytes) that have not expired."""
+        """Return start, sequence number and value of all unexpired duplicates of `key` (bytes)."""
         size = SEGMENT_SIZE + len(key) + WINDOW_SUFFIX_SIZE
         last = after(key + pack_window(LONG_MAX, MAX_SEQUENCE))
         for entry, data in self._in_segments(0, LONG_MAX, key + pack_window(0, 0), last, False):
@@ -228,7 +252,7 @@ class TypedWindowStore(TypedStore, StoreTable):
         first = serialized + pack_window(max(time_from, 0), 0)
         last = after(serialized + pack_window(time_to, MAX_SEQUENCE))
         entries = self._in_segments(time_from, time_to, first, last, reverse)
-        found = (entry for entry in entries if len(entry[0]) == size)  # longer keys have the same bytes in between
+        found = (entry for entry in entries if len(entry[0]) == size)  # longer keys may contain the same bytes
         return TypedIterator(self, found, window_start_of, self._serdes.deserialize_value)
 
     def _fetch_range(self, key_from: Any, key_to: Any, time_from: int, time_to: int, reverse: bool) -> TypedIterator:
@@ -255,8 +279,10 @@ class TypedWindowStore(TypedStore, StoreTable):
         return iter(sorted(found, key=_time_key_sequence, reverse=reverse)) if self._by_time else found
 
     def _in_segments(self, time_from: int, time_to: int, first: bytes, last: bytes | None, reverse: bool) -> Entries:
-        """Return the entries of each segment with times from `time_from` to `time_to` whose keys behind the segment are
-        from `first` to before `last`, None for the end of the segment."""
+        """Return the entries of each segment with times from `time_from` to `time_to`.
+
+        Without the segment, the keys are from `first` up to, excluding, `last`; None means the end of the segment.
+        """
         segments = self._windows.segments(time_from, time_to) if time_from <= time_to else []
         if reverse:
             segments.reverse()

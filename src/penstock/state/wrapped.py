@@ -1,5 +1,7 @@
-"""Stores of bytes around another one, for layers that change only some of its calls; among them those that keep no
-timestamps and no headers, below a store whose values have them."""
+"""Wrappers of byte stores that change some calls, such as to drop timestamps or headers.
+
+Those serve layers with timestamps and headers above a store without them.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +14,17 @@ from penstock.state.layouts import TIMESTAMP_SIZE, pack_timestamp
 
 
 class WrappedBytesStore:
-    """Hands every call to the store below (implements BufferedBytesStore; Kafka class: WrappedStateStore)."""
+    """Passes every call to the store below (implements BufferedBytesStore; Kafka class: WrappedStateStore)."""
 
     def __init__(self, below: BufferedBytesStore) -> None:
-        """Stand around `below`."""
         self._below = below
 
     def get(self, key: bytes) -> bytes | None:
-        """Return the value of `key`, None if there is none."""
+        """Return the value of `key`, or None if absent."""
         return self._below.get(key)
 
     def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Return the value of each of `keys`, None if there is none."""
+        """Return the value of each key, or None if absent."""
         return self._below.multi_get(keys)
 
     def put(self, key: bytes, value: bytes | None) -> None:
@@ -33,23 +34,26 @@ class WrappedBytesStore:
     def put_many(
         self, keys: Sequence[bytes], values: Sequence[bytes | None], contexts: Sequence[RecordContext] | None = None
     ) -> None:
-        """Write each of `values` under the key at its place; None deletes."""
+        """Write each value under its key; None deletes."""
         self._below.put_many(keys, values, contexts)
 
     def range(self, from_key: bytes | None, to_key: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
-        """Return an iterator over the entries with from_key <= key < to_key in byte order, or reversed."""
+        """Return an iterator over the entries with from_key <= key < to_key.
+
+        In byte order, or reversed; None leaves an end open.
+        """
         return self._below.range(from_key, to_key, reverse)
 
     def approximate_num_entries(self) -> int:
-        """Return about how many entries there are."""
+        """Return the approximate number of entries."""
         return self._below.approximate_num_entries()
 
     def flush(self) -> None:
-        """Flush what is below."""
+        """Flush the store below."""
         self._below.flush()
 
     def uncommitted_bytes(self) -> int:
-        """Return about how many bytes of memory the uncommitted writes take."""
+        """Return the approximate memory size (bytes) of the uncommitted writes."""
         return self._below.uncommitted_bytes()
 
     def changes(self) -> dict[bytes, bytes | None]:
@@ -57,22 +61,24 @@ class WrappedBytesStore:
         return self._below.changes()
 
     def clear(self) -> None:
-        """Forget the uncommitted writes: they are in the base now, or discarded."""
+        """Forget the uncommitted writes: the base has them, or they are discarded."""
         self._below.clear()
 
 
 class WithoutTimestamps(WrappedBytesStore):
-    """Leaves the timestamps of values out when they are written, and reads them as NO_TIMESTAMP (Kafka class:
-    KeyValueToTimestampedKeyValueByteStoreAdapter)."""
+    """Drops the timestamps of written values, and reads them as NO_TIMESTAMP.
+
+    Kafka class: KeyValueToTimestampedKeyValueByteStoreAdapter.
+    """
 
     _UNKNOWN = pack_timestamp(NO_TIMESTAMP)
 
     def get(self, key: bytes) -> bytes | None:
-        """Return the value of `key`, None if there is none."""
+        """Return the value of `key`, or None if absent."""
         return self._with_unknown(self._below.get(key))
 
     def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Return the value of each of `keys`, None if there is none."""
+        """Return the value of each key, or None if absent."""
         return list(map(self._with_unknown, self._below.multi_get(keys)))
 
     def put(self, key: bytes, value: bytes | None) -> None:
@@ -82,12 +88,15 @@ class WithoutTimestamps(WrappedBytesStore):
     def put_many(
         self, keys: Sequence[bytes], values: Sequence[bytes | None], contexts: Sequence[RecordContext] | None = None
     ) -> None:
-        """Write each of `values` under the key at its place; None deletes."""
+        """Write each value under its key; None deletes."""
         plain = [None if value is None else self._plain(value) for value in values]
         self._below.put_many(keys, plain, contexts)
 
     def range(self, from_key: bytes | None, to_key: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
-        """Return an iterator over the entries with from_key <= key < to_key in byte order, or reversed."""
+        """Return an iterator over the entries with from_key <= key < to_key.
+
+        In byte order, or reversed; None leaves an end open.
+        """
         return ((key, self._UNKNOWN + value) for key, value in self._below.range(from_key, to_key, reverse))
 
     def _plain(self, value: bytes) -> bytes:
@@ -98,7 +107,7 @@ class WithoutTimestamps(WrappedBytesStore):
 
 
 class WithoutHeaders(WithoutTimestamps):
-    """Leaves headers and timestamps out, and reads none (Kafka class: PlainToHeadersStoreAdapter)."""
+    """Drops headers and timestamps, and reads empty ones (Kafka class: PlainToHeadersStoreAdapter)."""
 
     _UNKNOWN = NO_HEADERS + WithoutTimestamps._UNKNOWN
 

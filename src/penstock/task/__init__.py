@@ -1,1 +1,1 @@
-"""The unit of work, free of I/O: record batches go in; output, changes of state and offsets come out."""
+"""The unit of work, free of I/O: from record batches to output, changes of state and offsets."""

@@ -1,4 +1,4 @@
-"""What a task tells a tracer of the batches that it processes. Nothing here traces."""
+"""The interface between a task and a tracer of its batches; the tracer is elsewhere."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class BatchTrace(Protocol):
     """The trace of one batch, from its beginning to its end."""
 
     def take(self, partitions: Sequence[TopicPartition], batch: RecordBatch) -> None:
-        """Take note of records that are processed next, and of the partitions that they come from."""
+        """Record the next records to be processed, and their partitions."""
         ...
 
 
@@ -21,5 +21,8 @@ class BatchTracing(Protocol):
     """Traces the batches of a task."""
 
     def batch(self) -> AbstractContextManager[BatchTrace]:
-        """Return the trace of the next batch; it ends with the block, with the error if there is one."""
+        """Return the trace of the next batch.
+
+        It ends with the block, and with its error, if any.
+        """
         ...

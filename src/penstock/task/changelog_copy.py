@@ -1,8 +1,9 @@
-"""A copy of the stores of a task, kept up from the records of their changelog topics (Kafka class:
-StoreChangelogReader, ProcessorStateManager).
+"""A copy of a task's stores, updated from the records of their changelog topics.
 
-Free of I/O: the caller reads the records. The base is a copy as well: the topics are the truth. Its stamp says which
-stores it holds and up to which offset of each changelog partition, so it changes in one step with the entries.
+Kafka classes: StoreChangelogReader, ProcessorStateManager.
+
+Free of I/O: the caller reads the records. The base is a copy as well: the topics are the source of truth. Its stamp has
+the base's stores and the next offset of each changelog partition, so it changes atomically with the entries.
 """
 
 from __future__ import annotations
@@ -26,12 +27,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ChangelogStamp:
-    """What a base holds.
+    """The content of a base.
 
-    layouts: of its stores by name. offsets: of each changelog partition the next offset to be applied.
-    processor_metadata: what stores and processors remember besides entries. topic_ids: of the topics that the offsets
-    belong to, where brokers give ids. inputs: the offsets of the partitions that the task reads, of the commit whose
-    state it is; empty if that is not known.
+    Args:
+        layouts: the layouts of the stores by name.
+        offsets: the next offset to be applied of each changelog partition.
+        processor_metadata: persistent values of stores and processors besides entries.
+        topic_ids: the ids of the topics of the offsets, if brokers provide ids.
+        inputs: the offsets of the task's input partitions at the commit of this state; empty if unknown.
     """
 
     layouts: Mapping[str, str] = field(default_factory=dict)
@@ -41,15 +44,15 @@ class ChangelogStamp:
     inputs: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     def encode(self) -> bytes:
-        """Return the stamp as bytes, the same for the same content."""
+        """Serialise the stamp; equal content gives equal bytes."""
         content = [self.layouts, _rows(self.offsets), self.processor_metadata, self.topic_ids, _rows(self.inputs)]
         return orjson.dumps(content, option=orjson.OPT_SORT_KEYS)
 
     @staticmethod
     def decode(data: bytes) -> ChangelogStamp:
-        """Return the stamp that `data` was made from."""
+        """Deserialise a stamp."""
         content: list[Any] = orjson.loads(data)
-        content += {}, {}  # earlier versions had no inputs, and before that no ids
+        content += {}, {}  # earlier versions had no inputs, and even earlier ones no ids
         layouts, offsets, metadata, ids, inputs = content[:5]
         return ChangelogStamp(layouts, _by_partition(offsets), metadata, ids, _by_partition(inputs))
 
@@ -63,16 +66,23 @@ def _by_partition(rows: Iterable[tuple[str, int, int]]) -> dict[TopicPartition, 
 
 
 _PARTIAL = ChangelogStamp().encode()
-"""Of a base without stores, which no task with state takes for its own."""
+"""The stamp of a base without stores; no task with state accepts it."""
 
 
 def layouts_of(stores: Mapping[str, StoreBuilder]) -> dict[str, str]:
-    """Return how the stores lay out their entries, as a stamp has it."""
+    """Return the layouts of the stores' entries, for a stamp."""
     return {name: store.layout for name, store in stores.items()}
 
 
 class ChangelogCopy:
-    """Applies the records of changelog partitions to the base of one task."""
+    """Applies the records of changelog partitions to the base of one task.
+
+    Args:
+        stores: the stores by name.
+        changelogs: the partition of each store with a changelog.
+        config: the configuration.
+        base: the base to continue with; emptied if it has other stores.
+    """
 
     def __init__(
         self,
@@ -81,8 +91,6 @@ class ChangelogCopy:
         config: StreamsConfig,
         base: Base,
     ) -> None:
-        """Continue with `base`; one that holds other stores is emptied. changelogs: the partition of each store that
-        has a changelog."""
         self._stores = stores
         self._changelogs = changelogs
         self._config = config
@@ -102,36 +110,40 @@ class ChangelogCopy:
 
     @property
     def stamp(self) -> ChangelogStamp:
-        """What the base holds now."""
+        """The current content of the base."""
         offsets, metadata = dict(self._offsets), dict(self._metadata)
         return ChangelogStamp(self._layouts, offsets, metadata, dict(self._topic_ids), dict(self._inputs))
 
     @property
     def restored_metadata(self) -> dict[str, int]:
-        """What the stores remember otherwise than before their entries were restored."""
+        """The persistent values of the stores that changed during the restore."""
         return {name: value for name, value in self._metadata.items() if self._before.get(name) != value}
 
     def position(self, store: str) -> int:
-        """Return the next offset of the changelog of `store` to be applied, 0 if there was none."""
+        """Return the next changelog offset of `store` to be applied, 0 at the start."""
         return self._offsets.get(self._changelogs[store], 0)
 
     def reached(self, store: str, next_offset: int) -> None:
-        """Take that `next_offset` is next for `store`, though no record is before it; the base keeps it with what is
-        applied next."""
+        """Set `next_offset` as the next one for `store`, without a record before it.
+
+        The base stores it together with the next applied records.
+        """
         self._offsets[self._changelogs[store]] = next_offset
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was applied yet."""
+        """Whether no record has been applied yet."""
         return not self._offsets
 
     def fill(self, changes: Changes) -> None:
-        """Apply a part of a state that does not come from the changelogs. Until `filled` is called, whoever opens the
-        base empties it."""
+        """Apply a part of a state that does not come from the changelogs.
+
+        Until `filled` is called, the base is emptied when it is opened.
+        """
         self.base.apply(changes, _PARTIAL)
 
     def filled(self, offsets: Mapping[TopicPartition, int], processor_metadata: Mapping[str, int]) -> None:
-        """Take what was filled as the state behind all records before `offsets`."""
+        """Mark the filled state as the result of all records before `offsets`."""
         self._offsets.update(offsets)
         self._metadata.update(processor_metadata)
         self._before = dict(processor_metadata)
@@ -139,8 +151,10 @@ class ChangelogCopy:
         self.base.apply({}, self.stamp.encode())
 
     def clear(self) -> None:
-        """Forget all entries and begin at the beginning of the changelogs: they no longer have what the base was made
-        from."""
+        """Drop all entries and restart at the beginning of the changelogs.
+
+        Required when these no longer contain the records of the base.
+        """
         self.base.clear()
         self._offsets.clear()
         self._metadata.clear()
@@ -148,14 +162,17 @@ class ChangelogCopy:
         self._before = {}
 
     def restored_to(self, inputs: Mapping[TopicPartition, int]) -> None:
-        """Take that the base has the state that belongs to the committed offsets `inputs` of the task."""
+        """Set the committed input offsets `inputs` of the task as those of the base's state."""
         if self._inputs != inputs:
             self._inputs = dict(inputs)
             self.base.apply({}, self.stamp.encode())
 
     def continue_with(self, topic_ids: Mapping[str, str]) -> None:
-        """Go on with the topics that have these ids now. A copy is emptied if one of its topics was deleted and created
-        again: the records at the offsets behind it do not belong to it, however many there are."""
+        """Continue with the topics that have these ids now.
+
+        The copy is emptied if one of its topics was deleted and created again: the records after its offset do not
+        belong to it, however many they are.
+        """
         if any(topic_ids.get(topic, known) != known for topic, known in self._topic_ids.items()):
             stores = ", ".join(self._layouts)
             _log.warning("The copy of %s is emptied and restored again: its topics were created again.", stores)
@@ -163,9 +180,9 @@ class ChangelogCopy:
         self._topic_ids.update(topic_ids)
 
     def apply(self, store: str, batch: RecordBatch, next_offset: int) -> None:
-        """Apply records of the changelog of `store`, after which `next_offset` is next.
+        """Apply records of the changelog of `store`; `next_offset` follows them.
 
-        Raises ProcessorStateError for a record that is not of such a store.
+        Raises ProcessorStateError for a record that does not belong to such a store.
         """
         if None in batch.keys:
             batch = batch.take(np.array([row for row, key in enumerate(batch.keys) if key is not None], np.int64))

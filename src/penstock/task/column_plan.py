@@ -1,12 +1,12 @@
-"""Which nodes of a task run column by column behind each place where a batch enters; `execution` runs them.
+"""Selects the nodes that run column by column after each entry of a batch.
 
-They are the nodes that can work on columns, whose store no other node uses meanwhile, and that cannot be reached
-through a node that cannot.
+`execution` runs them. They support columns, share no store with another node in the meantime, and are not reachable
+through a node without column support.
 
 A user's Processor or FixedKeyProcessor never works on columns, because `forward` is a call: it returns after the
-children have processed the record, or raises what they raise. So the processor may change the value that it forwarded,
-catch the error of a child, send records between two that it forwards, and schedule punctuations that are due with the
-next record. With columns, the children would run after the processor has seen the whole batch.
+children have processed the record, or raises their errors. So the processor may change the forwarded value, catch the
+error of a child, send records between two forwards, and schedule punctuations that are due with the next record. With
+columns, the children would run after the processor has seen the whole batch.
 """
 
 from __future__ import annotations
@@ -28,10 +28,12 @@ Child = ProcessorNode | SinkNode | DeadLetterSink
 
 @dataclass(frozen=True)
 class ColumnPlan:
-    """Which nodes run column by column behind one entry.
+    """The nodes that run column by column after one entry.
 
-    nodes: in topological order. positions: whether rows need positions. islands: whether a way leads into nodes that
-    run record by record.
+    Args:
+        nodes: in topological order.
+        positions: whether rows need positions.
+        islands: whether a path leads to nodes that run record by record.
     """
 
     entry: Entry
@@ -41,12 +43,12 @@ class ColumnPlan:
 
 
 def column_nodes(topology: ProcessorTopology, errors: ErrorHandling) -> frozenset[str]:
-    """Return the names of the nodes that can work on columns if no other node uses their stores meanwhile.
+    """Return the names of nodes that support columns while no other node uses their stores.
 
-    What a bounded store drops depends on every single read, so its nodes work record by record. If the task may
-    continue after an error, they are those in which only a user's function can fail, which affects one row: no stores,
+    The evictions of a bounded store depend on every single read, so its nodes work record by record. If the task may
+    continue after an error, only a user's function may fail in these nodes, which affects one row: they have no stores,
     and no sinks or suppress() below, whose errors may belong to their parent. A user's handler is called in the order
-    of the records, so nothing works on columns then.
+    of the records, so no node works on columns then.
     """
     if errors.ask_in_order:
         return frozenset()
@@ -60,27 +62,30 @@ def column_nodes(topology: ProcessorTopology, errors: ErrorHandling) -> frozense
 
 
 def using_headers(topology: ProcessorTopology, stores: Mapping[str, EngineStore]) -> frozenset[str]:
-    """Return the names of the nodes with a store, by name in `stores`, whose serdes use the headers of the record that
-    is being processed: those whose records have headers are processed one by one."""
+    """Return the names of nodes with a store that uses the headers of records.
+
+    A serde of the store, by name in `stores`, uses them. These nodes process records with headers one by one.
+    """
     return frozenset(
         node.name for node in topology.processors if any(stores[name].uses_headers for name in node.stores)
     )
 
 
 def _fails_its_parent(child: Child) -> bool:
-    """Return whether errors of `child` may be those of the node above it."""
+    """Return whether errors of `child` may belong to the node above it."""
     return isinstance(child, SinkNode) or (
         isinstance(child, ProcessorNode) and isinstance(child.processor, TableSuppress)
     )
 
 
 def column_plan(entry: Entry, topology: ProcessorTopology, able: frozenset[str], errors: ErrorHandling) -> ColumnPlan:
-    """Return the plan behind `entry`.
+    """Return the plan after `entry`.
 
-    Without islands, only what follows from the batch can use a key-value store in the meantime; islands advance stream
-    time between the rows, and so allow any punctuation. Where entries expire or are dropped it matters what others did
-    before. A node that forwards itself does so when nothing else is on its way, after its batch: so no island is below
-    it, where stream time and the record in process would be those of an earlier row.
+    Without islands, a key-value store can only be used in the meantime by the nodes reached from the batch; islands
+    advance stream time between the rows, and so allow any punctuation. If entries expire or are evicted, the earlier
+    actions of other nodes matter. A node that forwards itself does so after its batch, when no other rows are in
+    progress: so there is no island below it, in which stream time and the current record would be those of an earlier
+    row.
     """
     sharing_ever = sharing(topology.processors)
     able -= {
@@ -98,7 +103,7 @@ def column_plan(entry: Entry, topology: ProcessorTopology, able: frozenset[str],
 
 
 def _forwards_itself(node: Child | Entry) -> bool:
-    """Return whether what leaves `node`, if it works on columns, is no matter of the plan that it is part of."""
+    """Return whether the output of `node`, if it works on columns, is outside its plan."""
     return (
         isinstance(node, ProcessorNode)
         and isinstance(node.processor, BatchProcessor)
@@ -107,7 +112,7 @@ def _forwards_itself(node: Child | Entry) -> bool:
 
 
 def _below(entry: Entry) -> list[ProcessorNode]:
-    """Return the processors that can be reached from `entry`, through caches, too."""
+    """Return the processors reachable from `entry`, also through caches."""
     found: dict[str, ProcessorNode] = {}
     below: list[Child] = [*entry.children]
     while below:
@@ -119,7 +124,7 @@ def _below(entry: Entry) -> list[ProcessorNode]:
 
 
 def sharing(nodes: Sequence[ProcessorNode]) -> set[str]:
-    """Return the names of those of `nodes` that use a store which another of them uses."""
+    """Return the names of those `nodes` that share a store with another of them."""
     users = Counter(store for node in nodes for store in node.stores)
     return {node.name for node in nodes if any(users[store] > 1 for store in node.stores)}
 
@@ -128,7 +133,7 @@ def _plan_of(entry: Entry, topology: ProcessorTopology, able: frozenset[str], er
     unable: set[str] = set()
     reached: set[str] = set()
     below: list[tuple[Child, bool]] = [(child, False) for child in entry.children]
-    while below:  # a node below an island belongs to it, whichever other way leads there
+    while below:  # a node below an island belongs to it, whatever other paths lead there
         node, in_island = below.pop()
         in_island = in_island or (isinstance(node, ProcessorNode) and node.name not in able)
         if node.name in reached and (node.name in unable or not in_island):

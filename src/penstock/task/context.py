@@ -1,5 +1,8 @@
-"""The contexts: `TaskContext` holds what all nodes of a task share while records flow, with the records as they came
-(`SourceRecords`); `NodeContext` is what one processor is given."""
+"""The contexts of tasks and processors.
+
+`TaskContext` holds the state shared by all nodes of a task, including the source records (`SourceRecords`);
+`NodeContext` is the context of one processor.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +32,10 @@ from penstock_broker.common.durations import Duration, milliseconds, timestamp_m
 
 
 class SourceRecords:
-    """The records that a task took, by partition and offset: kept until the caches are flushed, for handlers that ask
-    for the bytes of a record that failed.
+    """The source records of a task, by partition and offset.
 
-    A partition behind a shuffle has lanes with separate offsets: the lane that is being taken is searched first.
+    They are kept until the caches are flushed, for exception handlers that read the bytes of a failed record. A
+    partition after a shuffle has lanes with separate offsets: the current lane is searched first.
     """
 
     def __init__(self) -> None:
@@ -40,13 +43,13 @@ class SourceRecords:
         self._are_hidden = False
 
     def take(self, partition: TopicPartition, batch: RecordBatch | None) -> None:
-        """Keep `batch`, bytes by ascending offset, which is taken now; None: nothing is kept."""
+        """Keep the current `batch`, bytes in ascending order of offsets; None keeps no records."""
         if batch is not None:
             others = [each for each in self._kept.get(partition, ()) if each is not batch]
             self._kept[partition] = [batch, *others]
 
     def find(self, metadata: RecordMetadata) -> tuple[bytes | None, bytes | None]:
-        """Return key and value of the record that `metadata` names, None if it is not kept or hidden."""
+        """Return key and value of the record at `metadata`. Both are None if it is not kept, or hidden."""
         if self._are_hidden:
             return None, None
         for batch in self._kept.get(TopicPartition(metadata.topic or "", metadata.partition), ()):
@@ -57,7 +60,7 @@ class SourceRecords:
 
     @contextmanager
     def hidden(self) -> Iterator[None]:
-        """Find no record while the `with` block runs."""
+        """Hide all records during the `with` block."""
         self._are_hidden = True
         try:
             yield
@@ -65,22 +68,22 @@ class SourceRecords:
             self._are_hidden = False
 
     def forget(self) -> None:
-        """Keep nothing any more."""
+        """Drop all records."""
         self._kept.clear()
 
 
 class Child(Protocol):
-    """What a context needs of the children of its node."""
+    """A child node, as used by a context."""
 
     name: str
 
     def process(self, record: Record[Any, Any]) -> None:
-        """Process one record and all that follows from it."""
+        """Process one record, in this node and all downstream nodes."""
         ...
 
 
 class ServedNode(Protocol):
-    """What a context needs of the node that it serves."""
+    """The node of a context, as used by the context."""
 
     name: str
     initializing: bool
@@ -92,11 +95,11 @@ class ServedNode(Protocol):
 
     @property
     def children(self) -> Sequence[Child]:
-        """The children in the order of their registration."""
+        """The children, in order of registration."""
         ...
 
     def flushed(self, batch: RecordBatch, contexts: Sequence[RecordContext]) -> None:
-        """Hand on what left the cache before the node's store."""
+        """Forward records that left the cache of the node's store."""
         ...
 
 
@@ -108,8 +111,19 @@ class TaskStores(NamedTuple):
 
 
 class TaskContext:
-    """What the nodes of a task share: the times, the record being processed, counts. No clock: the host sets
-    `wall_clock` (ms)."""
+    """The state shared by the nodes of a task: times, the current record, and counts.
+
+    It has no clock: the host sets `wall_clock` (ms).
+
+    Args:
+        task_id: the task, as `<sub-topology>_<partition>`.
+        config: the configuration of the application.
+        schedules: the schedules of the task's punctuations.
+        wall_clock: the initial wall-clock time (ms).
+        stream_time: the initial stream time (ms).
+        observer: receives the reports of the task, its nodes and its stores.
+        node_lines: the line of the user's program that created each node, by node name.
+    """
 
     def __init__(
         self,
@@ -121,8 +135,6 @@ class TaskContext:
         observer: TaskObserver = NOT_OBSERVED,
         node_lines: Mapping[str, str] | None = None,
     ) -> None:
-        """Start at the times given (ms). observer: receives what the task, its nodes and its stores report. node_lines:
-        where in the user's program nodes were made, by name."""
         self.task_id = task_id
         self.config = config
         self.schedules = schedules
@@ -145,13 +157,13 @@ class TaskContext:
         self._node_lines = node_lines or {}
 
     def set_wall_clock(self, now_ms: int) -> None:
-        """Take the wall-clock time, which may be an earlier one than before."""
+        """Set the wall-clock time, which may go backwards."""
         if now_ms < self.wall_clock:
             self.schedules.go_back(now_ms)
         self.wall_clock = now_ms
 
     def described(self, node: str) -> str:
-        """Return the name of a node with the line of the program that created it, if that is known."""
+        """Return the name of a node with its line in the program, if known."""
         return f"{node}{made_at(self._node_lines.get(node))}"
 
     def node_context(self, node: ServedNode) -> ProcessorContext:
@@ -159,16 +171,16 @@ class TaskContext:
         return NodeContext(self, node)
 
     def count_dropped(self, name: str, reason: DropReason, records: int = 1) -> None:
-        """Add to the records that the node or store `name` has dropped for a reason."""
+        """Count records dropped by the node or store `name` for a reason."""
         if records:
             self.dropped_records[Dropped(name, reason)] += records
 
     def count_late(self, store: str, records: int) -> None:
-        """Add to the writes that came too late for a store."""
+        """Count late writes to a store."""
         self.count_dropped(store, DropReason.LATE, records)
 
     def tap(self, node: str, record: Record[Any, Any]) -> None:
-        """Keep a record that reaches `node`, which is tapped."""
+        """Keep a record that reaches the tapped node `node`."""
         at = self.metadata or NO_METADATA
         self.taps.take_record(
             node,
@@ -178,11 +190,11 @@ class TaskContext:
         )
 
     def offset(self) -> int:
-        """Return the offset of the input record being processed, -1 where there is none."""
+        """Return the offset of the current input record, -1 without a record."""
         return (self.metadata or NO_METADATA).offset
 
     def record_context(self) -> RecordContext:
-        """Return the context for a write to a store: that of the record being processed, or of the punctuation."""
+        """Return the context for a write to a store: the current record's or punctuation's."""
         record = self.record
         if record is None:
             return RecordContext(self.punctuation_time, (), *(self.metadata or NO_METADATA))
@@ -198,10 +210,14 @@ def _serialized(serde: Serde | None, what: str, topic: str, part: Any, headers: 
 
 
 class NodeContext:
-    """What one processor may ask of its task (implements ProcessorContext and EngineContext)."""
+    """The context of one processor (implements ProcessorContext and EngineContext).
+
+    Args:
+        task: the context of the task.
+        node: the node of the processor.
+    """
 
     def __init__(self, task: TaskContext, node: ServedNode) -> None:
-        """Serve `node`."""
         self._task = task
         self._node = node
         self._calls = 0
@@ -219,22 +235,22 @@ class NodeContext:
 
     @property
     def record_metadata(self) -> RecordMetadata | None:
-        """Topic, partition and offset of the input record; None if no record is being processed."""
+        """Topic, partition and offset of the input record; None without a current record."""
         return self._task.metadata
 
     @property
     def topic(self) -> str | None:
-        """The topic of the input record; None if no record is being processed (KIP-28)."""
+        """The topic of the input record; None without a current record (KIP-28)."""
         return (self._task.metadata or NO_METADATA).topic
 
     @property
     def partition(self) -> int:
-        """The partition of the input record; -1 where no record is being processed (KIP-28)."""
+        """The partition of the input record; -1 without a current record (KIP-28)."""
         return (self._task.metadata or NO_METADATA).partition
 
     @property
     def offset(self) -> int:
-        """The offset of the input record; -1 where no record is being processed (KIP-28)."""
+        """The offset of the input record; -1 without a current record (KIP-28)."""
         return (self._task.metadata or NO_METADATA).offset
 
     @property
@@ -250,8 +266,10 @@ class NodeContext:
         return serde
 
     def get_state_store(self, name: str) -> Any:
-        """Return the store `name`, of a global store a view to read; raises StreamsError if it is not connected to this
-        processor."""
+        """Return the store `name`, or a read-only view of a global store.
+
+        Raises StreamsError if the store is not connected to this processor.
+        """
         if name in self._task.stores.shared:
             return self._task.stores.shared[name]
         if name not in self._node.stores:
@@ -273,8 +291,10 @@ class NodeContext:
         return self._task.stores.own[name].exposed()
 
     def forward(self, record: Record[Any, Any], child_name: str | None = None) -> None:
-        """Hand `record` to every child in the order of their registration, or only to the child named; raises
-        StreamsError for an unknown child, TypeError for what is no Record."""
+        """Forward `record` to every child in order of registration, or only to the named child.
+
+        Raises StreamsError for an unknown child, TypeError if `record` is not a Record.
+        """
         if not isinstance(record, Record):
             raise TypeError(
                 f"Expected a Record, such as record.with_value(...) or Record(key, value, timestamp), got {record!r}."
@@ -299,10 +319,10 @@ class NodeContext:
         key_serde: Serde | None = None,
         value_serde: Serde | None = None,
     ) -> None:
-        """Write a record to any topic, without a sink, with the timestamp and the headers of the record being
-        processed, or the time of the punctuation (KIP-28).
+        """Write a record to any topic without a sink (KIP-28).
 
-        Arguments and errors are those of `ProcessorContext.send`.
+        It has the timestamp and the headers of the current record, or the time of the punctuation. Arguments and errors
+        are those of `ProcessorContext.send`.
         """
         if self._task.sender is None:
             raise UnsupportedOperationError("send() is not supported in the processor of a global store.")
@@ -324,11 +344,11 @@ class NodeContext:
         callback: Punctuator,
         start_time_ms: int | None = None,
     ) -> Cancellable:
-        """Call `callback` every `interval_ms`; stream time is aligned to 0 or to `start_time_ms`, wall-clock time to
-        now or to `start_time_ms`.
+        """Call `callback` every `interval_ms`.
 
-        Raises ValueError for an interval below 1 ms or a start time below 0, and TypeError for another type, or a
-        callback that cannot be called with the time.
+        Stream time is aligned to 0 or `start_time_ms`, wall-clock time to now or `start_time_ms`. Raises ValueError for
+        an interval below 1 ms or a start time below 0, and TypeError for another type, or a callback that does not
+        accept the time.
         """
         check_schedule(punctuation_type, callback, self._task.described(self._node.name))
         interval_ms = milliseconds(interval_ms, "interval")
@@ -352,11 +372,11 @@ class NodeContext:
         return schedule
 
     def commit(self) -> None:
-        """Ask for a commit soon."""
+        """Request a commit soon."""
         self._task.commit_requested = True
 
     def current_stream_time_ms(self) -> int:
-        """Return the largest timestamp (ms) that the task has taken, -1 before the first record."""
+        """Return the largest timestamp (ms) of the task's records, -1 before the first record."""
         return self._task.stream_time
 
     def current_system_time_ms(self) -> int:
@@ -364,7 +384,7 @@ class NodeContext:
         return self._task.wall_clock
 
     def app_configs(self) -> Mapping[str, Any]:
-        """Return the configuration as the user gave it."""
+        """Return the configuration set by the user."""
         return self._task.config.given()
 
     def metrics(self) -> StreamsMetrics:
@@ -377,28 +397,28 @@ class NodeContext:
         return self._node.name
 
     def count_dropped(self, reason: DropReason, records: int = 1) -> None:
-        """Add to the records that this node has dropped for a reason (Kafka metric: dropped-records-total)."""
+        """Count records dropped by this node for a reason (Kafka metric: dropped-records-total)."""
         self._task.count_dropped(self._node.name, reason, records)
 
     def count_emitted(self, records: int) -> None:
-        """Add to the suppressed records that this node has emitted (Kafka metric: suppression-emit-total)."""
+        """Count suppressed records emitted by this node (Kafka metric: suppression-emit-total)."""
         self._task.observer.emitted(self._node.name, records)
 
     def processor_metadata(self) -> MutableMapping[str, int]:
-        """Return what the processors and stores of the task remember from commit to commit, by `<name>/<what>`."""
+        """Return the numbers that processors and stores keep across commits, by `<name>/<what>`."""
         return self._task.processor_metadata
 
     def emit_with_epoch(self, results: HeldResults) -> None:
-        """Emit `results` at the end of an epoch, on hosts whose tasks live for one epoch."""
+        """Emit `results` at the end of an epoch, for hosts with one task per epoch."""
         self._task.held_results.append((self, results))
 
     def config(self, key: str) -> Any:
-        """Return the value of the configuration `key`, its default if it is not set."""
+        """Return the value of the configuration `key`, or its default."""
         return self._task.config[key]
 
     @contextmanager
     def in_record_context(self, context: RecordContext) -> Iterator[None]:
-        """Set `context` as that of the record being processed while the `with` block runs."""
+        """Set `context` as that of the current record during the `with` block."""
         task = self._task
         outer = task.metadata, task.record
         task.metadata = context.metadata
@@ -410,14 +430,14 @@ class NodeContext:
 
     @contextmanager
     def in_stored_record_context(self, context: RecordContext) -> Iterator[None]:
-        """As `in_record_context`, for a context that a store has kept, without the bytes of its source record."""
+        """Set a context kept by a store, as `in_record_context` does, and hide the source records."""
         with self._task.source_records.hidden(), self.in_record_context(context):
             yield
 
     def source_partition(self) -> TopicPartition:
-        """Return the topic and partition that the batch in `process_batch` came from."""
+        """Return the topic and partition of the batch in `process_batch`."""
         return self._task.source
 
     def forward_flushed(self, batch: RecordBatch, contexts: Sequence[RecordContext]) -> None:
-        """Forward each record to every child as if the record of its context were being processed."""
+        """Forward each record to every child, with its context as that of the current record."""
         self._node.flushed(batch, contexts)

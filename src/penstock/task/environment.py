@@ -1,4 +1,4 @@
-"""The services that a host lends to its tasks."""
+"""The services of a host for its tasks."""
 
 from __future__ import annotations
 
@@ -15,15 +15,20 @@ from penstock.task.punctuation import LivingSchedules, Schedules
 
 @dataclass(frozen=True, kw_only=True)
 class TaskEnvironment:
-    """The services of a host to one task; the defaults are those of a host without them.
+    """The services of a host for one task; by default, a host without them.
 
-    schedules: their lifetime on this host. state_log_prefix: begins the texts of errors of the stores, None for one
-    that names the task. global_stores: by name; every processor can read them. input_partitions: all that the task
-    reads; None for those with its number of every topic. change_log: takes the changelog records of the stores that it
-    names, for a host that writes them. spilled: takes uncommitted changes beyond `penstock.uncommitted.max.bytes`, for
-    a host that keeps them until the commit; such a commit has only the changes since. nanoseconds: measures durations,
-    for a host that shows measurements. cache_bytes: the task's share of `statestore.cache.max.bytes`, None for all of
-    it. node_lines: the line of the user's program that made each node, for errors. tracing: of batches.
+    Args:
+        schedules: their lifetime on this host.
+        state_log_prefix: prefix of the stores' error texts; None for one that names the task.
+        global_stores: by name; every processor can read them.
+        input_partitions: all partitions read by the task; None for its own partition number of every topic.
+        change_log: collects the changelog records of the stores that it names, for a host that writes them.
+        spilled: receives uncommitted changes beyond `penstock.uncommitted.max.bytes`, for a host that keeps them until
+            the commit; such a commit contains only later changes.
+        nanoseconds: the clock for durations, for a host that shows measurements.
+        cache_bytes: the task's share of `statestore.cache.max.bytes`; None for all of it.
+        node_lines: the line of the user's program that created each node, for errors.
+        tracing: of batches.
     """
 
     schedules: Schedules = field(default_factory=LivingSchedules)

@@ -1,8 +1,7 @@
-"""What a task does about an error: calls the handler, sends its records for the dead letter queue, and continues or
-fails.
+"""The error handling of a task: handler calls, dead letter queue, and continuing or failing.
 
-An error of a processor is handled at the innermost node: its parent continues with the next record that it forwards.
-Where the answer is to fail, the error leaves the task as a ProcessingError, which passes the nodes above unchanged.
+A processor's error is handled at the innermost node: its parent continues with the next record that it forwards. If the
+answer is to fail, the error leaves the task as a ProcessingError, which passes through the nodes above unchanged.
 """
 
 from __future__ import annotations
@@ -47,21 +46,27 @@ DESERIALIZATION_FAILED = (
 
 
 _WITH_CONTEXT = (Processor, FixedKeyProcessor, ValueTransformerWithKey)
-"""What has a context only after its `init`."""
+"""The classes that have a context only after `init`."""
 
 _LONGEST = 1_000
-"""Characters of a key or a value that an error keeps."""
+"""Maximum number of characters of a key or a value in an error."""
 
 
 class ProcessingError(Exception):
-    """An error in one node on its way out of the task: passes the nodes above unchanged (Kafka class:
-    FailedProcessingException)."""
+    """An error in one node on its way out of the task (Kafka class: FailedProcessingException).
+
+    It passes through the nodes above unchanged.
+
+    Args:
+        node: the node that raised `error`.
+        error: the error.
+        message: the text of the error; None for the usual text.
+        record: the failed record of the node, None if unknown.
+    """
 
     def __init__(
         self, node: str, error: Exception, message: str | None = None, record: Record[Any, Any] | None = None
     ) -> None:
-        """Name the node in which `error` was raised; message: what to say of it, None for the usual text. record: the
-        one that the node failed on, None if it is not known."""
         super().__init__(node, error)
         self.node = node
         self.error = error
@@ -69,7 +74,10 @@ class ProcessingError(Exception):
         self.record = record
 
     def failed_record(self, metadata: RecordMetadata) -> FailedRecord:
-        """Return the record that the task failed on, for its error; metadata: of the input record."""
+        """Return the failed record of the task, for its error.
+
+        metadata: of the input record.
+        """
         if isinstance(self.error, StreamsError) and self.error.failed_record is not None:
             return self.error.failed_record
         return failed_record(self.node, metadata, self.record)
@@ -78,7 +86,10 @@ class ProcessingError(Exception):
 def failed_record(
     node: str, metadata: RecordMetadata, record: Record[Any, Any] | ConsumerRecord | None
 ) -> FailedRecord:
-    """Return the record that `node` failed on, with short texts; metadata: of the input record."""
+    """Return the failed record of `node`, with short texts.
+
+    metadata: of the input record.
+    """
     place = node, metadata.topic, metadata.partition, metadata.offset
     if record is None:
         return FailedRecord(*place)
@@ -86,8 +97,12 @@ def failed_record(
 
 
 def told_cause(cause: BaseException, node: str, described: str) -> str:
-    """Return what failed, for a note: with the line of the user's function, or where the node was created if it was no
-    function of the user. described: the node, as `TaskContext.described` describes it."""
+    """Return a description of a failure, for a note.
+
+    It includes the line of the user's function, or otherwise the place where the node was created.
+
+    described: the node, as described by `TaskContext.described`.
+    """
     told = [f"{type(cause).__name__}: {cause}"]
     if isinstance(cause, AttributeError) and cause.name == "context" and isinstance(cause.obj, _WITH_CONTEXT):
         told.append(f"{type(cause.obj).__qualname__}.init must call super().init(context), which sets self.context.")
@@ -99,7 +114,15 @@ def told_cause(cause: BaseException, node: str, described: str) -> str:
 
 
 class ErrorHandling:
-    """The handlers of one task."""
+    """The handlers of one task.
+
+    Args:
+        task: the context of the task.
+        sender: sends records to the dead letter queue; None if there are no dead letters.
+        deserialization: the handler for unreadable records.
+        processing: the handler for processor errors; None to raise every error unchanged.
+        production: the handler for records that cannot be written.
+    """
 
     def __init__(
         self,
@@ -109,8 +132,6 @@ class ErrorHandling:
         processing: ProcessingExceptionHandler | None,
         production: ProductionExceptionHandler,
     ) -> None:
-        """Configure the handlers. sender: takes records for the dead letter queue, None if there can be none.
-        processing: None to raise every error of a processor unchanged."""
         self._task = task
         self._sender = sender
         self._deserialization = deserialization
@@ -122,7 +143,7 @@ class ErrorHandling:
 
     @staticmethod
     def of_task(task: TaskContext, sender: RecordSender) -> ErrorHandling:
-        """Return the handlers that the configuration of `task` names."""
+        """Return the handlers in the configuration of `task`."""
         config = task.config
         return ErrorHandling(
             task,
@@ -144,20 +165,21 @@ class ErrorHandling:
 
     @property
     def ask_in_order(self) -> bool:
-        """Whether a handler is a user's own, which must be asked for one record after the other."""
+        """Whether a handler is user-defined, so that it must be called in record order."""
         built_in = (LogAndFailProcessingExceptionHandler, LogAndContinueProcessingExceptionHandler, type(None))
         return type(self._processing) not in built_in or type(self._production) is not DefaultProductionExceptionHandler
 
     @property
     def need_source_records(self) -> bool:
-        """Whether a handler may ask for the bytes of the record that failed."""
+        """Whether a handler may need the bytes of the failed record."""
         return self.ask_in_order or self.writes_dead_letters
 
     def deserialization_failed(self, node: str, record: ConsumerRecord, error: Exception, part: str) -> None:
-        """Handle that the source `node` cannot read `record`: return if it is to be dropped. part: what cannot be read,
-        and by which serde, for the message.
+        """Handle that the source `node` cannot read `record`; returns if it is to be dropped.
 
-        Raises StreamsError if the task is to fail, or the handler does.
+        Raises StreamsError if the task is to fail, or the handler fails.
+
+        part: the unreadable part and its serde, for the message.
         """
         context = ErrorHandlerContext(
             record.topic,
@@ -192,12 +214,13 @@ class ErrorHandling:
         error: Exception,
         send: Callable[[ProducerRecord], None] | None = None,
     ) -> None:
-        """Handle that the processor `node` failed on `record`, or in a punctuator (None): return if the task continues
-        without it; raises ProcessingError if the task must fail, or the handler fails. `send` takes the records for the
-        dead letter queue, if they are not sent immediately.
+        """Handle that the processor `node` failed on `record`, or in a punctuator (None).
 
-        For a ClassCastError it raises StreamsError without a call: as in Kafka, the handler is called for the node
-        above.
+        Returns if the task continues without the record; raises ProcessingError if the task must fail, or the handler
+        fails. `send` receives the records for the dead letter queue if they are not sent immediately.
+
+        Raises StreamsError for a ClassCastError, without calling the handler: as in Kafka, the handler is called for
+        the node above.
         """
         if isinstance(error, ClassCastError):
             raise StreamsError(
@@ -223,9 +246,10 @@ class ErrorHandling:
         error: Exception,
         origin: SerializationExceptionOrigin,
     ) -> None:
-        """Handle that the sink `node` cannot write `record`, made of `source`: return if it is to be dropped.
+        """Handle that the sink `node` cannot write `record`, created from `source`.
 
-        Raises StreamsError if the task is to fail, ProcessingError if the handler does.
+        Returns if it is to be dropped. Raises StreamsError if the task is to fail, ProcessingError if the handler
+        fails.
         """
         context = self._context(node, source)
         try:
@@ -257,8 +281,7 @@ class ErrorHandling:
         response: Response,
         send: Callable[[ProducerRecord], None] | None = None,
     ) -> bool:
-        """Send the records of a response to the dead letter queue, count the dropped record, and return whether the
-        task continues."""
+        """Send a response's dead letters, count the dropped record, and return whether the task continues."""
         for record in response.dead_letter_queue_records:
             if send is not None:
                 send(record)

@@ -1,13 +1,13 @@
-"""How a batch runs through the nodes: column by column where that gives the same, record by record elsewhere.
+"""Runs a batch through the nodes: by column where the result is the same, otherwise by record.
 
-From where a batch enters (a source, or a store whose cache is flushed) the *columns* are the nodes that can work on
-columns, whose store no other node uses meanwhile, and that cannot be reached through a node that cannot. They run
-first, in topological order. What leaves them goes to sinks, as columns too, or record by record into *islands*: the
-other nodes, run depth first.
+From the entry of a batch (a source, or a store whose cache is flushed), the *columns* are the nodes that support
+columns, share no store with another node in the meantime, and are not reachable through a node without column support.
+They run first, in topological order. Their output goes to sinks, as columns too, or record by record into *islands*:
+the other nodes, run depth first.
 
-The order is that of a depth-first run. Each row carries a position where more than one way leads out of the columns: a
-number that is refined where a node fans out or multiplies a row, so that a merge is a sort by position. Positions of
-one run are unique.
+The order is that of a depth-first run. If more than one path leads out of the columns, each row carries a position: a
+number that is refined when a node fans out or multiplies a row, so that a merge is a sort by position. Positions of one
+run are unique.
 """
 
 from __future__ import annotations
@@ -44,22 +44,26 @@ from penstock.task.record_sender import DeadLetterSink
 MAXIMUM_SCALE = 1 << 40
 
 FEWEST_ROWS = 25
-"""Rows from which on columns cost less than records: fewer run record by record, with the same results."""
+"""Minimum number of rows for columns: below it, records are cheaper, with the same results."""
 MAXIMUM_ROWS = 1 << 18
-"""Rows that run through the columns together, after operators that multiply them: limits the memory of a run."""
+"""Maximum number of rows in the columns together, after multiplying operators: limits a run's memory."""
 MAXIMUM_SERIALIZED_ROWS = 1 << 18
-"""Rows that are counted together: limits how far record cache and uncommitted changes exceed their limits in
-between."""
+"""Maximum number of rows counted together.
+
+It limits how far the record cache and uncommitted changes exceed their limits in between.
+"""
 MAXIMUM_MIXED_ROWS = 1 << 14
-"""Rows of a mixed run that are processed before the record cache is brought within its bound."""
+"""Rows of a mixed run between evictions of the record cache."""
 FIRST_ROWS = 1 << 12
-"""Input rows of the first run, before it is known how far they multiply."""
+"""Input rows of the first run, before their multiplication factor is known."""
 _STREAM_TIME = PunctuationType.STREAM_TIME
 
 
 class InputBatch(NamedTuple):
-    """A batch on its way in. stream_times: the stream time (ms) at each row; None if time stands still, in a
-    flush."""
+    """A batch on its way in.
+
+    stream_times: the stream time (ms) at each row; None if time does not advance, in a flush.
+    """
 
     partition: TopicPartition
     batch: RecordBatch
@@ -67,7 +71,7 @@ class InputBatch(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Rows on one edge from `parent`; positions is None if the plan needs none."""
+    """Rows on one edge from `parent`; positions is None if the plan needs no positions."""
 
     parent: Entry
     batch: RecordBatch
@@ -76,9 +80,13 @@ class Part(NamedTuple):
 
 @dataclass
 class Flow:
-    """The rows of one run that wait on an edge, by the node they lead to; scale: how much positions have been
-    refined. failed_at: the position of the first row that failed, if one did. dropped: for each node that dropped
-    records, the position of its first row, and how many by which name."""
+    """The waiting rows of one run, by the node that they lead to.
+
+    Args:
+        scale: how far positions have been refined.
+        failed_at: the position of the first failed row, if any.
+        dropped: for each node that dropped records, the position of its first row, and the number by name.
+    """
 
     waiting: dict[str, list[Part]] = field(default_factory=dict)
     dropped: list[tuple[int, Counter[Dropped]]] = field(default_factory=list)
@@ -86,7 +94,7 @@ class Flow:
     failed_at: int | None = None
 
     def refine(self, factor: int) -> bool:
-        """Make room for `factor` positions where there was one; return whether positions still fit."""
+        """Replace each position by `factor` positions; return whether they still fit."""
         self.scale *= factor
         if self.failed_at is not None:
             self.failed_at *= factor
@@ -99,7 +107,10 @@ class Flow:
         return self.scale <= MAXIMUM_SCALE
 
     def cut(self, failed_at: int) -> None:
-        """Discard all rows that a depth-first run would not have reached before the failure at that position."""
+        """Discard all rows that a depth-first run would not reach before the failure.
+
+        failed_at: its position.
+        """
         self.failed_at = failed_at
         for parts in self.waiting.values():
             parts[:] = [
@@ -110,11 +121,17 @@ class Flow:
 
 
 class RowError(Exception):
-    """One row failed in the columns, and the task is to fail: what a depth-first run does before that row is done
-    first, since what fails there, or is counted, comes before."""
+    """The failure of a row in the columns, with which the task must fail.
+
+    The preceding part of a depth-first run is completed first, since its failures and counts come before.
+
+    Args:
+        position: the position of the row.
+        metadata: the origin of its input record.
+        error: the error to raise.
+    """
 
     def __init__(self, position: int, metadata: RecordMetadata | None, error: ProcessingError) -> None:
-        """Hold the position of the row, where its input record came from, and the error to be raised."""
         super().__init__(position, metadata, error)
         self.position = position
         self.metadata = metadata
@@ -122,7 +139,19 @@ class RowError(Exception):
 
 
 class Execution:
-    """Runs batches through the nodes of one task."""
+    """Runs batches through the nodes of one task.
+
+    The constructor plans every source and every node with a store.
+
+    Args:
+        topology: the nodes.
+        task: the context of the task.
+        collector: receives the output.
+        dead_letters: receives dead letters from columns.
+        errors: the error handlers.
+        column_by_column: whether columns are enabled.
+        punctuate_stream_time: called after a record that advanced stream time past a schedule.
+    """
 
     def __init__(
         self,
@@ -134,8 +163,6 @@ class Execution:
         column_by_column: bool,
         punctuate_stream_time: Callable[[], None],
     ) -> None:
-        """Plan every source and every node with a store; `punctuate_stream_time` is called after a record that moved
-        stream time past a schedule."""
         self._task = task
         self._collector = collector
         self._dead_letters = dead_letters
@@ -154,16 +181,21 @@ class Execution:
             node.flusher = self
 
     def rows_at_once(self, source: SourceNode, serialized: bool) -> int:
-        """Return how many records of `source` may run together so that no edge holds more than about MAXIMUM_ROWS rows;
-        MAXIMUM_SERIALIZED_ROWS if they stay bytes and no objects are created."""
+        """Return the number of records of `source` to run together.
+
+        No edge then has more than about MAXIMUM_ROWS rows; MAXIMUM_SERIALIZED_ROWS if they stay bytes and no objects
+        are created.
+        """
         if serialized:
             return MAXIMUM_SERIALIZED_ROWS
         expansion = self._expansion.get(source.name)
         return FIRST_ROWS if expansion is None else max(1, int(MAXIMUM_ROWS / max(1.0, expansion)))
 
     def takes_serialized(self, source: SourceNode, rows: int) -> bool:
-        """Return whether a batch of `rows` records of `source` need not be deserialised, if its serdes say that nothing
-        is lost by that."""
+        """Return whether `rows` records of `source` may stay serialised.
+
+        It requires that their serdes report it as lossless.
+        """
         if rows < FEWEST_ROWS or self._task.taps.are_open:
             return False
         plan = self._plans_for_headers[source.name]
@@ -174,8 +206,11 @@ class Execution:
         return isinstance(processor, SerializedBatchProcessor) and processor.takes_serialized(source.key_serde)
 
     def may_follow_each_other(self, sources: Iterable[SourceNode]) -> bool:
-        """Return whether records of `sources` that take turns may as well be taken source by source: if those of each
-        only change stores that nothing else looks at before their caches are flushed."""
+        """Return whether interleaved records of `sources` may be processed source by source.
+
+        They may if the records of each source only change stores that no other node reads before their caches are
+        flushed.
+        """
         if self._task.schedules.next_time(_STREAM_TIME) is not None:
             return False
         reached: list[ProcessorNode] = []
@@ -194,7 +229,7 @@ class Execution:
     def run_serialized(
         self, source: SourceNode, partition: TopicPartition, batch: RecordBatch, stream_times: Int64Array
     ) -> None:
-        """As `run`, for a batch of bytes and a source that `takes_serialized`."""
+        """Like `run`, for a batch of bytes and a source that `takes_serialized`."""
         node = self._plans_for_headers[source.name].nodes[0]
         if isinstance(node.processor, SerializedBatchProcessor):
             self._task.observer.processed(node.name, len(batch))
@@ -207,8 +242,10 @@ class Execution:
         self._task.stream_time = int(stream_times[-1])
 
     def run(self, source: SourceNode, partition: TopicPartition, batch: RecordBatch, stream_times: Int64Array) -> None:
-        """Run the records of one source; stream time is at the last row afterwards and all punctuations due by then
-        were made."""
+        """Run the records of one source.
+
+        Afterwards stream time is that of the last row, and all punctuations due by then have run.
+        """
         self._most_rows = len(batch)
         self._run_between_punctuations(self._plan(source, batch), partition, batch, stream_times)
         self._expansion[source.name] = max(self._expansion.get(source.name, 1.0), self._most_rows / len(batch))
@@ -221,8 +258,10 @@ class Execution:
         batch: RecordBatch,
         stream_times: Int64Array,
     ) -> None:
-        """As `run`, record by record, for records of several `partitions`, each of which the source at its place reads;
-        `numbers` has for each record the place of its partition."""
+        """Like `run`, record by record, for records of several `partitions`.
+
+        `sources` has the source of each partition; `numbers` has the index of each record's partition.
+        """
         places = numbers.tolist()
         own_sources, own_partitions = map(sources.__getitem__, places), map(partitions.__getitem__, places)
         self._run_each(own_sources, own_partitions, batch, stream_times)
@@ -247,8 +286,10 @@ class Execution:
             start = stop
 
     def run_flushed(self, node: ProcessorNode, batch: RecordBatch, contexts: Sequence[RecordContext]) -> None:
-        """Run what left the cache before the store of `node` through its children, each record in the context of the
-        write that it comes from."""
+        """Run entries flushed from the cache of `node`'s store through its children.
+
+        Each record has the context of its write.
+        """
         plan = self._plan(node, batch)
         outer = self._task.metadata, self._task.record, self._task.source
         self._task.record = None
@@ -289,7 +330,7 @@ class Execution:
             raise failure.error
 
     def _dropped_by(self, names: Collection[str]) -> Counter[Dropped]:
-        """Return the records that these nodes and stores have dropped."""
+        """Return the records dropped by these nodes and stores."""
         return Counter({each: records for each, records in self._task.dropped_records.items() if each.place in names})
 
     def _run_node(self, entry: Entry, flow: Flow, node: ProcessorNode, part: Part, partition: TopicPartition) -> None:
@@ -337,7 +378,7 @@ class Execution:
             self._branch(flow, branches, Part(node, result, positions))
 
     def _bury(self, flow: Flow, part: Part, row: int, letter: ProducerRecord) -> None:
-        """Hold the dead letter of a row until its place in the output of the columns."""
+        """Hold the dead letter of a row until its position in the columns' output."""
         batch = part.batch.slice(row, row + 1)
         positions = _known(part.positions)[row : row + 1]
         letters = RecordBatch([None], [letter], batch.timestamps, batch.offsets)
@@ -345,8 +386,10 @@ class Execution:
 
     @staticmethod
     def _refined(flow: Flow, positions: Int64Array, origin: Int64Array) -> Int64Array:
-        """Return the positions of rows that came from the rows `origin`: those that came from one row follow each
-        other."""
+        """Return the positions of rows created from the rows `origin`.
+
+        Those of one origin are consecutive.
+        """
         repeated = origin[1:] == origin[:-1]
         if not repeated.any():
             taken: Int64Array = positions[origin]
@@ -372,13 +415,13 @@ class Execution:
 
     @staticmethod
     def _branch(flow: Flow, branches: Mapping[str, Int64Array], part: Part) -> None:
-        """Hand to each child its own rows: a row that goes one way needs no other position."""
+        """Pass each child its own rows: a row with only one path keeps its position."""
         for child, rows in branches.items():
             positions = None if part.positions is None else part.positions[rows]
             flow.waiting.setdefault(child, []).append(Part(part.parent, part.batch.take(rows), positions))
 
     def _leave(self, plan: ColumnPlan, flow: Flow, entering: InputBatch) -> None:
-        """Hand the rows that left the columns to sinks and islands."""
+        """Pass the rows that left the columns to sinks and islands."""
         outward = [*plan.entry.children, *(child for node in plan.nodes for child in node.children)]
         children: dict[str, Child] = {child.name: child for child in outward}
         children[self._dead_letters.name] = self._dead_letters
@@ -407,8 +450,10 @@ class Execution:
         flow: Flow,
         entering: InputBatch,
     ) -> None:
-        """Hand the rows over one by one in the order of their positions; between two input rows stream time moves and
-        punctuations are made, up to the input row that failed, if one did."""
+        """Pass the rows on one by one in the order of their positions.
+
+        Between two input rows, stream time advances and punctuations run, up to the failed input row, if any.
+        """
         task, scale, failed_at = self._task, flow.scale, flow.failed_at
         edges = np.concatenate(
             [np.full(len(part.batch), edge, np.int64) for edge, (_, part) in enumerate(leaving)]
@@ -445,8 +490,10 @@ class Execution:
             self._pass_time(entering.stream_times, before, end)
 
     def _pass_time(self, stream_times: Int64Array | None, start: int, stop: int) -> None:
-        """Advance stream time over the input rows from `start` to before `stop`, with the punctuations that become due
-        at each of them."""
+        """Advance stream time over the input rows from `start` up to, excluding, `stop`.
+
+        Due punctuations run at each of them.
+        """
         if stream_times is None:
             return
         task = self._task
@@ -467,8 +514,10 @@ class Execution:
         batch: RecordBatch,
         stream_times: Int64Array | None,
     ) -> None:
-        """Run a batch record by record from the start; each row is of the partition, and goes to the children of the
-        entry, at its place."""
+        """Run a batch record by record from the start.
+
+        Each row has its own partition, and goes to the children of its own entry.
+        """
         task = self._task
         times: Iterable[int | None] = repeat(None) if stream_times is None else stream_times.tolist()
         headers = repeat(()) if batch.headers is None else batch.headers
@@ -489,7 +538,7 @@ class Execution:
 
 
 def _enter(child: Child, parent: Entry, entry: Entry, record: Record[Any, Any]) -> None:
-    """Hand one record from the columns to a node outside them."""
+    """Pass one record from the columns to a node outside them."""
     try:
         child.process(record)
     except ProcessingError:
@@ -499,8 +548,11 @@ def _enter(child: Child, parent: Entry, entry: Entry, record: Record[Any, Any]) 
 
 
 def _raise_above(parent: Entry, entry: Entry, error: Exception) -> NoReturn:
-    """Raise the error of a sink, or a StreamsError of a node that asked nobody, as it leaves: it is its parent's, as in
-    Kafka; below the entry, a source or a node whose store is flushed, one of ours goes out as it is."""
+    """Raise the error of a sink, or a node's StreamsError without a handler call.
+
+    As in Kafka, it is the parent's error. Directly below the entry, a source or a node whose store is flushed, a
+    StreamsError is raised unchanged.
+    """
     if parent is entry and isinstance(error, StreamsError):
         raise error
     raise ProcessingError(parent.name, error) from error

@@ -1,8 +1,7 @@
-"""The task that keeps the global stores of a topology (Kafka classes: GlobalStateUpdateTask,
-GlobalProcessorContextImpl).
+"""The task of a topology's global stores (Kafka classes: GlobalStateUpdateTask, GlobalProcessorContextImpl).
 
-There is one in each process, not one a partition: it takes the records of all partitions of the global topics, in any
-order across topics, and hands each to the processor that writes it to its store. It has no output, no stream time and
+There is one per process, not one per partition: it receives the records of all partitions of the global topics, in any
+order across topics, and passes each to the processor that writes it to its store. It has no output, no stream time and
 no schedules.
 """
 
@@ -33,7 +32,7 @@ GLOBAL_TASK_ID = "-1_-1"
 
 
 class GlobalProcessorContext(NodeContext):
-    """The context of a processor that keeps a global store: there is nothing to forward to and no stream time."""
+    """The context of a global store's processor, without forwarding and stream time."""
 
     def schedule(
         self,
@@ -56,8 +55,20 @@ class _GlobalTaskContext(TaskContext):
 
 
 class GlobalStateUpdateTask:
-    """Keeps all global stores of one topology. An error of a processor ends it, unless
-    `processing.exception.handler.global.enabled` is set (KIP-1270)."""
+    """Updates all global stores of one topology.
+
+    A processor's error ends it, unless `processing.exception.handler.global.enabled` is set (KIP-1270). The constructor
+    creates nodes and stores; no user code runs before `initialize`.
+
+    Args:
+        topology: the global nodes and stores.
+        config: the configuration.
+        base: the committed state.
+        deserialization_handler: the handler for unreadable records.
+        wall_clock_ms: the wall-clock time.
+        processor_metadata: persistent values of the stores besides entries, at the last commit; None for a new base.
+        node_lines: the lines of the user's program that created the nodes, by name, for errors.
+    """
 
     def __init__(
         self,
@@ -69,10 +80,6 @@ class GlobalStateUpdateTask:
         processor_metadata: Mapping[str, int] | None = None,
         node_lines: Mapping[str, str] | None = None,
     ) -> None:
-        """Make the nodes and stores of `topology` over `base`, the committed state; nothing of the user's runs before
-        `initialize`. deserialization_handler: decides what happens to records that cannot be read. processor_metadata:
-        what the stores remember besides entries since the last commit, None for a new base. node_lines: where in the
-        user's program the nodes were made, by name, for errors."""
         self._base = base
         self._context = _GlobalTaskContext(
             GLOBAL_TASK_ID, config, LivingSchedules(), wall_clock_ms, node_lines=node_lines
@@ -100,7 +107,7 @@ class GlobalStateUpdateTask:
         self._sources = {topic: source for source in self._nodes.sources for topic in source.spec.topics}
 
     def initialize(self) -> None:
-        """Call `init` of every processor; raises StreamsError naming the one that fails."""
+        """Call `init` of every processor; raises StreamsError with the name of a failed one."""
         for node in self._nodes.processors:
             node.init()
 
@@ -110,10 +117,10 @@ class GlobalStateUpdateTask:
         return frozenset(self._sources)
 
     def update(self, topic: str, partition: int, batch: RecordBatch, now_ms: int) -> None:
-        """Process records of one partition of a global topic, keys and values as bytes, at the wall-clock time
-        `now_ms`.
+        """Process records of one partition of a global topic at the wall-clock time `now_ms`.
 
-        Raises StreamsError for a topic that no global store reads, and whatever a processor raises.
+        Keys and values are bytes. Raises StreamsError for a topic that no global store reads, and the errors of
+        processors.
         """
         if topic not in self._sources:
             raise StreamsError(
@@ -126,7 +133,7 @@ class GlobalStateUpdateTask:
             zip(records.keys, records.values, records.timestamps.tolist(), records.offsets.tolist(), strict=True)
         ):
             context.metadata = RecordMetadata(topic, partition, offset)
-            # it stays the one in process: who reads the stores meanwhile reads in its context, as in Kafka
+            # it stays the current record: concurrent readers of the stores use its context, as in Kafka
             record = context.record = Record(key, value, timestamp, records.headers_at(row))
             try:
                 for child in source.children:
@@ -141,11 +148,11 @@ class GlobalStateUpdateTask:
         self._state.flush_caches()
 
     def changes(self) -> Changes:
-        """Return what the stores changed since the last commit."""
+        """Return the changes of the stores since the last commit."""
         return self._state.changes()
 
     def committed(self, changes: Changes, stamp: bytes) -> None:
-        """Apply `changes` to the base with `stamp`, now that the host has made the offsets durable."""
+        """Apply `changes` to the base with `stamp`, after the host has made the offsets durable."""
         self._state.committed(changes, stamp)
 
     def stores(self) -> Mapping[str, StateStore]:
@@ -153,21 +160,27 @@ class GlobalStateUpdateTask:
         return {name: store.exposed() for name, store in self._state.stores.items()}
 
     def read_only_stores(self) -> Mapping[str, StateStore]:
-        """Return the stores by name as the processors of other tasks see them."""
+        """Return read-only views of the stores by name, for processors of other tasks."""
         return {name: read_only(store.exposed()) for name, store in self._state.stores.items()}
 
     @property
     def processor_metadata(self) -> Mapping[str, int]:
-        """What the stores remember besides entries, such as their clocks: a host keeps it beside each commit."""
+        """Persistent values of the stores besides entries, such as clocks.
+
+        A host stores them with each commit.
+        """
         return self._context.processor_metadata
 
     @property
     def dropped_records(self) -> Mapping[str, int]:
-        """The number of records dropped, by node, since the task was made."""
+        """The number of records dropped since the creation of the task, by node."""
         return by_place(self._context.dropped_records)
 
     def close(self) -> None:
-        """Close the processors, then the stores; the base stays open: it belongs to the host."""
+        """Close the processors, then the stores.
+
+        The base stays open, since it belongs to the host.
+        """
         try:
             for node in self._nodes.processors:
                 node.close()

@@ -1,9 +1,10 @@
-"""How long a task waits for records of a partition that has none while others have some, so that records are taken by
-their timestamps across topics (Kafka: `max.task.idle.ms`, KIP-353 and KIP-695).
+"""The waiting time of a task for empty partitions while others have records (Kafka: `max.task.idle.ms`).
 
-A host tells which partitions lag: their topics have more than was read. A task takes no record past the last one of a
-lagging partition. Of a partition that has no more it waits for the idle time, by the task's wall clock; the time runs
-from when the task first found it empty.
+It lets the task process records by timestamp across topics (KIP-353 and KIP-695).
+
+A host reports the lagging partitions: their topics have unread records. A task processes no record after the last one
+of a lagging partition. For a partition without unread records it waits for the idle time, by the task's wall clock,
+from the moment when it first found the partition empty.
 """
 
 from __future__ import annotations
@@ -15,8 +16,13 @@ from penstock.record import TopicPartition
 
 
 class InputWait(NamedTuple):
-    """What a task waits for in one round: `partitions`, those of its inputs that are worth waiting for; of these the
-    `lagging` ones; and how long for one that has no more (`idle_ms`)."""
+    """The waits of a task in one round.
+
+    Args:
+        partitions: the inputs that are worth waiting for.
+        lagging: the lagging ones among them.
+        idle_ms: the waiting time for a partition without unread records.
+    """
 
     partitions: tuple[TopicPartition, ...] = ()
     lagging: frozenset[TopicPartition] = frozenset()
@@ -24,19 +30,24 @@ class InputWait(NamedTuple):
 
 
 NO_WAIT = InputWait()
-"""Take everything."""
+"""Process everything."""
 
 
 class Idling:
-    """The deadlines of the partitions that were found empty, by wall clock (ms)."""
+    """The deadlines of the partitions that were found empty, by wall clock (ms).
+
+    Args:
+        deadlines: those of the last commit.
+    """
 
     def __init__(self, deadlines: Mapping[TopicPartition, int]) -> None:
-        """Go on with `deadlines`, those of the last commit."""
         self.deadlines = dict(deadlines)
 
     def awaited(self, wait: InputWait, buffered: Set[TopicPartition], now: int) -> Set[TopicPartition]:
-        """Return the partitions past whose last record nothing is to be taken at `now` (ms); buffered: those that have
-        records."""
+        """Return the awaited partitions at `now` (ms); no record after their last one is processed.
+
+        buffered: the partitions with records.
+        """
         for partition in wait.lagging:
             self.deadlines.pop(partition, None)
         if wait.idle_ms <= 0:
@@ -49,23 +60,26 @@ class Idling:
                 waited_for.add(partition)
             elif partition not in wait.lagging:
                 latest = now + wait.idle_ms
-                # a later one is of a wall clock that went back since
+                # a later deadline comes from before the wall clock went back
                 self.deadlines[partition] = deadline = min(self.deadlines.get(partition, latest), latest)
                 if now < deadline:
                     waited_for.add(partition)
         return waited_for
 
     def must_wait(self, wait: InputWait, buffered: Set[TopicPartition], now: int) -> bool:
-        """Return whether a task that takes one record at a time has to wait at `now` (ms). As in Kafka, it looks at one
-        partition after the other, up to the first that it waits for: only then the time of the next one begins."""
+        """Return whether a task that processes single records has to wait at `now` (ms).
+
+        As in Kafka, it checks one partition after another, up to the first that it waits for: only afterwards does the
+        time of the next one start.
+        """
         each = (wait._replace(partitions=(partition,)) for partition in wait.partitions)
         return any(not self.awaited(one, buffered, now) <= buffered for one in each)
 
     def found_empty(self, partitions: Set[TopicPartition], deadline: int) -> None:
-        """Wait for `partitions`, which have no records left, until `deadline` (ms) where they have none yet."""
+        """Set `deadline` (ms) for `partitions`, now without records, unless they already have one."""
         for partition in partitions:
             self.deadlines.setdefault(partition, deadline)
 
     def next_deadline(self, now: int) -> int | None:
-        """Return the first deadline after `now` (ms), None for none."""
+        """Return the first deadline after `now` (ms), or None."""
         return min((deadline for deadline in self.deadlines.values() if deadline > now), default=None)

@@ -1,7 +1,7 @@
-"""Recognises topics whose keys are in the partitions that CRC32 chooses, the default of librdkafka's producers, among
-those that meet records of a repartition topic, where murmur2 chooses: then equal keys are in different tasks.
+"""Detects topics partitioned by CRC32, the default of librdkafka's producers.
 
-It looks at the first keys of each partition, and stops as soon as it knows.
+If their records meet those of a repartition topic, which murmur2 partitions, equal keys are in different tasks. It
+checks the first keys of each partition, and stops as soon as the result is certain.
 """
 
 from __future__ import annotations
@@ -19,22 +19,30 @@ from penstock.record import RecordBatch, TopicPartition
 _log = logging.getLogger(__name__)
 
 _LEAST_CHANCES: Final = 1_000
-"""A sample of keys is large enough if chance alone puts it into one partition once in so many times."""
+"""Inverse chance at which a sample of keys is large enough.
+
+By chance alone, it would be in one partition at most once in this many times.
+"""
 _MOST_RECORDS: Final = 1_000
-"""Records of a partition that are looked at."""
+"""Maximum number of checked records per partition."""
 
 _told: set[tuple[str, str]] = set()
-"""The applications and topics that the log of this process names."""
+"""The applications and topics already logged by this process."""
 
 
 class KeyPlacement:
-    """The samples of one task."""
+    """The samples of one task.
+
+    Args:
+        spec: the nodes of the task; only topics read together with a repartition topic are checked.
+        config: the configuration.
+        counts: the number of partitions of each topic.
+        described: returns the name of a node with its line in the program.
+    """
 
     def __init__(
         self, spec: SubtopologySpec, config: StreamsConfig, counts: Mapping[str, int], described: Callable[[str], str]
     ) -> None:
-        """Look at the topics of `spec` beside a repartition topic. counts: partitions of each topic. described: returns
-        the name of a node with its line in the program."""
         sources = [node for node in spec.nodes if isinstance(node, SourceSpec)]
         self._repartition = next((topic for node in sources if node.repartition for topic in node.topics), None)
         beside = sources if self._repartition is not None else []
@@ -46,7 +54,7 @@ class KeyPlacement:
         self._known: set[TopicPartition] = set()
 
     def look(self, partition: TopicPartition, batch: RecordBatch) -> None:
-        """Take records of `partition`, keys as bytes, into its sample."""
+        """Add records of `partition`, keys as bytes, to its sample."""
         if partition.topic not in self._readers or partition in self._known:
             return
         count = self._counts.get(partition.topic, 1)
@@ -81,6 +89,6 @@ class KeyPlacement:
 
 
 def _is_of_crc32(keys: set[bytes], partition: int, count: int) -> bool:
-    """Return whether CRC32 puts all `keys` into `partition`, and murmur2 does not."""
+    """Return whether CRC32 puts all `keys` into `partition`, but murmur2 does not."""
     by_crc32 = all(crc32(key) % count == partition for key in keys)
     return by_crc32 and any(partition_for(key, count) != partition for key in keys)

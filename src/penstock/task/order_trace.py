@@ -1,6 +1,6 @@
-"""The order in which a task took its records, by commit: written by a host on request, replayed by the test driver.
+"""The order of a task's records, by commit: written by a host on request, replayed by the test driver.
 
-With the same records, the same order and the same commit points a task gives byte-equal output, changes and stores.
+With the same records, the same order and the same commit points, a task's output, changes and stores are byte-equal.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ class TracedRange(NamedTuple):
 
 @dataclass(frozen=True)
 class TracedCommit:
-    """What a task did between two commits: the wall-clock time (ms) that the host set, then the ranges that it took, in
-    order."""
+    """A task's actions between two commits.
+
+    They are the host's wall-clock time (ms), and the processed ranges, in order.
+    """
 
     wall_clock: int
     ranges: tuple[TracedRange, ...]
@@ -40,7 +42,7 @@ class TracedCommit:
 
     @staticmethod
     def decode(line: bytes) -> TracedCommit:
-        """Return the commit that `line` was made from."""
+        """Return the commit from its line of JSON."""
         wall_clock, ranges = orjson.loads(line)
         return TracedCommit(
             wall_clock,
@@ -49,19 +51,19 @@ class TracedCommit:
 
 
 class OrderTrace:
-    """Collects the ranges of the commit that is under way."""
+    """Collects the ranges of the current commit."""
 
     def __init__(self) -> None:
         self._ranges: list[TracedRange] = []
 
     def take(self, partition: TopicPartition, lanes: Int64Array, offsets: Int64Array) -> None:
-        """Note records of one partition in the order in which they are processed."""
+        """Record the order in which records of one partition are processed."""
         breaks = np.flatnonzero((lanes[1:] != lanes[:-1]) | (offsets[1:] != offsets[:-1] + 1)) + 1
         for rows in np.split(np.arange(len(offsets)), breaks):
             if len(rows):
                 self._ranges.append(TracedRange(partition, int(lanes[rows[0]]), int(offsets[rows[0]]), len(rows)))
 
     def commit(self, wall_clock: int) -> TracedCommit:
-        """Return the commit that ends now (wall clock in ms) and begin the next."""
+        """Return the commit that ends now (wall clock in ms) and start the next."""
         ranges, self._ranges = tuple(self._ranges), []
         return TracedCommit(wall_clock, ranges)

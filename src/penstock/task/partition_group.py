@@ -1,19 +1,18 @@
-"""The partition group: the buffered input of a task and the order in which it is taken (Kafka classes: PartitionGroup,
-RecordQueue).
+"""The partition group: a task's buffered input and its order (Kafka classes: PartitionGroup, RecordQueue).
 
-Each lane of a topic partition is a queue, taken in its own order; among the queues the one whose head has the smallest
-timestamp is next. Of partitions whose heads are equal, Kafka's `java.util.PriorityQueue` gives out one, and they take
-turns. Two methods follow this rule, and a host uses one of them. They differ in who begins:
+Each lane of a topic partition is a queue, processed in its own order; among the queues, the one with the smallest head
+timestamp is next. Of partitions with equal heads, Kafka's `java.util.PriorityQueue` selects one, and they take turns.
+Two methods follow this rule, and a host uses one of them. They differ in the first partition:
 
-- `take` gives up all that is buffered. The partition whose source the program makes first begins, of one source the
-  first by topic and number; or the one whose turn it is if records were held back. So the order depends on program and
-  records alone, not on when they arrived. Of the lanes of a partition with equal heads the first is taken. As long as
-  no heads of several partitions are equal, taking heads one by one gives the order of a stable sort by the largest
-  timestamp that a queue has shown so far: this module does exactly that. If nobody could tell the difference, the
-  partitions are taken one after the other.
-- `take_next` gives up one record, and others may arrive before the next call. The one that arrived first begins.
+- `take` returns all buffered records. The first partition is that of the source which the program creates first, and
+  within one source the first by topic and number; if records were held back, it is the one whose turn it is. So the
+  order depends only on program and records, not on their arrival. Of the lanes of a partition with equal heads the
+  first is taken. As long as no heads of several partitions are equal, taking heads one by one gives the order of a
+  stable sort by the largest timestamp that a queue has shown so far: this module does exactly that. If the difference
+  would be invisible, the partitions are taken one after another.
+- `take_next` returns one record, and others may arrive before the next call. The first to arrive begins.
 
-Behind the last record of a partition that is awaited nothing is taken: the rest stays buffered.
+No record after the last one of an awaited partition is taken: the rest stays buffered.
 """
 
 from __future__ import annotations
@@ -52,9 +51,13 @@ from penstock_broker.common.durations import timestamp_ms
 
 
 class RecordRun(NamedTuple):
-    """Consecutive records of one topic partition with the lane of each (int64 array); deserialised unless
-    `serialized`. source_records: where handlers of errors may ask for them, the records of the lane as they came, by
-    ascending offset."""
+    """Consecutive records of one topic partition.
+
+    Args:
+        lanes: the lane of each record (int64 array).
+        serialized: whether the records are still bytes.
+        source_records: the unchanged records of the lane, by ascending offset, if error handlers may need them.
+    """
 
     source: SourceNode
     partition: TopicPartition
@@ -65,8 +68,14 @@ class RecordRun(NamedTuple):
 
 
 class MixedRun(NamedTuple):
-    """Consecutive records of several partitions that take turns too often to be worth a run each, deserialised: the
-    record in row i is one of `partitions[numbers[i]]`, which `sources[numbers[i]]` reads. lanes: as in Run."""
+    """Consecutive, deserialised records of several partitions with too many turns for separate runs.
+
+    Args:
+        sources: the source of each partition.
+        partitions: the partitions.
+        numbers: for each row, the index of its partition.
+        lanes: as in Run.
+    """
 
     sources: list[SourceNode]
     partitions: list[TopicPartition]
@@ -75,33 +84,35 @@ class MixedRun(NamedTuple):
     batch: RecordBatch
 
     def turns(self) -> Iterator[tuple[int, int, int]]:
-        """Yield the number of the partition, the first row, and the row after the last one of each turn."""
+        """Yield partition index, first row, and the row after the last one, for each turn."""
         cuts = [0, *(np.flatnonzero(self.numbers[1:] != self.numbers[:-1]) + 1).tolist(), len(self.numbers)]
         for start, stop in pairwise(cuts):
             yield int(self.numbers[start]), start, stop
 
 
 _FEW_ROWS = 8
-"""Rows of a run, on average, below which it costs less to process them one by one."""
+"""Average number of rows per run below which single records are cheaper."""
 
 
 class Lane(NamedTuple):
-    """A queue: a topic partition and, behind a shuffle, the upstream task that the records come from (0 for a topic of
-    a broker)."""
+    """A queue: a topic partition and, after a shuffle, the upstream task of the records.
+
+    The upstream task is 0 for a broker's topic.
+    """
 
     partition: TopicPartition
     lane: int
 
 
 class BufferSize(NamedTuple):
-    """How much is buffered. bytes: of keys, values and headers."""
+    """The number of buffered records, and the bytes of their keys, values and headers."""
 
     records: int
     bytes: int
 
 
 class _Head(NamedTuple):
-    """The first record of a queue, as it came and as it is processed: deserialised unless `serialized`."""
+    """The first record of a queue, unchanged and prepared: deserialised unless `serialized`."""
 
     lane: Lane
     came: RecordBatch
@@ -114,22 +125,30 @@ class _Head(NamedTuple):
 
 
 class RunRules(Protocol):
-    """The rules of an execution for runs."""
+    """The execution's rules for runs."""
 
     def takes_serialized(self, source: SourceNode, rows: int) -> bool:
-        """Return whether a number of records of `source` may stay bytes."""
+        """Return whether this number of records of `source` may stay bytes."""
 
     def may_follow_each_other(self, sources: Iterable[SourceNode]) -> bool:
-        """Return whether records that take turns, of a partition for each of `sources`, may as well be taken one
-        partition after the other."""
+        """Return whether interleaved records may be taken one partition after another.
+
+        sources: those of the partitions.
+        """
 
 
 class PartitionGroup:
     """The queues of one task.
 
-    sources: the nodes whose topics it reads. partition_times: those of the last commit (ms). count_dropped: takes a
-    node's name, a reason and a number of records. keep_source_records: whether runs carry the records as they came.
-    mixes: whether there may be mixed runs. wall_clock: tells the task's wall-clock time (ms).
+    Args:
+        sources: the source nodes of the task.
+        default_extractor: extracts timestamps for sources without their own extractor.
+        partition_times: those of the last commit (ms).
+        rules: the rules for runs.
+        count_dropped: receives a node's name, a reason and a number of records.
+        keep_source_records: whether runs include the unchanged records.
+        mixes: whether mixed runs are allowed.
+        wall_clock: returns the task's wall-clock time (ms).
     """
 
     def __init__(
@@ -155,14 +174,14 @@ class PartitionGroup:
         self._ends: dict[TopicPartition, int] = {}
         self._heads: PriorityQueue[_Head] = PriorityQueue(_Head.timestamp)
         self.partition_times: dict[TopicPartition, int] = dict(partition_times)
-        self._recent: list[TopicPartition] = []  # from which records were taken before the rest was held back
+        self._recent: list[TopicPartition] = []  # partitions with records taken before the rest was held back
 
     def add_source_topic(self, topic: str, source: SourceNode) -> None:
-        """Read `topic` too, by `source`."""
+        """Also read `topic`, by `source`."""
         self._sources[topic] = source
 
     def add(self, partition: TopicPartition, lane: int, batch: RecordBatch) -> None:
-        """Buffer records, keys and values as bytes; raises StreamsError for a topic that no source reads."""
+        """Buffer serialised records; raises StreamsError for a topic that no source reads."""
         if partition.topic not in self._sources:
             raise StreamsError(
                 f"No source of this task reads topic {partition.topic}: expected one of "
@@ -173,11 +192,11 @@ class PartitionGroup:
             self._ends[partition] = int(batch.offsets[-1]) + 1
 
     def buffered(self) -> Set[TopicPartition]:
-        """Return the partitions of which records are buffered."""
+        """Return the partitions with buffered records."""
         return {lane.partition for lane in (*self._queues, *(head.lane for head in self._heads))}
 
     def sizes(self) -> dict[TopicPartition, BufferSize]:
-        """Return how much is buffered of each partition of which records are buffered."""
+        """Return the buffer size of each partition with buffered records."""
         queued = ((lane, batch) for lane, queue in self._queues.items() for batch in queue)
         sizes: dict[TopicPartition, BufferSize] = {}
         for lane, batch in chain(queued, ((head.lane, head.came) for head in self._heads)):
@@ -186,8 +205,11 @@ class PartitionGroup:
         return sizes
 
     def positions(self) -> dict[TopicPartition, int]:
-        """Return the offset of the next record to be taken of each partition of which records were added: behind the
-        last one added where none is buffered. For partitions of a broker, which have one lane."""
+        """Return the next offset to be taken, for each partition with added records.
+
+        Without buffered records, it is the one after the last added record. For partitions of a broker, which have one
+        lane.
+        """
         positions = dict(self._ends)
         first = [(lane.partition, queue[0]) for lane, queue in self._queues.items()]
         for partition, batch in (*first, *((head.lane.partition, head.came) for head in self._heads)):
@@ -195,7 +217,7 @@ class PartitionGroup:
         return positions
 
     def give_up(self) -> list[PartitionBatch]:
-        """Give up what is buffered, as it came."""
+        """Remove and return the buffered records unchanged."""
         queues, self._queues = self._queues, {}
         return [
             PartitionBatch(*lane.partition, RecordBatch.concat(batches), lane.lane)
@@ -203,8 +225,10 @@ class PartitionGroup:
         ]
 
     def take(self, awaited: Set[TopicPartition] = frozenset()) -> Iterator[RecordRun | MixedRun]:
-        """Give up what is buffered, in the order in which it is to be processed, to before the first record that may
-        have to wait for one of a partition of `awaited`."""
+        """Remove and yield the buffered records in processing order.
+
+        Stops before the first record that may have to wait for one of a partition in `awaited`.
+        """
         lanes = sorted(self._queues)
         taken = {lane: RecordBatch.concat(self._queues.pop(lane)) for lane in lanes}
         source_records = taken if self._keep_source_records else {}
@@ -228,7 +252,7 @@ class PartitionGroup:
             yield from self._merge(kept, order, serialized, source_records)
 
     def _order(self, queues: list[tuple[Lane, RecordBatch]]) -> Int64Array:
-        """Return the rows of `queues`, numbered over all of them, in the order in which they are to be taken."""
+        """Return the rows of `queues`, numbered over all of them, in processing order."""
         if len(queues) < 2:
             return np.arange(sum(len(batch) for _, batch in queues))
         heads = np.concatenate([running_maximum(batch.timestamps) for _, batch in queues])
@@ -238,7 +262,7 @@ class PartitionGroup:
         is_shared = (times[1:] == times[:-1]) & (numbers[1:] != numbers[:-1])
         if not is_shared.any() or self._may_follow(partitions):
             return order
-        # A record before the largest timestamp of its queue is taken directly after the one in front of it.
+        # A record before the largest timestamp of its queue is taken directly after its predecessor.
         begins = np.concatenate([batch.timestamps for _, batch in queues])[order] == times
         first = sorted(range(len(partitions)), key=lambda number: self._waits_behind(partitions[number]))
         turns = in_turns([times[begins & (numbers == number)] for number in range(len(partitions))], first)
@@ -256,8 +280,10 @@ class PartitionGroup:
         return self._rules.may_follow_each_other(self._sources[partition.topic] for partition in partitions)
 
     def find_heads(self) -> None:
-        """Take the first record out of each queue for `take_next`, without those that cannot be read or have no valid
-        timestamp, if they are to be dropped."""
+        """Remove the first record of each queue for `take_next`.
+
+        Drops those that are unreadable or without a valid timestamp, if the handlers permit it.
+        """
         known = {head.lane for head in self._heads}
         for lane in [lane for lane in self._queues if lane not in known]:
             while lane in self._queues:
@@ -269,7 +295,7 @@ class PartitionGroup:
                     break
 
     def take_next(self) -> RecordRun | None:
-        """Give up the next one of the records that `find_heads` took, None if there is none."""
+        """Remove and return the next record found by `find_heads`, or None."""
         head = self._heads.poll()
         if head is None:
             return None
@@ -295,8 +321,10 @@ class PartitionGroup:
         order: Int64Array,
         awaited: Set[TopicPartition],
     ) -> list[tuple[Lane, RecordBatch]]:
-        """Return what may be taken, in `order`, before one of `awaited` has no record; the rest stays buffered as it
-        came, without what has been dropped of it."""
+        """Return the records, in `order`, before one of `awaited` runs out of records.
+
+        The rest stays buffered unchanged, without dropped records.
+        """
         rank = np.empty(len(order), np.int64)
         rank[order] = np.arange(len(order))
         ranks = np.split(rank, np.cumsum([len(batch) for _, batch in queues])[:-1])
@@ -352,7 +380,7 @@ class PartitionGroup:
         lanes = np.repeat([lane.lane for lane, _ in queues], lengths)[order]
         merged = RecordBatch.concat([batch for _, batch in queues]).take(order)
         changes = numbers[1:] != numbers[:-1]
-        if source_records:  # an offset names one record of a lane, not of a partition
+        if source_records:  # an offset identifies one record of a lane, not of a partition
             changes |= lanes[1:] != lanes[:-1]
         if self._mixes and not serialized and len(numbers) < _FEW_ROWS * (1 + np.count_nonzero(changes)):
             sources = [self._sources[partition.topic] for partition in partitions]
@@ -375,8 +403,7 @@ class PartitionGroup:
         return RecordRun(self._sources[partition.topic], partition, lanes, batch, serialized, source_records)
 
     def _prepare(self, lane: Lane, batch: RecordBatch) -> RecordBatch:
-        """Return the records deserialised, with their timestamps extracted and without those that the extractor
-        drops."""
+        """Return the records deserialised, with timestamps, without those that the extractor drops."""
         partition = lane.partition
         source = self._sources[partition.topic]
         batch = source.deserialize(partition.topic, partition.partition, batch)
@@ -428,12 +455,12 @@ class PartitionGroup:
         return result.take(kept)
 
     def _failed(self, record: ConsumerRecord) -> FailedRecord:
-        """Return the record whose timestamp cannot be extracted, for its error."""
+        """Return the record whose timestamp extraction failed, for its error."""
         return failed_record(self._sources[record.topic].name, RecordMetadata(*record[:3]), record)
 
 
 def _numbered(queues: Sequence[tuple[Lane, RecordBatch]]) -> tuple[list[TopicPartition], Int64Array]:
-    """Return the partitions of `queues`, and for each row the number of its partition among them."""
+    """Return the partitions of `queues`, and for each row the index of its partition."""
     partitions = sorted({lane.partition for lane, _ in queues})
     numbers = [partitions.index(lane.partition) for lane, _ in queues]
     return partitions, np.repeat(np.array(numbers, np.int64), [len(batch) for _, batch in queues])
@@ -442,7 +469,10 @@ def _numbered(queues: Sequence[tuple[Lane, RecordBatch]]) -> tuple[list[TopicPar
 def _within(
     kept: Sequence[tuple[Lane, RecordBatch]], queues: Sequence[tuple[Lane, RecordBatch]], order: Int64Array
 ) -> Int64Array:
-    """Return `order`, of the rows of `queues`, as that of the rows of `kept`, which are the first ones of some."""
+    """Return `order`, of the rows of `queues`, as an order of the rows of `kept`.
+
+    `kept` has the first rows of some queues.
+    """
     counts = {lane: len(batch) for lane, batch in kept}
     is_kept = np.concatenate([np.arange(len(batch)) < counts.get(lane, 0) for lane, batch in queues])
     rows: Int64Array = (np.cumsum(is_kept) - 1)[order[is_kept[order]]]
@@ -456,8 +486,11 @@ def _bytes_of(batch: RecordBatch) -> int:
 
 
 def _places(offsets: Int64Array, among: Int64Array) -> Int64Array:
-    """Return the places of `offsets` in `among`, which has them in this order and others between. Neither needs to
-    ascend: records that wait over a change of the topology come from lanes whose offsets start over."""
+    """Return the indexes of `offsets` in `among`, which contains them in this order.
+
+    Other offsets may be in between. Neither needs to ascend: records that wait over a change of the topology come from
+    lanes whose offsets start over.
+    """
     if len(offsets) == len(among):
         return np.arange(len(offsets), dtype=np.int64)
     left = enumerate(among.tolist())

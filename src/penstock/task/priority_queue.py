@@ -1,7 +1,7 @@
-"""A queue by priority that gives equal items out in the order of java.util.PriorityQueue.
+"""A priority queue that returns equal items in the order of java.util.PriorityQueue.
 
-Kafka keeps punctuations, and the partitions of a task, in one: where times are equal its order shows in the results, so
-it is the order here too. (The heapq of Python sifts otherwise, and would give another one.)
+Kafka keeps punctuations, and the partitions of a task, in one: with equal times its order affects the results, so it is
+the order here too. (Python's heapq sifts differently, and would return another order.)
 """
 
 from __future__ import annotations
@@ -13,10 +13,13 @@ T = TypeVar("T")
 
 
 class PriorityQueue(Generic[T]):
-    """A binary heap; an item's key must not change while it is in the queue."""
+    """A binary heap; an item's key must not change while it is in the queue.
+
+    Args:
+        key: the key of an item; the smallest is first.
+    """
 
     def __init__(self, key: Callable[[T], int]) -> None:
-        """Order items by `key`, smallest first."""
         self._key = key
         self._heap: list[T] = []
 
@@ -24,15 +27,15 @@ class PriorityQueue(Generic[T]):
         return len(self._heap)
 
     def __iter__(self) -> Iterator[T]:
-        """Yield the items in an order in which an empty queue, offered them, becomes this one."""
+        """Yield the items in an order that, offered to an empty queue, recreates this one."""
         return iter(self._heap)
 
     def peek(self) -> T | None:
-        """Return the first item without taking it, None if there is none."""
+        """Return the first item without removing it, or None if empty."""
         return self._heap[0] if self._heap else None
 
     def offer(self, item: T) -> None:
-        """Put `item` in."""
+        """Add `item`."""
         heap, key = self._heap, self._key
         heap.append(item)
         at, wanted = len(heap) - 1, key(item)
@@ -45,7 +48,7 @@ class PriorityQueue(Generic[T]):
         heap[at] = item
 
     def poll(self) -> T | None:
-        """Take and return the first item, None if there is none."""
+        """Remove and return the first item, or None if empty."""
         heap, key = self._heap, self._key
         if not heap:
             return None

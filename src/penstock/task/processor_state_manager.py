@@ -18,9 +18,14 @@ from penstock.task.error_handling import ProcessingError, told_cause
 class ProcessorStateManager:
     """Builds the stores of a sub-topology and collects their changes.
 
-    log_prefix: begins the texts of errors, and says whose stores they are. base: the committed state. cache: in front
-    of the stores that are to be cached. change_log: takes the changelog records of the stores that it names. spilled:
-    takes the uncommitted changes that are too large for memory; None keeps them there.
+    Args:
+        spec: the sub-topology.
+        log_prefix: prefix of error texts that identifies the owner of the stores.
+        context: the context of the task.
+        base: the committed state.
+        cache: the record cache for cached stores.
+        change_log: collects the changelog records of the stores that it names.
+        spilled: receives the uncommitted changes that exceed memory; None keeps them there.
     """
 
     def __init__(
@@ -54,8 +59,11 @@ class ProcessorStateManager:
         }
 
     def flush_caches(self) -> None:
-        """Flush the cache of every store in the order of the stores; raises ProcessorStateError naming the store if
-        what follows from it fails, and StreamsError about which no node was asked as it is."""
+        """Flush the cache of every store, in the order of the stores.
+
+        Raises ProcessorStateError with the store's name if the forwarding fails, and a StreamsError without a handler
+        call unchanged.
+        """
         for name, store in self.stores.items():
             try:
                 store.flush()
@@ -70,8 +78,10 @@ class ProcessorStateManager:
                 raise failure from failed
 
     def evict(self) -> None:
-        """Evict from the record cache what is over its bound, after a batch that was put without eviction; then spill
-        the uncommitted changes if they are over theirs."""
+        """Evict from the record cache down to its bound, after a batch put without eviction.
+
+        Afterwards spill the uncommitted changes if they exceed their bound.
+        """
         self._cache.evict()
         if self._spilled is not None and self.uncommitted_bytes() > self._most_uncommitted:
             self._spilled.spill(self.changes())
@@ -79,11 +89,11 @@ class ProcessorStateManager:
                 store.clear_changes()
 
     def uncommitted_bytes(self) -> int:
-        """Return about how many bytes of memory the uncommitted changes of all stores take."""
+        """Return the approximate memory size (bytes) of all stores' uncommitted changes."""
         return sum(store.uncommitted_bytes() for store in self.stores.values())
 
     def changes(self) -> Changes:
-        """Return what all stores changed since the last commit; stores without changes are left out."""
+        """Return the changes of all stores since the last commit; unchanged stores are omitted."""
         changed = {name: store.changes() for name, store in self.stores.items()}
         return {name: changes for name, changes in changed.items() if changes}
 
@@ -94,6 +104,9 @@ class ProcessorStateManager:
             store.clear_changes()
 
     def close(self) -> None:
-        """Close the stores; uncommitted changes are lost, and the base stays open: it belongs to the host."""
+        """Close the stores; uncommitted changes are lost.
+
+        The base stays open, since it belongs to the host.
+        """
         for store in self.stores.values():
             store.close()

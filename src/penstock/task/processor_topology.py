@@ -1,8 +1,9 @@
-"""The nodes of one task, made from a sub-topology's specification (Kafka classes: ProcessorTopology, ProcessorNode,
-SourceNode, SinkNode).
+"""The nodes of one task, created from a sub-topology's specification.
+
+Kafka classes: ProcessorTopology, ProcessorNode, SourceNode, SinkNode.
 
 Here a record is processed alone, depth first; `execution.py` runs the same nodes column by column. An error of a user's
-function is named at the node that called it, and passes all others unchanged.
+function gets the name of the node that called it, and passes through all others unchanged.
 """
 
 from __future__ import annotations
@@ -50,22 +51,30 @@ from penstock_broker.common.log_limits import limit_rate
 _log = limit_rate(logging.getLogger(__name__))
 
 _DROPPED: Final = object()
-"""Stands for the bytes of a key or value that could not be written, of a record that the handler drops."""
+"""Replaces the bytes of an unwritable key or value if the handler drops the record."""
 
 
 class Flusher(Protocol):
-    """Runs the children of a node on what left the cache before its store; the execution of the task is one."""
+    """Runs the children of a node on entries flushed from its store's cache.
+
+    The execution of the task implements it.
+    """
 
     def run_flushed(self, node: ProcessorNode, batch: RecordBatch, contexts: Sequence[RecordContext]) -> None:
-        """Hand each record to the children of `node` in the context given."""
+        """Pass each record to the children of `node` in its context."""
         ...
 
 
 class ProcessorNode:
-    """A node with a processor."""
+    """A node with a processor.
+
+    Args:
+        spec: the specification of the node.
+        task: the context of the task.
+        errors: handles its errors.
+    """
 
     def __init__(self, spec: ProcessorSpec, task: TaskContext, errors: ErrorHandling) -> None:
-        """Make the node's processor; `errors` decides what happens where it fails."""
         self._errors = errors
         self.name = spec.name
         self.stores: Sequence[str] = spec.stores
@@ -78,7 +87,7 @@ class ProcessorNode:
         _report_records(self, task.observer)
 
     def init(self) -> None:
-        """Call the processor's `init`; raises StreamsError naming the node if that fails."""
+        """Call the processor's `init`; raises StreamsError with the node's name if it fails."""
         self.initializing = True
         try:
             self.processor.init(self._task.node_context(self))
@@ -92,7 +101,10 @@ class ProcessorNode:
             watch_results(self.processor, self._supplier, self._task.described(self.name))
 
     def process(self, record: Record[Any, Any]) -> None:
-        """Process one record and all that follows from it; raises ProcessingError unless the handler drops it."""
+        """Process one record and all records that follow from it.
+
+        Raises ProcessingError unless the handler drops the record.
+        """
         task = self._task
         outer = task.record
         task.record = record
@@ -106,12 +118,12 @@ class ProcessorNode:
             task.record = outer
 
     def flushed(self, batch: RecordBatch, contexts: Sequence[RecordContext]) -> None:
-        """Hand on what left the cache before the node's store."""
+        """Pass on entries flushed from the cache of the node's store."""
         if self.flusher is not None:
             self.flusher.run_flushed(self, batch, contexts)
 
     def close(self) -> None:
-        """Call the processor's `close`; raises StreamsError naming the node if that fails."""
+        """Call the processor's `close`; raises StreamsError with the node's name if it fails."""
         try:
             self.processor.close()
         except Exception as error:
@@ -119,11 +131,18 @@ class ProcessorNode:
 
 
 class SourceNode:
-    """A node that reads topics: turns bytes into objects."""
+    """A node that reads topics: turns bytes into objects.
+
+    Args:
+        spec: the specification of the node.
+        config: the configuration.
+        errors: handles records that its serdes cannot read.
+
+    Raises:
+        StreamsError: a serde is missing.
+    """
 
     def __init__(self, spec: SourceSpec, config: StreamsConfig, errors: ErrorHandling) -> None:
-        """Find the serdes; raises StreamsError naming the node if one is missing. `errors` decides what happens to
-        records that they cannot read."""
         self._errors = errors
         self.name = spec.name
         self.spec = spec
@@ -132,15 +151,17 @@ class SourceNode:
         self._value_serde = node_serde(spec, "value", config)
 
     def is_canonical(self, batch: RecordBatch) -> bool:
-        """Return whether the bytes of `batch` can all be read, and its keys would be written the same way again."""
+        """Return whether all bytes of `batch` are readable, and its keys survive the round trip."""
         return self._value_serde.is_readable_column(entries_of(batch.values)) and self.key_serde.is_canonical_column(
             entries_of(batch.keys)
         )
 
     def deserialize(self, topic: str, partition: int, batch: RecordBatch) -> RecordBatch:
-        """Return `batch` with objects for bytes, without the rows that cannot be read and that the handler drops;
-        raises StreamsError for the first row that it does not drop."""
-        with suppress(Exception):  # the rows say which one it was, without this error behind their own
+        """Return `batch` with objects instead of bytes, without unreadable rows.
+
+        The handler drops those rows; raises StreamsError for the first one that it does not drop.
+        """
+        with suppress(Exception):  # the rows identify the failed one, without this error as their context
             keys = self.key_serde.deserialize_column(topic, batch.keys, batch.headers)
             values = self._value_serde.deserialize_column(topic, batch.values, batch.headers)
             return RecordBatch(keys, values, batch.timestamps, batch.offsets, batch.headers)
@@ -171,8 +192,17 @@ class SourceNode:
 
 
 class SinkNode:
-    """A node that writes to a topic, or to the topic that an extractor names: turns objects into bytes and chooses the
-    partition."""
+    """A node that writes to a topic, or to topics named by an extractor.
+
+    It turns objects into bytes and chooses the partition.
+
+    Args:
+        spec: the specification of the node.
+        task: the context of the task.
+        collector: receives columns.
+        sender: receives single records.
+        errors: handles records that cannot be written.
+    """
 
     children: Sequence[ProcessorNode | SinkNode] = ()
 
@@ -184,8 +214,6 @@ class SinkNode:
         sender: RecordSender,
         errors: ErrorHandling,
     ) -> None:
-        """Find the serdes. Records go to `collector`: columns directly, single ones through `sender`; `errors` decides
-        what happens to those that cannot be written."""
         self.name = spec.name
         self.spec = spec
         self._task = task
@@ -201,13 +229,15 @@ class SinkNode:
         _report_records(self, task.observer)
 
     def process(self, record: Record[Any, Any]) -> None:
-        """Send one record; raises StreamsError if it cannot be written and the handler does not drop it."""
+        """Send one record; raises StreamsError for an unwritable one that the handler does not drop."""
         for sent in self._prepared(record, self._task.metadata or NO_METADATA):
             self._sender.send(sent)
 
     def process_columns(self, batch: RecordBatch, sequence: Int64Array) -> None:
-        """Send all rows, each with its sequence number; raises StreamsError for a row that cannot be written and that
-        the handler does not drop."""
+        """Send all rows, each with its sequence number.
+
+        Raises StreamsError for an unwritable row that the handler does not drop.
+        """
         self._task.observer.processed(self.name, len(batch))
         self._task.taps.take(self.name, self._task.source, batch, self._task.wall_clock)
         topic, partitioner = self.spec.topic, self.spec.partitioner
@@ -219,7 +249,7 @@ class SinkNode:
             keys = column_of(entries, places)
             if self._same_serde and all(
                 map(is_, batch.keys, batch.values)
-            ):  # as after group_by(lambda key, value: value)
+            ):  # such as after group_by(lambda key, value: value)
                 values = keys
             else:
                 values = self._value_serde.serialize_column(topic, batch.values, batch.headers)
@@ -257,8 +287,11 @@ class SinkNode:
             self._collector.send_columns(topic, partitions, numbers, columns)
 
     def _prepared(self, record: Record[Any, Any], metadata: RecordMetadata) -> Sequence[ProducerRecord]:
-        """Return what is to be sent for `record`: nothing if the partitioner or a handler drops it, several records if
-        the partitioner says so."""
+        """Return the records to be sent for `record`.
+
+        The list is empty if the partitioner or a handler drops it, and has several records if the partitioner returns
+        several partitions.
+        """
         topic, partitions = self._route(record, metadata)
         if partitions is not None and not partitions:
             _log.warning("Skipping record as partitioner returned empty partitions. topic=[%s]", topic)
@@ -274,8 +307,10 @@ class SinkNode:
         return [sent] if partitions is None else [sent._replace(partition=each) for each in sorted(partitions)]
 
     def _route(self, record: Record[Any, Any], metadata: RecordMetadata) -> tuple[str, set[int] | None]:
-        """Return the topic and what the partitioner says of the partitions (None: the default); raises StreamsError
-        for a topic without a name and a partition that does not exist."""
+        """Return the topic and the partitioner's partitions (None: the default).
+
+        Raises StreamsError for a topic without a name and a partition that does not exist.
+        """
         spec = self.spec
         topic = spec.topic
         if topic is None:
@@ -310,8 +345,10 @@ class SinkNode:
     def _serialized(
         self, serde: Serde, topic: str, record: Record[Any, Any], part: Any, origin: SerializationExceptionOrigin
     ) -> Any:
-        """Return `part`, the key or the value of `record`, as bytes, or _DROPPED if it cannot be written and the
-        handler drops the record; raises StreamsError if it does not."""
+        """Serialise `part`, the key or the value of `record`.
+
+        Returns _DROPPED if it is unwritable and the handler drops the record; otherwise raises StreamsError.
+        """
         if part is None:
             return None
         try:
@@ -324,7 +361,10 @@ class SinkNode:
             return _DROPPED
 
     def _wrong_type(self, serde: Serde, topic: str, part: Any, what: str) -> str:
-        """Return what to say where `serde` is given a key or value (`what`) of another type than it writes."""
+        """Return the message for a key or value of a type not supported by `serde`.
+
+        what: "key" or "value".
+        """
         metadata = self._task.metadata or NO_METADATA
         option = "Grouped, Repartitioned or the options of the join" if self.spec.repartition else "Produced"
         example = "such as WindowedSerdes.time_windowed(Serdes.string(), size_ms), " if type(part) is Windowed else ""
@@ -337,7 +377,15 @@ class SinkNode:
 
 
 class ProcessorTopology:
-    """The nodes of one task, connected."""
+    """The nodes of one task, each connected to its parents.
+
+    Args:
+        spec: the specification of the nodes.
+        task: the context of the task.
+        collector: receives the sinks' columns.
+        sender: receives their single records.
+        errors: the error handlers.
+    """
 
     def __init__(
         self,
@@ -347,7 +395,6 @@ class ProcessorTopology:
         sender: RecordSender,
         errors: ErrorHandling,
     ) -> None:
-        """Make every node of `spec` and connect it to its parents."""
         self.key_value_stores = frozenset(
             name for name, builder in spec.stores.items() if isinstance(builder.supplier, KeyValueBytesStoreSupplier)
         )
@@ -380,8 +427,10 @@ class ProcessorTopology:
                     shared.watch(each)
 
     def before_each(self, name: str, call: Callable[[Record[Any, Any]], None]) -> bool:
-        """Call `call` with each record that a node is about to process alone; return False for a source, which
-        processes none."""
+        """Call `call` with each record before a node processes it alone.
+
+        Returns False for a source, which processes no single records.
+        """
         node = self.nodes[name]
         if isinstance(node, SourceNode):
             return False
@@ -395,17 +444,17 @@ class ProcessorTopology:
         return True
 
     def tap(self, name: str) -> None:
-        """Let the taps of the task have each record that a node processes alone."""
+        """Pass each record that a node processes alone to the task's taps."""
         before = vars(self.nodes[name]).get("process")
         if self.before_each(name, partial(self._task.tap, name)):
             self._untapped[name] = before
 
     def untap(self, name: str) -> None:
-        """Let a node be as it was before `tap`."""
+        """Restore a node to its state before `tap`."""
         if name in self._untapped:
             own, before = vars(self.nodes[name]), self._untapped.pop(name)
             if before is None:
-                del own["process"]  # the method of the class again
+                del own["process"]  # restores the method of the class
             else:
                 own["process"] = before
 
@@ -423,7 +472,7 @@ class ProcessorTopology:
 
 
 def _report_records(node: ProcessorNode | SinkNode, observer: TaskObserver) -> None:
-    """Report to `observer` each record that `node` processes alone, if it is recorded."""
+    """Report each record that `node` processes alone to `observer`, if records are measured."""
     if not observer.should_record:
         return
     name, process = node.name, node.process
@@ -432,4 +481,4 @@ def _report_records(node: ProcessorNode | SinkNode, observer: TaskObserver) -> N
         observer.processed(name, 1)
         process(record)
 
-    vars(node)["process"] = report_and_process  # instead of the method of the class: other nodes stay as fast
+    vars(node)["process"] = report_and_process  # on the instance, not the class: other nodes stay as fast

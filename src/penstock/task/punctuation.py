@@ -1,8 +1,8 @@
-"""Schedules: which punctuator is due when. Two lifetimes of a schedule exist, and a host says which one its tasks have.
+"""Schedules: punctuators and their due times. A schedule has one of two lifetimes, by host.
 
 `LivingSchedules`: a processor lives as long as its task, may schedule at any time, and schedules again after a restart,
-as in Kafka. `EpochSchedules`: a processor lives for one epoch; only `init` schedules, and a schedule continues where
-the same call of the previous epoch stopped.
+as in Kafka. `EpochSchedules`: a processor lives for one epoch; only `init` schedules, and a schedule continues at the
+state of the same call in the previous epoch.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ MINIMUM_INTERVAL_MS = 1
 
 
 def check_schedule(type: Any, callback: Any, node: str) -> None:
-    """Raise TypeError unless `type` is one, and `callback`, which the processor of `node` schedules, takes a time."""
+    """Raise TypeError for an invalid `type`, or a `callback` that does not accept a time.
+
+    node: the node whose processor schedules it.
+    """
     if not isinstance(type, PunctuationType):
         listed = " or ".join(map(str, PunctuationType))
         raise TypeError(f"Expected {listed} for the punctuator of {node}, got {type!r}.")
@@ -46,20 +49,23 @@ class Schedule:
     next_time: int
     cancelled: bool = False
     first_time: int = NO_TIMESTAMP
-    """Before this time (ms) it does not fire, though that is further off than an interval."""
+    """The earliest time (ms) of a punctuation, even if more than an interval away."""
 
     def cancel(self) -> None:
         """End the schedule; its punctuator is not called again."""
         self.cancelled = True
 
     def advance(self, now: int) -> None:
-        """Set the next time after a punctuation at `now` (ms): one punctuation for all intervals that were missed."""
+        """Set the next time after a punctuation at `now` (ms): one punctuation for all missed intervals."""
         self.next_time += self.interval
         if self.next_time <= now:
             self.next_time += (now - self.next_time) // self.interval * self.interval + self.interval
 
     def go_back(self, now: int) -> None:
-        """Set the next time after the clock went back to `now` (ms): at most one interval later, and in step."""
+        """Set the next time after the clock went back to `now` (ms).
+
+        It is at most one interval later, and keeps the phase.
+        """
         too_far = max(self.next_time - now - 1, 0) // self.interval * self.interval
         self.next_time = max(self.next_time - too_far, self.first_time)
 
@@ -69,8 +75,11 @@ def _next_time(schedule: Schedule) -> int:
 
 
 def _going_on(next_time: int, schedule: Schedule) -> int:
-    """Return when `schedule`, just made, fires next, where it was `next_time` (ms) before. By wall clock that is more
-    than an interval later than for a new one only where the clock went back: then the interval begins again."""
+    """Return the next time of `schedule`, just created, which was `next_time` (ms) before.
+
+    By wall clock, that exceeds a new one by more than an interval only if the clock went back: then the interval
+    restarts.
+    """
     went_back = next_time > schedule.next_time + schedule.interval
     return schedule.next_time if went_back and schedule.type is PunctuationType.WALL_CLOCK_TIME else next_time
 
@@ -79,28 +88,30 @@ class Schedules(Protocol):
     """The schedules of one task."""
 
     def add(self, schedule: Schedule, initializing: bool) -> None:
-        """Take a schedule, made in `init` or later; raises StreamsError if it may not be made."""
+        """Add a schedule, created in `init` or later; raises StreamsError if that is not allowed."""
         ...
 
     def take_due(self, kind: PunctuationType, now: int) -> Schedule | None:
-        """Take out and return the schedule of this clock that is due at `now` (ms) and has the smallest time, None if
-        there is none."""
+        """Remove and return the earliest schedule of this clock due at `now` (ms), or None."""
         ...
 
     def put_back(self, schedule: Schedule) -> None:
-        """Put in again a schedule that was taken out, with its next time set; not if it was cancelled meanwhile."""
+        """Add a removed schedule again, with its next time set, unless it was cancelled meanwhile."""
         ...
 
     def next_time(self, kind: PunctuationType) -> int | None:
-        """Return the next time (ms) of this clock at which a schedule may be due, None if there is none."""
+        """Return the next time (ms) of this clock with a possibly due schedule, or None."""
         ...
 
     def go_back(self, now: int) -> None:
-        """Take that the wall clock went back to `now` (ms): no schedule waits longer than its interval for that."""
+        """Adjust to a wall clock that went back to `now` (ms).
+
+        No schedule waits longer than its interval because of it.
+        """
         ...
 
     def states(self) -> tuple[ScheduleState, ...]:
-        """Return what a commit must remember."""
+        """Return the states for a commit."""
         ...
 
 
@@ -113,11 +124,11 @@ class LivingSchedules:
         }
 
     def add(self, schedule: Schedule, initializing: bool) -> None:
-        """Take a schedule at any time."""
+        """Add a schedule at any time."""
         self._schedules[schedule.type].offer(schedule)
 
     def take_due(self, kind: PunctuationType, now: int) -> Schedule | None:
-        """Take out the due schedule with the smallest time; those that were cancelled are dropped on the way."""
+        """Remove and return the earliest due schedule, or None; drops cancelled ones on the way."""
         queue = self._schedules[kind]
         while (first := queue.peek()) is not None and first.next_time <= now:
             queue.poll()
@@ -126,17 +137,17 @@ class LivingSchedules:
         return None
 
     def put_back(self, schedule: Schedule) -> None:
-        """Put in again a schedule that was taken out, unless it was cancelled."""
+        """Add a removed schedule again, unless it was cancelled."""
         if not schedule.cancelled:
             self._schedules[schedule.type].offer(schedule)
 
     def next_time(self, kind: PunctuationType) -> int | None:
-        """Return the smallest time of the schedules, among them those cancelled that have not become due."""
+        """Return the earliest time of the schedules, including cancelled ones that are not yet due."""
         first = self._schedules[kind].peek()
         return None if first is None else first.next_time
 
     def go_back(self, now: int) -> None:
-        """Take that the wall clock went back to `now` (ms)."""
+        """Adjust to a wall clock that went back to `now` (ms)."""
         before = self._schedules[PunctuationType.WALL_CLOCK_TIME]
         queue = self._schedules[PunctuationType.WALL_CLOCK_TIME] = PriorityQueue(_next_time)
         for schedule in before:
@@ -144,21 +155,24 @@ class LivingSchedules:
             queue.offer(schedule)
 
     def states(self) -> tuple[ScheduleState, ...]:
-        """Return nothing: after a restart `init` schedules again."""
+        """Return an empty tuple: after a restart, `init` schedules again."""
         return ()
 
 
 class EpochSchedules(LivingSchedules):
-    """Schedules of processors that live for one epoch; they continue from the states of the previous epoch."""
+    """Schedules of processors that live for one epoch.
+
+    Args:
+        states: the states of the previous epoch, from which they continue.
+    """
 
     def __init__(self, states: Iterable[ScheduleState]) -> None:
-        """Go on from `states`."""
         super().__init__()
         self._before = {(state.node, state.call): (place, state) for place, state in enumerate(states)}
         self._made: dict[int, Schedule] = {}
 
     def add(self, schedule: Schedule, initializing: bool) -> None:
-        """Take a schedule made in `init`; raises StreamsError for one made later."""
+        """Add a schedule created in `init`; raises StreamsError for a later one."""
         if not initializing:
             raise StreamsError(
                 f"Processor {schedule.node} calls schedule() outside init(). On this host a processor lives for one "
@@ -176,8 +190,10 @@ class EpochSchedules(LivingSchedules):
                 self.put_back(made)
 
     def states(self) -> tuple[ScheduleState, ...]:
-        """Return the next time of each schedule, None for a cancelled one; those of one time in an order that keeps
-        their turns."""
+        """Return the next time of each schedule, None for a cancelled one.
+
+        Those of one time are in an order that preserves their turns.
+        """
         waiting = [schedule for queue in self._schedules.values() for schedule in queue if not schedule.cancelled]
         cancelled = [schedule for schedule in self._made.values() if schedule.cancelled]
         return tuple(

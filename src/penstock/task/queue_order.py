@@ -1,4 +1,4 @@
-"""The order in which queues whose heads may have equal times give up their records, found for all at once."""
+"""The order of records from queues with possibly equal head times, computed at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def in_turns(times: Sequence[Int64Array], first: Sequence[int]) -> Int64Array:
     """Return the number of the queue from which each head is taken.
 
     Args:
-        times: of each queue, the ascending times (ms) of its heads, at least one.
+        times: the ascending times (ms) of the heads of each queue, at least one.
         first: the numbers of the queues, in the order in which they wait.
     """
     if len(times) == 2:
@@ -35,22 +35,23 @@ def in_turns(times: Sequence[Int64Array], first: Sequence[int]) -> Int64Array:
 
 
 def _are_from_first(one: Int64Array, other: Int64Array) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Return for each head whether it is taken from `one`, which begins, and not from `other`: what a queue of
-    priorities with two items does, without a step for each.
+    """Return for each head whether it is taken from `one`, which begins, instead of `other`.
 
-    At a time that both have, the one that was not taken last goes first, then they alternate until one has no more
-    heads of that time. So who was taken last at a time is the one with more heads of it; if both have as many, the one
-    that did not begin, and the next time begins as this one did.
+    The result is that of a priority queue with two items, without a step per head.
+
+    At a time in both, the queue that was not taken last goes first; then they alternate until one has no more heads of
+    that time. So the last one taken at a time is the one with more heads of it; if both have as many, the one that did
+    not begin, and the next time begins like this one.
     """
     moments, places = np.unique(np.concatenate([one, other]), return_inverse=True)
     of_one, of_other = places[: len(one)], places[len(one) :]
     ones, others = (np.bincount(each, minlength=len(moments)) for each in (of_one, of_other))
-    known = np.concatenate([[0], 1 + np.flatnonzero(ones != others)])  # moments before which it is known who begins
+    known = np.concatenate([[0], 1 + np.flatnonzero(ones != others)])  # moments from which the first queue is known
     begins = np.concatenate([[True], (ones < others)[known[1:] - 1]])
     one_begins = begins[np.searchsorted(known, np.arange(len(moments)), "right") - 1]
     starts = np.cumsum(ones + others) - ones - others
-    ranks = np.arange(len(one)) - (np.cumsum(ones) - ones)[of_one]  # of a head of `one` among those of its time
-    before = np.minimum(ranks + ~one_begins[of_one], others[of_one])  # how many of `other` are taken before it
+    ranks = np.arange(len(one)) - (np.cumsum(ones) - ones)[of_one]  # rank of each head of `one` within its time
+    before = np.minimum(ranks + ~one_begins[of_one], others[of_one])  # number of `other`'s heads taken before it
     from_one = np.zeros(len(places), np.bool_)
     from_one[starts[of_one] + ranks + before] = True
     return from_one

@@ -1,8 +1,7 @@
-"""The record collector: what the sinks of a task wrote since the last commit, as bytes, by partition or in the order of
-sending.
+"""The record collector: a task's output since the last commit, as bytes.
 
-Each record has a sequence number, the order in which a depth-first run would have sent it; columns may come in any
-order of topics.
+It is returned by partition or in the order of sending. Each record has a sequence number, its place in a depth-first
+run; columns may arrive in any order of topics.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class _Rows(NamedTuple):
 
 
 class RecordCollector:
-    """Takes what sinks send (Kafka class: RecordCollector; seed text 002, 'record collector')."""
+    """Collects the sinks' records (Kafka class: RecordCollector; seed text 002, 'record collector')."""
 
     def __init__(self) -> None:
         self._next = 0
@@ -59,7 +58,7 @@ class RecordCollector:
     def send(
         self, topic: str, partition: int, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers
     ) -> None:
-        """Take one record (timestamp in ms)."""
+        """Add one record (timestamp in ms)."""
         rows = self._open.get(topic)
         if rows is None:
             rows = self._open[topic] = _OpenRows()
@@ -72,14 +71,16 @@ class RecordCollector:
         self._next += 1
 
     def reserve(self, count: int) -> int:
-        """Return the first of `count` sequence numbers that are kept free for columns sent next."""
+        """Reserve `count` sequence numbers for the next columns; return the first."""
         first = self._next
         self._next += count
         return first
 
     def send_columns(self, topic: str, partitions: Int64Array, sequence: Int64Array, batch: RecordBatch) -> None:
-        """Take the rows of `batch` (keys and values as bytes), each with its partition and its sequence number, which
-        ascends."""
+        """Add the rows of `batch` (keys and values as bytes), each with its partition.
+
+        sequence: the ascending sequence numbers of the rows.
+        """
         if len(batch):
             self._close(topic)
             self._rows.setdefault(topic, []).append(_Rows(partitions, sequence, batch))
@@ -90,8 +91,10 @@ class RecordCollector:
         )
 
     def drain(self, repartition_topics: Set[str], lane_offsets: dict[TopicPartition, int]) -> list[PartitionBatch]:
-        """Give up everything, by partition, offsets from 0 in each batch; of a repartition topic they count on from
-        `lane_offsets`, which are advanced."""
+        """Remove and return everything, by partition.
+
+        Offsets start at 0 in each batch; those of a repartition topic continue from `lane_offsets`, which are advanced.
+        """
         output: list[PartitionBatch] = []
         for topic in sorted({*self._open, *self._rows}):
             rows = self._take(topic)
@@ -106,7 +109,7 @@ class RecordCollector:
         return output
 
     def drain_in_order(self) -> Iterator[SentRecord]:
-        """Give up everything, record by record in the order of sending, across topics."""
+        """Remove and yield everything, record by record in the order of sending, across topics."""
         sent: list[tuple[int, SentRecord]] = []
         for topic in {*self._open, *self._rows}:
             rows = self._take(topic)
@@ -137,7 +140,7 @@ class RecordCollector:
         self._rows.setdefault(topic, []).append(columns)
 
     def _take(self, topic: str) -> _Rows:
-        """Give up the rows of `topic` in the order of their sequence numbers."""
+        """Remove and return the rows of `topic` in the order of their sequence numbers."""
         self._close(topic)
         parts = self._rows.pop(topic)
         if len(parts) == 1:

@@ -1,4 +1,4 @@
-"""Sends a record to any topic, outside the sinks: from a processor, or to a dead letter queue."""
+"""Sends records to any topic outside the sinks: from a processor, or to a dead letter queue."""
 
 from __future__ import annotations
 
@@ -16,26 +16,31 @@ from penstock.serdes.columns import Places
 from penstock.task.record_collector import RecordCollector
 
 DEAD_LETTERS = "dead letters"
-"""Stands for the name of a node; no node has blanks in its name."""
+"""Used instead of a node's name; node names contain no blanks."""
 
 
 class RecordSender:
-    """Puts records of bytes into the collector of one task and chooses their partitions, as Kafka's producer does."""
+    """Adds serialised records to a task's collector and chooses their partitions like Kafka's producer.
+
+    Args:
+        collector: the collector of the task.
+        partitions: the number of partitions by topic; may look it up on demand.
+        task_id: the id of the task.
+        offset: returns the offset of the current input record, -1 without one.
+    """
 
     def __init__(
         self, collector: RecordCollector, partitions: Mapping[str, int], task_id: TaskId, offset: Callable[[], int]
     ) -> None:
-        """Send to topics of `partitions` for the task `task_id`; `offset` returns that of the input record in
-        processing, -1 if there is none. partitions: their number by topic; may look it up on demand."""
         self._collector = collector
         self._partitions = partitions
         self._task_id = task_id
         self._offset = offset
         self.dead_letters = 0
-        """How many records were sent to dead letter queues."""
+        """Number of records sent to dead letter queues."""
 
     def partition_count(self, topic: str) -> int:
-        """Return the number of partitions of `topic`; raises StreamsError if it is not known."""
+        """Return the number of partitions of `topic`; raises StreamsError if unknown."""
         try:
             return self._partitions[topic]
         except KeyError:
@@ -45,8 +50,10 @@ class RecordSender:
             ) from None
 
     def partition_of(self, record: ProducerRecord, offset: int) -> int:
-        """Return the partition that `record`, which came from the input record at `offset`, names, else that of its
-        key, or one of all if it has none; raises StreamsError for one that does not exist."""
+        """Return the partition of `record`: its own, that of its key, or any without a key.
+
+        offset: that of the input record from which it comes. Raises StreamsError for a partition that does not exist.
+        """
         count = self.partition_count(record.topic)
         if record.partition is None:
             if record.key is not None:
@@ -62,8 +69,18 @@ class RecordSender:
     def partitions_of(
         self, topic: str, keys: Sequence[bytes | None], places: Places, offsets: Int64Array, timestamps: Int64Array
     ) -> Int64Array:
-        """Return the partition of each row of a column: the keys at `places` of the distinct ones, the offsets of the
-        input records, and the timestamps (ms); raises StreamsError for a topic that does not exist."""
+        """Return the partition of each row of a column.
+
+        Args:
+            topic: the topic.
+            keys: the distinct keys.
+            places: the index of each row's key.
+            offsets: the offsets of the input records.
+            timestamps: in ms.
+
+        Raises:
+            StreamsError: the topic does not exist.
+        """
         count = self.partition_count(topic)
         partitions: Int64Array = partition_column(keys, count, 0)[places]
         if count > 1 and None in keys:
@@ -72,17 +89,20 @@ class RecordSender:
         return partitions
 
     def send(self, record: ProducerRecord) -> None:
-        """Send `record`, key and value as bytes; raises StreamsError for a topic or partition that does not exist."""
+        """Send `record`, with key and value as bytes.
+
+        Raises StreamsError for a topic or partition that does not exist.
+        """
         partition = self.partition_of(record, self._offset())
         self._collector.send(record.topic, partition, record.key, record.value, record.timestamp, record.headers)
 
     def bury(self, record: ProducerRecord) -> None:
-        """Send a record to a dead letter queue; raises as `send`."""
+        """Send a record to a dead letter queue; raises like `send`."""
         self.dead_letters += 1
         self.send(record)
 
     def bury_at(self, record: ProducerRecord, sequence: int, offset: int) -> None:
-        """As `bury`, with a sequence number that was reserved, for what came from the input record at `offset`."""
+        """Like `bury`, with a reserved sequence number, for the input record at `offset`."""
         self.dead_letters += 1
         batch = RecordBatch.of([(record.key, record.value, record.timestamp, 0, record.headers)])
         partitions, numbers = (np.array([number], np.int64) for number in (self.partition_of(record, offset), sequence))
@@ -90,13 +110,16 @@ class RecordSender:
 
 
 class DeadLetterSink:
-    """Where the dead letters of rows go that failed in columns: a sink whose values are ProducerRecords."""
+    """The sink of dead letters from columns; its values are ProducerRecords.
+
+    Args:
+        sender: sends the records.
+    """
 
     name = DEAD_LETTERS
     children: Sequence[Never] = ()
 
     def __init__(self, sender: RecordSender) -> None:
-        """Send through `sender`."""
         self._sender = sender
 
     def process(self, record: Record[Any, Any]) -> None:

@@ -1,6 +1,6 @@
-"""The check of `penstock.check.shared.values`: no node changes a value that another branch of the topology receives.
+"""The check of `penstock.check.shared.values`: no node changes a value shared with another branch.
 
-Nodes hand values on, not copies, as in Kafka Streams. A digest of each value is taken before and after each node. A
+Nodes pass values on, not copies, as in Kafka Streams. A digest of each value is taken before and after each node. A
 node may change a value if only nodes below it receive the value later.
 """
 
@@ -17,7 +17,7 @@ from penstock.task.error_handling import ProcessingError
 
 _UNCHANGING: Final = frozenset({str, bytes, int, float, bool, type(None)})
 _VALUES: Final = 10_000
-"""Values of one input record that are remembered."""
+"""Maximum number of remembered values of one input record."""
 
 
 class _Node(Protocol):
@@ -27,27 +27,32 @@ class _Node(Protocol):
 
 
 class _Seen:
-    """A value that nodes have received, its digest, and the node that changed it last."""
+    """A received value, its digest, and the node that changed it last."""
 
     def __init__(self, value: Any, digest: bytes) -> None:
-        self.value = value  # kept, so that no other object has its id
+        self.value = value  # kept, so that no other object gets its id
         self.digest = digest
         self.changed_by: str | None = None
 
 
 class SharedValues:
-    """What the nodes of a task do to the values of one input record."""
+    """The nodes' changes to the values of one input record; no node is watched initially.
+
+    Args:
+        task: the context of the task.
+    """
 
     def __init__(self, task: TaskContext) -> None:
-        """Start without watched nodes."""
         self._task = task
         self._metadata: RecordMetadata | None = None
         self._seen: dict[int, _Seen] = {}
         self._running: list[str] = []
 
     def watch(self, node: _Node) -> None:
-        """Check each record that `node` processes alone; it raises ProcessingError for a value that a node of another
-        branch has changed."""
+        """Check each record that `node` processes alone.
+
+        The node raises ProcessingError for a value that a node of another branch has changed.
+        """
         name, process = node.name, node.process
 
         def check_and_process(record: Record[Any, Any]) -> None:
@@ -98,6 +103,6 @@ def _note_change(seen: _Seen, name: str | None) -> None:
 def _digest(value: Any) -> bytes:
     try:
         data = pickle.dumps(value)
-    except Exception:  # whatever a class of the user's raises
+    except Exception:  # any error of a user's class
         data = repr(value).encode(errors="surrogatepass")
     return blake2b(data, digest_size=16).digest()

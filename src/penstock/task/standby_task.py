@@ -1,7 +1,6 @@
-"""A copy of the stores of a task, updated from its commits, for readers other than the task (Kafka class:
-StandbyTask).
+"""A copy of a task's stores for other readers, updated from its commits (Kafka class: StandbyTask).
 
-Free of I/O: the caller passes a function that reads a segment, and the base. A read sees a snapshot, as of one commit,
+Free of I/O: the caller passes a function that reads a segment, and the base. A read uses a snapshot as of one commit,
 while updates continue.
 """
 
@@ -27,11 +26,19 @@ from penstock.state.segments import Segment, decode
 from penstock.task.task_checkpoint import TaskCheckpoint
 
 MOST_SNAPSHOTS = 256
-"""Snapshots of a task that may be read at one time; the oldest beyond are closed."""
+"""Maximum number of readable snapshots of a task; older ones are closed."""
 
 
 class StandbySnapshot:
-    """The stores of one task as of one commit; may be read from several threads."""
+    """The stores of one task as of one commit; several threads may read it.
+
+    Args:
+        task: the id of the task.
+        stores: the stores by name.
+        config: the configuration.
+        base: the committed state.
+        clocks: persistent values of the stores besides entries.
+    """
 
     def __init__(
         self,
@@ -41,16 +48,15 @@ class StandbySnapshot:
         base: BaseSnapshot,
         clocks: Mapping[str, int],
     ) -> None:
-        """Show `stores` of `task` over `base`. clocks: what stores remember besides entries."""
         self.task = task
         self._builders = stores
         self._config = config
         self._base = base
         self._clocks = clocks
-        self._built = threading.local()  # some stores remember what they read, and not for two threads
+        self._built = threading.local()  # some stores cache their reads, and are not thread-safe
 
     def store(self, name: str) -> StateStore | None:
-        """Return the store `name` to be read, None if the task has none of that name."""
+        """Return the store `name` for reading, or None if the task has no such store."""
         if name not in self._builders:
             return None
         stores: dict[str, EngineStore] = vars(self._built).setdefault("stores", {})
@@ -67,17 +73,23 @@ class StandbySnapshot:
         return stores[name].exposed()
 
     def entries(self, name: str) -> int:
-        """Return how many entries of the store `name` are committed, 0 for one of a class of the program."""
+        """Return the number of committed entries of the store `name`, 0 for a user-defined one."""
         return self._base.view(name).approximate_num_entries()
 
 
 class StandbyTask:
-    """Applies the commits of a task to its own base, and shows it."""
+    """Applies the commits of a task to its own base, and provides snapshots.
+
+    Args:
+        id: the id of the task.
+        stores: the stores by name.
+        config: the configuration.
+        base: the base; rebuilt if it has other stores.
+    """
 
     def __init__(
         self, id: TaskId, stores: Mapping[str, StoreBuilder], config: StreamsConfig, base: SnapshotBase
     ) -> None:
-        """Keep `stores` of the task `id` in `base`; one that holds other stores is rebuilt."""
         self.id = id
         self._stores = stores
         self._config = config
@@ -88,10 +100,10 @@ class StandbyTask:
         self._open: deque[weakref.ref[BaseSnapshot]] = deque()
 
     def update(self, log: SegmentLog, read: ReadFile) -> None:
-        """Bring the base to the head of `log`, from its position or by a rebuild.
+        """Update the base to the head of `log`, from its position or by a rebuild.
 
-        Raises what `read` raises, and TaskCorruptedError for a log whose last segment does not end a commit; the base
-        is then at a commit before.
+        Raises the errors of `read`, and TaskCorruptedError for a log whose last segment does not end a commit; the base
+        is then at an earlier commit.
         """
         if self._newest is not None and log.head == self._shown:
             return
@@ -103,8 +115,10 @@ class StandbyTask:
         self._newest, self._shown = self._snapshot(clocks), log.head
 
     def snapshot(self) -> StandbySnapshot:
-        """Return the stores as of the last `update`. It stays good until it is no longer held, or for the next
-        MOST_SNAPSHOTS updates; raises RuntimeError before the first."""
+        """Return the stores as of the last `update`; raises RuntimeError before the first.
+
+        The snapshot stays valid until its last reference is dropped, or for the next MOST_SNAPSHOTS updates.
+        """
         if self._newest is None:
             raise RuntimeError(f"Task {self.id} was not updated yet: it has nothing to read.")
         return self._newest
@@ -118,7 +132,10 @@ class StandbyTask:
         return StandbySnapshot(self.id, self._stores, self._config, base, clocks)
 
     def close(self) -> None:
-        """Release the base and all snapshots; what the base holds stays for the next task that opens it."""
+        """Release the base and all snapshots.
+
+        The base's content remains for the next task that opens it.
+        """
         for each in self._open:
             if (snapshot := each()) is not None:
                 snapshot.close()
@@ -126,7 +143,7 @@ class StandbyTask:
         self._base.close()
 
     def _follow(self, log: SegmentLog, read: ReadFile) -> Segment:
-        """Apply what is missing, and return the newest segment."""
+        """Apply missing segments, and return the newest segment."""
         route = path(log, self._position())
         if route.rebuild:
             stamp = self._stamp(route.segments[-1].last)
@@ -142,18 +159,21 @@ class StandbyTask:
         return self._held + position
 
     def _position(self) -> bytes | None:
-        """Return the position of the base in the log of its task, None if it is empty or holds other stores."""
+        """Return the position of the base in its task's log, or None.
+
+        None means that it is empty or has other stores.
+        """
         stamp = self._base.stamp()
         held = len(self._held)
         return stamp[held:] if stamp is not None and stamp[:held] == self._held else None
 
     def _own(self, changes: Changes) -> Changes:
-        """Return the changes of the stores that are kept here."""
+        """Return the changes of the stores in this copy."""
         return {name: changed for name, changed in changes.items() if name in self._stores}
 
 
 def empty_store(builder: StoreBuilder, config: StreamsConfig) -> EngineStore:
-    """Return a store of the kind that `builder` describes, without entries."""
+    """Return an empty store of the kind described by `builder`."""
     return build_store(builder, config, MemoryBase().view(builder.name), RecordCache(0), _no_context, {})
 
 

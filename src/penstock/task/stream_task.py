@@ -1,9 +1,9 @@
-"""The unit of work: one sub-topology on one partition, free of I/O, threads and clocks (Kafka class: StreamTask).
+"""The unit of work: one sub-topology on one partition (Kafka class: StreamTask).
 
-Record batches go in; output, changes of state and a checkpoint come out. A host fills a task, drains it and commits it:
-`add_records`, `process`, `advance_wall_clock`, `prepare_commit`, then, when all that is durable, `committed`. A host
-that sends output before the commit takes it with `take_output`. An error leaves the task unfit for use: the host drops
-it and begins again from the last commit, where nothing has changed.
+It is free of I/O, threads and clocks. Record batches go in; output, changes of state and a checkpoint come out. A host
+fills a task, drains it and commits it: `add_records`, `process`, `advance_wall_clock`, `prepare_commit`, and, when
+everything is durable, `committed`. A host that sends output before the commit calls `take_output`. An error leaves the
+task unusable: the host drops it and restarts from the last commit, whose state is unchanged.
 """
 
 from __future__ import annotations
@@ -49,11 +49,16 @@ from penstock.task.task_measurements import TaskMeasurements
 
 @dataclass(frozen=True)
 class TaskCommit:
-    """What a commit must make durable in one step.
+    """The content of a commit, to be made durable in one step.
 
-    changes: by store and key. checkpoint: what the task must remember besides. output: by partition. dropped_records:
-    by node or store and reason, since the task was made. order: what was taken since the last commit, where the task
-    traces it. measured: by operation (`host_metrics`). sensors: what those of the processors recorded.
+    Args:
+        changes: by store and key.
+        checkpoint: the task's persistent values besides stores.
+        output: by partition.
+        dropped_records: by node or store and reason, since the creation of the task.
+        order: the records taken since the last commit, if the task traces them.
+        measured: by operation (`host_metrics`).
+        sensors: the recorded values of the processors' sensors.
     """
 
     changes: Changes
@@ -68,9 +73,9 @@ class TaskCommit:
 class StreamTask:
     """Runs one sub-topology on one partition.
 
-    Making it makes its nodes and stores; nothing of the user's runs before `initialize`. base: the committed state.
-    partitions: the number of partitions of each topic that sinks write to. checkpoint: that of the last commit, None
-    for a new task. environment: the services of its host.
+    The constructor creates nodes and stores; no user code runs before `initialize`. `base` has the committed state,
+    `partitions` the number of partitions of each topic that sinks write to, and `environment` the services of the host.
+    `checkpoint` is that of the last commit, None for a new task.
     """
 
     def __init__(
@@ -88,7 +93,7 @@ class StreamTask:
         checkpoint = checkpoint or TaskCheckpoint()
         self.task_id = task_id
         self.awaited: frozenset[TopicPartition] = frozenset()
-        """The partitions that the records which `process` has left are waiting for."""
+        """The partitions awaited by the records that `process` has left."""
         self._lane_offsets = dict(checkpoint.lane_offsets)
         self._idling = Idling(checkpoint.idle_deadlines)
         # The observer reads the clock of the context, which needs the observer first.
@@ -158,13 +163,12 @@ class StreamTask:
         )
 
     def initialize(self) -> None:
-        """Call `init` of every processor; raises StreamsError naming the one that fails."""
+        """Call `init` of every processor; raises StreamsError with the name of a failed one."""
         for node in self._topology.processors:
             node.init()
 
     def add_source_topic(self, topic: str, source_name: str) -> None:
-        """Read `topic` too, which the pattern of the source node `source_name` matches; raises StreamsError for an
-        unknown node."""
+        """Also read `topic`, which matches the pattern of node `source_name`; raises StreamsError if unknown."""
         for source in self._topology.sources:
             if source.name == source_name:
                 self._group.add_source_topic(topic, source)
@@ -173,18 +177,18 @@ class StreamTask:
         raise StreamsError(f"Task {self.task_id} has no source node {source_name!r}.")
 
     def add_records(self, topic: str, partition: int, batch: RecordBatch, lane: int = 0) -> None:
-        """Buffer records of a partition, as bytes, offsets ascending; lane: the upstream task behind a shuffle.
+        """Buffer records of a partition, as bytes, offsets ascending.
 
-        Raises StreamsError for a topic that no source of the task reads.
+        lane: the upstream task of a shuffle. Raises StreamsError for a topic that no source of the task reads.
         """
         self._placement.look(TopicPartition(topic, partition), batch)
         self._group.add(TopicPartition(topic, partition), lane, batch)
 
     def process(self, wait: InputWait = NO_WAIT) -> int:
-        """Process all that is buffered and need not wait, with the stream-time punctuations at their places; return the
-        number of records taken.
+        """Process all buffered records that need not wait; return the number of records taken.
 
-        Raises StreamsError naming node, topic, partition and offset if a function of the user fails.
+        Stream-time punctuations run in between. Raises StreamsError with node, topic, partition and offset if a user's
+        function fails.
         """
         now = self._context.wall_clock
         awaited = self._idling.awaited(wait, self._group.buffered(), now)
@@ -196,8 +200,11 @@ class StreamTask:
         return taken
 
     def process_next(self, wait: InputWait = NO_WAIT) -> TopicPartition | None:
-        """As `process`, for the one record that Kafka takes next, also of those with equal timestamps; return the
-        partition that it came from, None if there is no record or all must wait. For a host that commits after each."""
+        """Like `process`, for the single record that Kafka takes next, also with equal timestamps.
+
+        Returns its partition, or None if no record is available or all must wait. For a host that commits after each
+        record.
+        """
         self._group.find_heads()
         buffered = self._group.buffered()
         if not buffered or self._idling.must_wait(wait, buffered, self._context.wall_clock):
@@ -209,7 +216,7 @@ class StreamTask:
         return run.partition
 
     def _process_runs(self, runs: Iterable[RecordRun | MixedRun]) -> int:
-        """Process `runs`, as one batch for a tracer; return their number of records."""
+        """Process `runs`, as one batch for a tracer; return the number of records."""
         if self._tracing is None:
             return self._process_each(runs)
         with self._tracing.batch() as trace:
@@ -230,8 +237,10 @@ class StreamTask:
         return taken
 
     def give_up_buffered(self) -> tuple[list[PartitionBatch], int | None]:
-        """Give up the records that had to wait, as they came; return with them when to
-        look again if nothing arrives (wall clock in ms), None for never."""
+        """Remove and return the waiting records, unchanged, with the time of the next check.
+
+        The time is for the case that no record arrives (wall clock in ms); None for never.
+        """
         records = self._group.give_up()
         return records, self._idling.next_deadline(self._context.wall_clock) if records else None
 
@@ -275,26 +284,33 @@ class StreamTask:
             self._state.evict()
 
     def partitions_to_pause(self) -> frozenset[TopicPartition]:
-        """Return the partitions that are ahead of the slowest of the task by more than `partition.pause.threshold.ms`:
-        the host does not read them until the others have caught up. Empty without a threshold."""
+        """Return the partitions too far ahead of the task's slowest one.
+
+        The limit is `partition.pause.threshold.ms`: the host does not read them until the others have caught up. Empty
+        without a threshold.
+        """
         threshold: int | None = self._context.config["partition.pause.threshold.ms"]
         return frozenset() if threshold is None else partitions_ahead(self._group.partition_times, threshold)
 
     def advance_wall_clock(self, now_ms: int) -> bool:
-        """Tell the task the wall-clock time, which may be an earlier one than before, and make the punctuations due;
-        return whether there were any. Raises StreamsError if one fails."""
+        """Set the wall-clock time, possibly to an earlier one, and run due punctuations.
+
+        Returns whether there were any. Raises StreamsError if one fails.
+        """
         self._context.set_wall_clock(now_ms)
         return self._punctuate(PunctuationType.WALL_CLOCK_TIME, now_ms)
 
     def emit_held_results(self) -> None:
-        """Emit the final results that are due and that an interval of wall-clock time holds back: at the end of an
-        epoch, on hosts whose tasks live for one. Raises StreamsError if a function of the user fails."""
+        """Emit the due final results that an interval of wall-clock time holds back.
+
+        For the end of an epoch, on hosts whose tasks live for one. Raises StreamsError if a user's function fails.
+        """
         self.flush()
-        while any(self._emit_held(*each) for each in self._context.held_results):  # what is emitted may close more
+        while any(self._emit_held(*each) for each in self._context.held_results):  # emitted results may close more
             self.flush()
 
     def _emit_held(self, context: NodeContext, results: HeldResults) -> bool:
-        """Emit what an operator holds back; return whether there was something."""
+        """Emit results held back by an operator; return whether there were any."""
         held = results.take_held()
         if held is None:
             return False
@@ -312,40 +328,43 @@ class StreamTask:
         return True
 
     def _processing_failed(self, node: str, record: Record[Any, Any], error: Exception) -> None:
-        """Ask the handler whether to continue; raises StreamsError if not."""
+        """Call the handler; raises StreamsError unless the task continues."""
         try:
             self._errors.processing_failed(node, record, error)
         except ProcessingError as failure:
             self._fail(failure)
 
     def take_output(self) -> list[PartitionBatch]:
-        """Give up the output since the last time, by partition, without a commit."""
+        """Remove and return the output since the last call, by partition, without a commit."""
         return self._collector.drain(self._repartition_topics, self._lane_offsets)
 
     def positions(self) -> Mapping[TopicPartition, int]:
-        """Return the next offset to be processed of each partition of which records were added: what may be committed
-        while later records wait. For a host whose records all come from brokers."""
+        """Return the next offset to be processed, for each partition with added records.
+
+        It may be committed while later records wait. For a host whose records all come from brokers.
+        """
         return self._group.positions()
 
     def waiting(self) -> Mapping[TopicPartition, BufferSize]:
-        """Return how much waits in the task, of each partition of which records wait."""
+        """Return the size of the waiting records of each partition with waiting records."""
         return self._group.sizes()
 
     @property
     def uncommitted_bytes(self) -> int:
-        """About how many bytes of memory the uncommitted changes of the stores take; those in the record cache do not
-        count."""
+        """The approximate memory size (bytes) of the stores' uncommitted changes, without the record cache."""
         return self._state.uncommitted_bytes()
 
     def next_wall_clock_ms(self) -> int | None:
-        """Return when the task has something to do though no record arrives (wall clock in ms): a punctuation, or the
-        end of the wait for a partition; None for never."""
+        """Return the time of the next action without new records, or None.
+
+        It is a wall-clock time in ms: of a punctuation, or the end of the wait for a partition.
+        """
         waits = self._idling.next_deadline(self._context.wall_clock) if self._group.buffered() else None
         punctuation = self._context.schedules.next_time(PunctuationType.WALL_CLOCK_TIME)
         return min((time for time in (waits, punctuation) if time is not None), default=None)
 
     def prepare_commit(self) -> TaskCommit:
-        """Flush the caches and return all that the commit must make durable; the output is given up with it."""
+        """Flush the caches and return the content of the commit; removes the output."""
         self.flush()
         output = self.take_output()
         measured, sensors = self.take_measured()
@@ -365,36 +384,38 @@ class StreamTask:
         return self._measurements.punctuation_nanoseconds
 
     def take_measured(self) -> tuple[Mapping[str, Measurement], Sequence[SensorReport]]:
-        """Give up what was measured since the last time, by operation, and what sensors recorded."""
+        """Remove and return the measurements since the last call, by operation, and sensor values."""
         measured = self._measurements.take()
         buried, self._sender.dead_letters = self._sender.dead_letters, 0
-        measured[DEAD_LETTER_RECORDS] = Measurement(buried, float(buried), 1.0, 1.0)  # each counts for 1
+        measured[DEAD_LETTER_RECORDS] = Measurement(buried, float(buried), 1.0, 1.0)  # each counts as 1
         if self._state.stores:
             measured[CACHE_BYTES] = measured_once(self._cache.size_bytes)
         return {name: each for name, each in measured.items() if each.number}, self._context.metrics.take_reports()
 
     def before_each(self, node: str, call: Callable[[Record[Any, Any]], None]) -> None:
-        """Call `call` with each record that `node` is about to process alone, if the task has it; with
-        `penstock.execution` record, these are all."""
+        """Call `call` with each record before `node` processes it alone.
+
+        Does nothing if the task does not have the node. With `penstock.execution` record, these are all records.
+        """
         if node in self._topology.nodes:
             self._topology.before_each(node, call)
 
     def tap(self, node: str, limit: int) -> None:
-        """Keep the last `limit` records that reach `node`, if the task has it, for `tapped`."""
+        """Keep the last `limit` records that reach `node`, for `tapped`. Does nothing without such a node."""
         if node in self._topology.nodes and self._context.taps.open(node, limit):
             self._topology.tap(node)
 
     def untap(self, node: str) -> None:
-        """Keep the records of `node` no longer."""
+        """Stop keeping the records of `node`."""
         if self._context.taps.close(node):
             self._topology.untap(node)
 
     def tapped(self, node: str) -> list[TappedRecord]:
-        """Return the last records that have reached `node` since `tap`, the newest last."""
+        """Return the last records that have reached `node` since `tap`, newest last."""
         return self._context.taps.records(node)
 
     def flush(self) -> None:
-        """Flush the caches: what they hold is written to the stores and forwarded."""
+        """Flush the caches: their entries are written to the stores and forwarded."""
         try:
             self._state.flush_caches()
         except ProcessingError as failure:
@@ -403,21 +424,20 @@ class StreamTask:
         self._context.source_records.forget()
 
     def drain_in_order(self) -> Iterator[SentRecord]:
-        """Give up the output record by record in the order of sending, across topics: for a driver that shows it."""
+        """Remove and yield the output by record in the order of sending, across topics. A driver displays it."""
         return self._collector.drain_in_order()
 
     def changes(self) -> Changes:
-        """Return what the stores changed since the last commit."""
+        """Return the changes of the stores since the last commit."""
         return self._state.changes()
 
     def committed(self, changes: Changes, stamp: bytes) -> None:
-        """Apply the changes of a commit to the base, now that the rest of it is durable."""
+        """Apply the changes of a commit to the base, once the rest is durable."""
         self._state.committed(changes, stamp)
         self._context.commit_requested = False
 
     def checkpoint(self) -> TaskCheckpoint:
-        """Return what must be remembered besides the stores; the lane offsets are those after the output given up so
-        far."""
+        """Return the task's persistent values besides stores. Lane offsets include the output taken so far."""
         return TaskCheckpoint(
             self._context.stream_time,
             dict(self._group.partition_times),
@@ -428,7 +448,7 @@ class StreamTask:
         )
 
     def store(self, name: str) -> StateStore:
-        """Return the store `name` as processors get it; raises StreamsError if the task has none of that name."""
+        """Return the store `name` as processors receive it; raises StreamsError for an unknown name."""
         if name not in self._state.stores:
             raise StreamsError(
                 f"Task {self.task_id} has no store {name!r}: expected one of {', '.join(self._state.stores) or 'none'}."
@@ -437,17 +457,16 @@ class StreamTask:
 
     @property
     def dropped_records(self) -> Mapping[str, int]:
-        """The number of records dropped, by node, since the task was made (Kafka metric: dropped-records-total)."""
+        """The number of records dropped since the task began, by node (Kafka metric: dropped-records-total)."""
         return by_place(self._context.dropped_records)
 
     @property
     def commit_requested(self) -> bool:
-        """Whether a processor asked for a commit since the last one."""
+        """Whether a processor has requested a commit since the last one."""
         return self._context.commit_requested
 
     def close(self) -> None:
-        """Close the processors, then the stores; what was not committed is lost. Raises the first error of a processor
-        after all were closed."""
+        """Close processors, then stores; uncommitted data is lost. Raises the first error of a processor at the end."""
         first: StreamsError | None = None
         for node in self._topology.processors:
             try:
@@ -481,7 +500,7 @@ class StreamTask:
         return punctuated
 
     def _call(self, schedule: Schedule, now: int) -> None:
-        """Call the punctuator of `schedule`; raises ProcessingError unless the handler passes its error over."""
+        """Call the punctuator of `schedule`; raises ProcessingError unless the handler ignores its error."""
         try:
             self._measurements.punctuate(lambda: schedule.callback(now))
         except (ProcessingError, TaskCorruptedError, TaskMigratedError):
@@ -522,7 +541,7 @@ def _stream_time(
         return MaximumStreamTime()
     if input_partitions is None:
         sources = [node for node in spec.nodes if isinstance(node, SourceSpec)]
-        outside = [node for node in sources if not node.repartition]  # repartition topics only where there is no other
+        outside = [node for node in sources if not node.repartition]  # repartition topics only without others
         input_partitions = [
             TopicPartition(topic, task_id.partition) for node in outside or sources for topic in node.topics
         ]
@@ -530,7 +549,7 @@ def _stream_time(
 
 
 def _traced(runs: Iterable[RecordRun | MixedRun], trace: BatchTrace) -> Iterator[RecordRun | MixedRun]:
-    """Yield `runs`, and show each to `trace` before it is processed."""
+    """Yield `runs`, each reported to `trace` before it is processed."""
     for run in runs:
         trace.take(run.partitions if isinstance(run, MixedRun) else (run.partition,), run.batch)
         yield run

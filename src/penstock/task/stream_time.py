@@ -1,9 +1,9 @@
-"""Stream time: how a task's clock follows the timestamps of its records. Two policies, `stream.time.policy`.
+"""Stream time: a task's clock, driven by record timestamps, with two values of `stream.time.policy`.
 
-`max`, that of Kafka Streams: the largest timestamp that was taken. `min`, that of KIP-28: the smallest of the partition
-times, so that no partition is ahead of it; unknown until every partition had a record. Where KIP-28 takes for a
-partition's time the lowest timestamp that is buffered, it is the largest that was taken here: the same for records in
-order, and for others not a matter of how much was buffered. Either clock never goes back.
+`max`, Kafka Streams' policy: the largest timestamp taken so far. `min`, the policy of KIP-28: the smallest of the
+partition times, so that no partition is ahead of it; unknown until every partition had a record. KIP-28 defines a
+partition's time as the lowest buffered timestamp; here it is the largest one taken so far: equal for records in order,
+and otherwise independent of the number of buffered records. Neither clock ever goes back.
 """
 
 from __future__ import annotations
@@ -23,16 +23,22 @@ class StreamTime(Protocol):
     """The clock of one task."""
 
     def advance(self, partition: TopicPartition, timestamps: Int64Array, current: int) -> Int64Array:
-        """Return the stream time (ms) at each record of `partition`, given their timestamps and the time before."""
+        """Return the stream time (ms) at each record of `partition`.
+
+        Args:
+            partition: the partition.
+            timestamps: the timestamps of the records (ms).
+            current: the stream time before them (ms).
+        """
         ...
 
     def add_partition(self, partition: TopicPartition) -> None:
-        """Read `partition` too."""
+        """Also read `partition`."""
         ...
 
 
 class MaximumStreamTime:
-    """The largest timestamp that was taken."""
+    """The largest timestamp taken so far."""
 
     def advance(self, partition: TopicPartition, timestamps: Int64Array, current: int) -> Int64Array:
         """Return the running maximum of `timestamps` from `current` on."""
@@ -44,15 +50,21 @@ class MaximumStreamTime:
 
 
 class MinimumStreamTime:
-    """The smallest of the partition times."""
+    """The smallest of the partition times.
+
+    Args:
+        partitions: all partitions read by the task.
+        partition_times: those of the last commit (ms).
+    """
 
     def __init__(self, partitions: Iterable[TopicPartition], partition_times: Mapping[TopicPartition, int]) -> None:
-        """Follow `partitions`, all that the task reads, from `partition_times`, those of the last commit (ms)."""
         self._times = {each: partition_times.get(each, NO_TIMESTAMP) for each in partitions}
 
     def advance(self, partition: TopicPartition, timestamps: Int64Array, current: int) -> Int64Array:
-        """Return the smaller of this partition's running maximum and the times of the others, never below
-        `current`."""
+        """Return the minimum of this partition's running maximum and the other partitions' times.
+
+        It is never below `current`.
+        """
         own: Int64Array = np.maximum(running_maximum(timestamps), self._times.get(partition, NO_TIMESTAMP))
         others = min((time for each, time in self._times.items() if each != partition), default=int(own[-1]))
         self._times[partition] = int(own[-1])
@@ -60,13 +72,15 @@ class MinimumStreamTime:
         return times
 
     def add_partition(self, partition: TopicPartition) -> None:
-        """Wait for `partition` too, unless it is known."""
+        """Also wait for `partition`, unless it is known."""
         self._times.setdefault(partition, NO_TIMESTAMP)
 
 
 def partitions_ahead(partition_times: Mapping[TopicPartition, int], threshold_ms: int) -> frozenset[TopicPartition]:
-    """Return the partitions whose time is ahead of that of the slowest by more than `threshold_ms`; a partition without
-    a record yet is not waited for (KIP-28, 'stream synchronisation')."""
+    """Return the partitions more than `threshold_ms` ahead of the slowest.
+
+    Partitions without a record yet are ignored (KIP-28, 'stream synchronisation').
+    """
     known = {partition: time for partition, time in partition_times.items() if time != NO_TIMESTAMP}
     slowest = min(known.values(), default=0)
     return frozenset(partition for partition, time in known.items() if time - slowest > threshold_ms)

@@ -1,6 +1,6 @@
-"""The taps of a task: the last records that reach some of its nodes, for a look at a running application.
+"""The taps of a task: the last records that reach some nodes, for inspecting a running application.
 
-A task without taps pays one look at an empty dict for each batch. Taps change nothing of what a task computes.
+A task without taps checks one empty dict per batch. Taps do not affect the task's results.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from penstock.record import Headers, RecordBatch, TopicPartition
 class TappedRecord(NamedTuple):
     """A record that has reached a node.
 
-    task: the id of the task. topic, partition, offset: of the input record that it comes from; no topic and -1 where
-    there is none, as in a punctuation. tapped_ms: the wall-clock time of the task then (ms).
+    Args:
+        task: the id of the task.
+        topic, partition, offset: of the input record; no topic and -1 without one, as in a punctuation.
+        tapped_ms: the task's wall-clock time at the tap (ms).
     """
 
     key: Any
@@ -30,35 +32,41 @@ class TappedRecord(NamedTuple):
 
 
 class Taps:
-    """The taps of one task, by node."""
+    """The taps of one task, by node.
+
+    Args:
+        task: the id of the task.
+    """
 
     def __init__(self, task: str) -> None:
-        """Have none."""
         self._task = task
         self._kept: dict[str, deque[TappedRecord]] = {}
 
     @property
     def are_open(self) -> bool:
-        """Whether there are any: records must be objects then."""
+        """Whether any taps are open: records must be objects then."""
         return bool(self._kept)
 
     def open(self, node: str, limit: int) -> bool:
-        """Keep the last `limit` records that reach `node`; return whether none were kept before."""
+        """Keep the last `limit` records that reach `node`; return whether the tap is new."""
         kept = self._kept.get(node)
         if kept is None or kept.maxlen != limit:
             self._kept[node] = deque(kept or (), limit)
         return kept is None
 
     def close(self, node: str) -> bool:
-        """Keep the records of `node` no longer; return whether they were kept."""
+        """Stop keeping the records of `node`; return whether they were kept."""
         return self._kept.pop(node, None) is not None
 
     def records(self, node: str) -> list[TappedRecord]:
-        """Return the last records that have reached `node`, the newest last."""
+        """Return the last records that have reached `node`, newest last."""
         return list(self._kept.get(node, ()))
 
     def take(self, node: str, partition: TopicPartition, batch: RecordBatch, now_ms: int) -> None:
-        """Keep the last records of a batch that reaches `node`; partition: of the input records."""
+        """Keep the last records of a batch that reaches `node`.
+
+        partition: that of the input records.
+        """
         kept = self._kept.get(node)
         if kept is None:
             return

@@ -1,5 +1,7 @@
-"""What a task must remember besides its stores: times, schedules and lane counters; a host keeps it beside the changes
-of each commit."""
+"""A task's persistent values besides its stores: times, schedules and lane counters.
+
+A host stores them with the changes of each commit.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,10 @@ from penstock.record import NO_TIMESTAMP, TopicPartition
 
 
 class ScheduleState(NamedTuple):
-    """A schedule made in a node's `init`: the how-manieth call it was, its clock, when it fires next (ms; None:
-    cancelled)."""
+    """The state of a schedule created in a node's `init`.
+
+    It consists of the number of the call, the clock, and the next time (ms; None: cancelled).
+    """
 
     node: str
     call: int
@@ -27,10 +31,12 @@ class ScheduleState(NamedTuple):
 class TaskCheckpoint:
     """Times, schedules and counters of a task at a commit.
 
-    stream_time, partition_times: ms. lane_offsets: for each partition of a repartition topic that the task wrote to,
-    the offset of its next record there. processor_metadata: what processors and stores remember besides entries, such
-    as their clocks (Kafka class: ProcessorMetadata). idle_deadlines: until when (ms) the task waits for partitions that
-    it found empty.
+    Args:
+        stream_time, partition_times: in ms.
+        lane_offsets: for each partition of a repartition topic that the task wrote to, the offset of its next record.
+        processor_metadata: persistent values of processors and stores besides entries, such as clocks (Kafka class:
+            ProcessorMetadata).
+        idle_deadlines: the time (ms) until which the task waits for each partition that it found empty.
     """
 
     stream_time: int = NO_TIMESTAMP
@@ -41,14 +47,14 @@ class TaskCheckpoint:
     idle_deadlines: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     def next_wall_clock_ms(self) -> int | None:
-        """Return when the next wall-clock punctuation is due (ms), None if there is none."""
+        """Return the time of the next wall-clock punctuation (ms), or None."""
         times = [
             s.next_time for s in self.schedules if s.type is PunctuationType.WALL_CLOCK_TIME and s.next_time is not None
         ]
         return min(times, default=None)
 
     def encode(self) -> bytes:
-        """Return the checkpoint as bytes, the same for the same content."""
+        """Serialise the checkpoint; equal content gives equal bytes."""
         return orjson.dumps(
             [
                 self.stream_time,
@@ -62,9 +68,9 @@ class TaskCheckpoint:
 
     @staticmethod
     def decode(data: bytes) -> TaskCheckpoint:
-        """Return the checkpoint that `data` was made from."""
+        """Deserialise a checkpoint."""
         stream_time, partition_times, schedules, lane_offsets, processor_metadata, *later = orjson.loads(data)
-        (idle_deadlines,) = later or ((),)  # a checkpoint of an earlier version has none
+        (idle_deadlines,) = later or ((),)  # a checkpoint of an earlier version has no deadlines
         return TaskCheckpoint(
             stream_time,
             {TopicPartition(topic, partition): time for topic, partition, time in partition_times},

@@ -13,9 +13,11 @@ from penstock.record import Int64Array
 
 
 class TaskMeasurements:
-    """Measures records and punctuations of a task, beside its observer.
+    """Measures records and punctuations of a task, in addition to its observer.
 
-    observer: receives the reports of nodes and stores. nanoseconds: measures durations, None on a host that shows none.
+    Args:
+        observer: receives the reports of nodes and stores.
+        nanoseconds: the clock for durations; None on a host that does not show them.
     """
 
     def __init__(self, observer: TaskObserver, nanoseconds: Callable[[], int] | None) -> None:
@@ -24,7 +26,10 @@ class TaskMeasurements:
         self._lateness = self._punctuations = NOTHING
 
     def add_lateness(self, stream_times: Int64Array, timestamps: Int64Array) -> None:
-        """Add the lateness (ms) of records; it is 0 for records ahead of stream time, which a policy may allow."""
+        """Add the lateness (ms) of records.
+
+        It is 0 for records ahead of stream time, which a policy may allow.
+        """
         late = stream_times - timestamps
         np.maximum(late, 0, out=late)
         self._lateness = self._lateness.plus(Measurement(len(late), float(late.sum()), 0.0, float(late.max())))
@@ -47,7 +52,7 @@ class TaskMeasurements:
         return int(self._punctuations.total)
 
     def take(self) -> dict[str, Measurement]:
-        """Give up what was measured since the last call, by operation."""
+        """Remove and return the measurements since the last call, by operation."""
         measured = self.observer.take()
         measured.update({RECORD_LATENESS: self._lateness, PUNCTUATE: self._punctuations})
         self._lateness = self._punctuations = NOTHING

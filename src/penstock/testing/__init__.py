@@ -1,7 +1,9 @@
-"""Tests of applications: TopologyTestDriver for topologies, MockProcessorContext for single processors, both without
-broker or Spark, and EmbeddedBroker for whatever needs a Kafka.
+"""Test tools for applications.
 
-Each name is loaded when it is first asked for, so that a test with a broker loads no topologies.
+TopologyTestDriver tests topologies and MockProcessorContext single processors, both without a broker or Spark.
+EmbeddedBroker serves tests that need Kafka.
+
+Names are imported lazily, so a test with a broker imports no topologies.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Load the public name `name`; raises AttributeError for any other."""
+    """Import the public name `name` on first access; raises AttributeError for any other."""
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'penstock.testing' has no attribute {name!r}")
     value = vars(import_module(_MODULE_OF[name]))[name]

@@ -1,9 +1,9 @@
-"""Tests of a topology without broker or Spark: TopologyTestDriver (Kafka: kafka-streams-test-utils).
+"""Tests of a topology without a broker or Spark: TopologyTestDriver (Kafka: kafka-streams-test-utils).
 
-Rules: every topic has one partition and all sub-topologies run in one task, `0_0`. A record piped in is processed
-completely before `pipe_input` returns: the record, stream-time punctuation, a commit, then the records that this wrote
-to topics that the topology reads. The wall clock moves only by calls. `host/inline` drives the records; this module
-has the queues of output, the stores, and the errors of Kafka's driver.
+Rules: every topic has one partition and all sub-topologies run in one task, `0_0`. `pipe_input` processes a record
+completely before it returns: the record, stream-time punctuation, a commit, then its output to source topics of the
+topology. The wall clock moves only by calls. `host/inline` processes the records; this module has the output queues,
+the stores, and the errors of Kafka's driver.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from penstock_broker.common.log_limits import forget_lines
 
 DEFAULT_APPLICATION_ID = "topology-test-driver"
 
-# Family, name and method of what `get_state_store` does not give; timestamped kinds come before those that they derive
-# from.
+# Family, name and method of the stores not returned by `get_state_store`; timestamped kinds come before their base
+# kinds.
 _KINDS: Mapping[type, tuple[str, str, str]] = {
     TypedTimestampedKeyValueStore: ("key-value", "timestamped key-value store", "get_timestamped_key_value_store"),
     TypedKeyValueStore: ("key-value", "key-value store", "get_key_value_store"),
@@ -49,8 +49,16 @@ _KINDS: Mapping[type, tuple[str, str, str]] = {
 
 
 class TopologyTestDriver:
-    """Runs a topology in this process, record by record, so that a test can look at each result (Kafka class:
-    TopologyTestDriver).
+    """Runs a topology in this process, record by record, for tests (Kafka class: TopologyTestDriver).
+
+    Args:
+        topology: the result of `StreamsBuilder.build()`, or a `Topology` made by hand.
+        config: the configuration; `application.id` is optional.
+        initial_wall_clock_ms: the start of the clock, in ms; None for the machine's time.
+
+    Raises:
+        ConfigError: a key of the configuration is unknown to Kafka Streams, Penstock and the Kafka client.
+        StreamsError: a processor cannot be initialised.
     """
 
     def __init__(
@@ -59,17 +67,6 @@ class TopologyTestDriver:
         config: StreamsConfig | Mapping[str, Any] | None = None,
         initial_wall_clock_ms: int | None = None,
     ) -> None:
-        """Make the task and initialise its processors.
-
-        Args:
-            topology: what `StreamsBuilder.build()` gives, or a `Topology` made by hand.
-            config: the configuration; `application.id` may be left out.
-            initial_wall_clock_ms: where the clock starts, in ms; None for the machine's time.
-
-        Raises:
-            ConfigError: a key of the configuration is unknown to Kafka Streams, Penstock and the Kafka client.
-            StreamsError: a processor cannot be initialised.
-        """
         given = keys_of(config)
         checked = StreamsConfig({"application.id": DEFAULT_APPLICATION_ID, **given})
         check_client_keys(checked)
@@ -80,7 +77,7 @@ class TopologyTestDriver:
         self._host = InlineHost(built, checked, self._clock)
         self._serdes = TopicSerdes(built, checked)
         self._queues: dict[str, deque[ProducedRecord]] = {}
-        forget_lines()  # a test sees the lines of its own records
+        forget_lines()  # log lines are limited in rate, and a test expects those of its own records
 
     def create_input_topic(
         self,
@@ -93,11 +90,11 @@ class TopologyTestDriver:
         """Return a topic to pipe records into.
 
         Args:
-            topic: its name; that the topology reads it is checked when a record is piped in.
-            key_serde: writes the keys.
-            value_serde: writes the values.
-            start_timestamp: time in ms of the first record that is piped in without one; None for the driver's clock.
-            auto_advance_ms: by how much each such record is later than the one before.
+            topic: its name; piping a record checks that the topology reads it.
+            key_serde: the serializer of the keys.
+            value_serde: the serializer of the values.
+            start_timestamp: the time in ms of the first record without a timestamp; None for the driver's clock.
+            auto_advance_ms: the time between two such records, in ms.
 
         Raises:
             TypeError: the topic is None, or a serde is not a Serde.
@@ -110,23 +107,24 @@ class TopologyTestDriver:
         return TestInputTopic(self, topic, key_serde, value_serde, start, advance_ms)
 
     def create_output_topic(self, topic: str, key_serde: Serde, value_serde: Serde) -> TestOutputTopic[Any, Any]:
-        """Return a topic to read results from; raises TypeError if the topic is None, or a serde is not a Serde.
+        """Return a topic to read results from.
 
-        The log warns of serdes that take numbers for something else: the topology writes them with other ones.
+        Raises TypeError if the topic is None, or a serde is not a Serde. Logs a warning for serdes that misread numbers
+        because the topology writes them with other serdes.
         """
         self._serdes.check(topic, key_serde, value_serde, SinkSpec)
         return TestOutputTopic(self, topic, key_serde, value_serde)
 
     def produced_topic_names(self) -> set[str]:
-        """Return the names of all topics that were written so far, repartition and changelog topics among them."""
+        """Return the names of all topics written so far, including repartition and changelog topics."""
         return set(self._queues)
 
     def pipe_bytes(
         self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers = ()
     ) -> None:
-        """Process one record, given as bytes and a timestamp in ms, completely.
+        """Process one record completely, from its bytes and a timestamp in ms.
 
-        Raises ValueError for a topic that the topology does not read, StreamsError when a processor fails.
+        Raises ValueError if the topology does not read the topic, StreamsError if a processor fails.
         """
         try:
             self._host.pipe(topic, key, value, timestamp_ms(timestamp, "timestamp"), headers)
@@ -134,7 +132,7 @@ class TopologyTestDriver:
             self._collect()
 
     def read_bytes(self, topic: str) -> ProducedRecord:
-        """Return the next record of `topic` as bytes; raises LookupError when there is none."""
+        """Return the next record of `topic` as bytes; raises LookupError if the topic is empty."""
         if topic not in self._queues:
             error = LookupError(f"Uninitialized topic: {topic}")
             error.add_note(
@@ -146,20 +144,18 @@ class TopologyTestDriver:
         return self._queues[topic].popleft()
 
     def read_all_bytes(self) -> list[ProducedRecord]:
-        """Return all records of all topics that were not read yet as bytes, in the order in which they were sent,
-        across topics.
-        """
+        """Return the unread records of all topics as bytes, in the order of sending."""
         records = [record for queue in self._queues.values() for record in queue]
         for queue in self._queues.values():
             queue.clear()
         return sorted(records, key=lambda record: record.number)
 
     def unread_bytes(self, topic: str) -> list[ProducedRecord]:
-        """Return the records of `topic` that were not read yet as bytes; they stay unread."""
+        """Return the unread records of `topic` as bytes; they stay unread."""
         return list(self._queues.get(topic, ()))
 
     def queue_size(self, topic: str) -> int:
-        """Return how many records of `topic` were not read yet, 0 for one that was never written."""
+        """Return the number of unread records of `topic`, 0 for an unwritten topic."""
         return len(self._queues.get(topic, ()))
 
     def _collect(self) -> None:
@@ -167,9 +163,9 @@ class TopologyTestDriver:
             self._queues.setdefault(record.topic, deque()).append(record)
 
     def advance_wall_clock_time(self, advance_ms: Duration) -> None:
-        """Move the clock by `advance_ms` (0 or more), run the wall-clock punctuations that become due, and commit.
+        """Move the clock by `advance_ms` (0 or more), run due wall-clock punctuations, and commit.
 
-        Raises ValueError for a negative step, StreamsError when a punctuator fails.
+        Raises ValueError for a negative step, StreamsError if a punctuator fails.
         """
         self._clock.advance(milliseconds(advance_ms, "advance_ms"))
         try:
@@ -178,8 +174,10 @@ class TopologyTestDriver:
             self._collect()
 
     def metrics(self) -> Mapping[MetricName, Metric]:
-        """Return the metrics of the task by their names, those of the sensors of processors among them; rates, averages
-        and extremes are of the last minute of the driver's clock (`metrics.sample.window.ms`)."""
+        """Return the metrics of the task by name, including the processors' sensors.
+
+        Rates, averages and extremes cover the last minute of the driver's clock (`metrics.sample.window.ms`).
+        """
         return self._host.metrics()
 
     def get_all_state_stores(self) -> dict[str, StateStore]:
@@ -187,12 +185,17 @@ class TopologyTestDriver:
         return dict(self._host.stores())
 
     def get_state_store(self, name: str) -> StateStore | None:
-        """Return the store `name`, None if there is none; raises ValueError for a kind with its own method."""
+        """Return the store `name`, None if absent.
+
+        Raises ValueError for a kind with its own method.
+        """
         return self._store_of(name, family=None)
 
     def _store_of(self, name: str, family: str | None) -> StateStore | None:
-        """Return the store `name`, None if there is none; raises ValueError for one of another family, which those
-        without a method of their own do not have."""
+        """Return the store `name`, None if absent; raises ValueError for a store of another family.
+
+        Stores without their own method have no family.
+        """
         store = self._host.stores().get(name)
         for kind, (found, shown, method) in _KINDS.items():
             if isinstance(store, kind) and found != family:
@@ -200,8 +203,9 @@ class TopologyTestDriver:
         return store
 
     def get_key_value_store(self, name: str) -> KeyValueStoreFacade | TypedKeyValueStore | None:
-        """Return the key-value store `name`, None if there is none of that kind; a timestamped one shows its values
-        without their timestamps, and takes them so, with timestamp -1.
+        """Return the key-value store `name`, None if absent or of another kind.
+
+        A timestamped store reads and writes plain values, and writes timestamp -1.
         """
         match self._store_of(name, "key-value"):
             case TypedTimestampedKeyValueStore() as store:
@@ -212,20 +216,22 @@ class TopologyTestDriver:
                 return None
 
     def get_timestamped_key_value_store(self, name: str) -> TypedTimestampedKeyValueStore | None:
-        """Return the timestamped key-value store `name`, whose values are ValueAndTimestamp, None if there is none of
-        that kind.
+        """Return the timestamped key-value store `name`, None if absent or of another kind.
+
+        Its values are ValueAndTimestamp.
         """
         store = self._store_of(name, "key-value")
         return store if isinstance(store, TypedTimestampedKeyValueStore) else None
 
     def get_versioned_key_value_store(self, name: str) -> TypedVersionedKeyValueStore | None:
-        """Return the versioned key-value store `name`, None if there is none of that kind."""
+        """Return the versioned key-value store `name`, None if absent or of another kind."""
         store = self._store_of(name, "versioned")
         return store if isinstance(store, TypedVersionedKeyValueStore) else None
 
     def get_window_store(self, name: str) -> WindowStoreFacade | TypedWindowStore | None:
-        """Return the window store `name`, None if there is none of that kind; a timestamped one shows its values
-        without their timestamps, and takes them so, with timestamp -1.
+        """Return the window store `name`, None if absent or of another kind.
+
+        A timestamped store reads and writes plain values, and writes timestamp -1.
         """
         match self._store_of(name, "window"):
             case TypedTimestampedWindowStore() as store:
@@ -236,23 +242,24 @@ class TopologyTestDriver:
                 return None
 
     def get_timestamped_window_store(self, name: str) -> TypedTimestampedWindowStore | None:
-        """Return the timestamped window store `name`, whose values are ValueAndTimestamp, None if there is none of that
-        kind.
+        """Return the timestamped window store `name`, None if absent or of another kind.
+
+        Its values are ValueAndTimestamp.
         """
         store = self._store_of(name, "window")
         return store if isinstance(store, TypedTimestampedWindowStore) else None
 
     def get_session_store(self, name: str) -> TypedSessionStore | None:
-        """Return the session store `name`, None if there is none of that kind."""
+        """Return the session store `name`, None if absent or of another kind."""
         store = self._store_of(name, "session")
         return store if isinstance(store, TypedSessionStore) else None
 
     def dropped_records(self) -> int:
-        """Return how many records were dropped so far (Kafka metric: dropped-records-total, over all nodes)."""
+        """Return the number of dropped records (Kafka metric: dropped-records-total, over all nodes)."""
         return self._host.dropped_records()
 
     def close(self) -> None:
-        """Close processors and stores; output can still be read. A second call does nothing."""
+        """Close processors and stores; output stays readable. A second call does nothing."""
         try:
             self._host.close()
         finally:

@@ -1,4 +1,4 @@
-"""The rows of a frame (pandas, polars, pyarrow, DuckDB) as parts of records to pipe in."""
+"""The rows of a dataframe (pandas, polars, pyarrow, DuckDB) as parts of input records."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyarrow.interchange import from_dataframe
 from penstock.record import Headers
 
 Columns = str | Sequence[str] | None
-"""A column, several that make a dict, or none."""
+"""A column, several columns for a dict, or no column."""
 
 Row = tuple[Any, Any, int | None, Headers]
 """Key, value, timestamp (ms), headers."""
@@ -19,21 +19,23 @@ Row = tuple[Any, Any, int | None, Headers]
 
 @runtime_checkable
 class ArrowStream(Protocol):
-    """What gives its rows as a stream of Arrow (the Arrow PyCapsule interface)."""
+    """A source of rows as an Arrow stream (the Arrow PyCapsule interface)."""
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> object: ...
 
 
 @runtime_checkable
 class InterchangeFrame(Protocol):
-    """What gives its columns by the DataFrame interchange protocol."""
+    """A source of columns by the DataFrame interchange protocol."""
 
     def __dataframe__(self, nan_as_null: bool = False, allow_copy: bool = True) -> Any: ...
 
 
 def rows_of(frame: object, key: Columns, value: Columns, timestamp: str | None, headers: str | None) -> Iterator[Row]:
-    """Return what the record of each row of `frame` has, see `TestInputTopic.pipe_frame`; raises an error if the frame
-    does not have these columns."""
+    """Return the parts of each row's record, see `TestInputTopic.pipe_frame`.
+
+    Raises an error if the frame does not have these columns.
+    """
     reader = _reader(frame)
     names = reader.schema.names
     chosen = {
@@ -61,7 +63,7 @@ def _reader(frame: object) -> pa.RecordBatchReader:
 
 
 def _chosen(argument: str, given: Columns, names: Sequence[str]) -> Columns:
-    """Return the columns that an argument names, or the column of its own name if there is one."""
+    """Return the columns for an argument, by default the column of its name, if any."""
     if given is None:
         return argument if argument in names else None
     for name in (given,) if isinstance(given, str) else given:
@@ -77,7 +79,7 @@ def _rows(batch: pa.RecordBatch, key: Columns, value: Columns, timestamp: Column
 
 
 def _objects(batch: pa.RecordBatch, columns: Columns) -> list[Any]:
-    """Return the entries of a column, or the rows of several as dicts."""
+    """Return the entries of a column, or the rows of several columns as dicts."""
     if columns is None:
         return [None] * len(batch)
     if isinstance(columns, str):
@@ -93,7 +95,7 @@ def _times(name: str, column: pa.Array) -> list[int | None]:
     elif not (pa.types.is_integer(type) or pa.types.is_floating(type) or pa.types.is_null(type)):
         raise TypeError(f"The column {name!r} of timestamps has the type {type}: expected ms, or a timestamp.")
     try:
-        return list(column.cast(pa.int64()).to_pylist())  # pandas has integers beside nulls as floating-point numbers
+        return list(column.cast(pa.int64()).to_pylist())  # pandas stores integers with nulls as floating-point numbers
     except pa.ArrowInvalid as error:
         raise ValueError(f"The column {name!r} of timestamps: expected whole ms. {error}") from error
 

@@ -1,8 +1,10 @@
-"""MockProcessorContext: a context for the test of one processor, without a topology (Kafka class:
-org.apache.kafka.streams.processor.api.MockProcessorContext).
+"""MockProcessorContext: a context for the test of one processor, without a topology.
 
-It captures what the processor forwards, sends and schedules; the test sets the times and the place of the record, calls
-the punctuators, and looks at what was captured. A fixed-key processor is given `FixedKeyProcessorContext(context)`.
+Kafka class: org.apache.kafka.streams.processor.api.MockProcessorContext.
+
+It captures forwarded records, sent records and schedules of the processor; the test sets the times and the metadata of
+the record, calls the punctuators, and inspects the captures. A fixed-key processor receives
+`FixedKeyProcessorContext(context)`.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ DEFAULT_APPLICATION_ID = "mock-processor-context"
 
 @dataclass(frozen=True)
 class CapturedForward:
-    """A record that was forwarded, to the child named or to all (Kafka class: CapturedForward)."""
+    """A forwarded record, to a named child or to all children (Kafka class: CapturedForward)."""
 
     record: Record[Any, Any]
     child_name: str | None = None
@@ -36,9 +38,14 @@ class CapturedForward:
 
 @dataclass(eq=False)
 class CapturedPunctuator:
-    """A schedule that was asked for (Kafka class: CapturedPunctuator): call `punctuator` with a time in ms.
+    """A requested schedule (Kafka class: CapturedPunctuator); call `punctuator` with a time in ms.
 
-    interval_ms, start_time_ms: as the processor gave them. cancelled: whether the processor cancelled it since.
+    Args:
+        interval_ms: the interval given by the processor.
+        type: stream time or wall-clock time.
+        punctuator: the callback.
+        start_time_ms: the start time given by the processor.
+        cancelled: whether the processor has cancelled it since.
     """
 
     interval_ms: int
@@ -48,23 +55,22 @@ class CapturedPunctuator:
     cancelled: bool = False
 
     def cancel(self) -> None:
-        """Note that the schedule ended."""
+        """Mark the schedule as cancelled."""
         self.cancelled = True
 
 
 class MockProcessorContext:
-    """Captures what a processor does with its context (implements ProcessorContext)."""
+    """Captures the calls of a processor to its context (implements ProcessorContext).
+
+    Args:
+        config: the configuration; `application.id` is optional.
+        task_id: the task, as `<sub-topology>_<partition>`.
+        system_time_ms: the wall-clock time.
+    """
 
     def __init__(
         self, config: StreamsConfig | Mapping[str, Any] | None = None, task_id: str = "0_0", system_time_ms: int = 0
     ) -> None:
-        """Stand for the context of a task.
-
-        Args:
-            config: the configuration; `application.id` may be left out.
-            task_id: the task, as `<sub-topology>_<partition>`.
-            system_time_ms: the wall-clock time.
-        """
         given = config.given() if isinstance(config, StreamsConfig) else dict(config or {})
         self._config = StreamsConfig({"application.id": DEFAULT_APPLICATION_ID, **given})
         self._task_id = task_id
@@ -78,7 +84,7 @@ class MockProcessorContext:
         self._committed = False
         self._metrics = StreamsMetrics(self._config.client_id(), self._config["metrics.recording.level"])
 
-    # ---------------------------------------- what a processor asks for
+    # ---------------------------------------- for the processor
 
     @property
     def application_id(self) -> str:
@@ -88,7 +94,7 @@ class MockProcessorContext:
 
     @property
     def task_id(self) -> str:
-        """The task that was given."""
+        """The id of the task."""
         return self._task_id
 
     @property
@@ -124,7 +130,7 @@ class MockProcessorContext:
         return serde
 
     def get_state_store(self, name: str) -> Any:
-        """Return the store `name`, None if none was added."""
+        """Return the store `name`, None if absent."""
         return self._stores.get(name)
 
     def forward(self, record: Record[Any, Any], child_name: str | None = None) -> None:
@@ -139,7 +145,7 @@ class MockProcessorContext:
         key_serde: Serde | None = None,
         value_serde: Serde | None = None,
     ) -> None:
-        """Capture a record for `topic`, key and value as objects, with the stream time; see `sent`."""
+        """Capture a record with key and value as objects, and the stream time; see `sent`."""
         self._sent.append(ProducerRecord(topic, key, value, max(self._stream_time_ms, 0)))
 
     def schedule(
@@ -158,7 +164,7 @@ class MockProcessorContext:
         return captured
 
     def commit(self) -> None:
-        """Note the request; see `committed`."""
+        """Record the request; see `committed`."""
         self._committed = True
 
     def current_stream_time_ms(self) -> int:
@@ -174,13 +180,13 @@ class MockProcessorContext:
         return self._config.given()
 
     def metrics(self) -> StreamsMetrics:
-        """Return sensors of the test's own, whose `take_reports` says what was recorded."""
+        """Return the test's own sensors; their `take_reports` returns the recorded values."""
         return self._metrics
 
-    # ---------------------------------------- what a test sets and looks at
+    # ---------------------------------------- for the test
 
     def set_record_metadata(self, topic: str | None, partition: int, offset: int) -> None:
-        """Say where the next record comes from."""
+        """Set the origin of the next record."""
         self._metadata = RecordMetadata(topic, partition, offset)
 
     def set_current_stream_time_ms(self, time_ms: int) -> None:
@@ -192,8 +198,11 @@ class MockProcessorContext:
         self._system_time_ms = timestamp_ms(time_ms, "time_ms")
 
     def add_state_store(self, store: StoreBuilder | StateStore) -> Any:
-        """Give the processor a store, and return it: one of the test's own, or one that `store` describes, kept in
-        memory and without a cache."""
+        """Add a store for the processor, and return it.
+
+        Args:
+            store: a store of the test's own, or a builder of a store, which is kept in memory and without a cache.
+        """
         added = self._built(store) if isinstance(store, StoreBuilder) else store
         self._stores[added.name] = added
         return added
@@ -206,27 +215,27 @@ class MockProcessorContext:
         return build_store(builder, self._config, view, RecordCache(0), context, {}).exposed()
 
     def forwarded(self, child_name: str | None = None) -> list[CapturedForward]:
-        """Return what was forwarded since the last reset; with `child_name` only what that child gets."""
+        """Return the forwarded records since the last reset; with `child_name` only those for that child."""
         if child_name is None:
             return list(self._forwarded)
         return [captured for captured in self._forwarded if captured.child_name in (None, child_name)]
 
     def reset_forwards(self) -> None:
-        """Forget what was forwarded."""
+        """Clear the forwarded records."""
         self._forwarded.clear()
 
     def sent(self) -> list[ProducerRecord]:
-        """Return what was sent to topics."""
+        """Return the records sent to topics."""
         return list(self._sent)
 
     def scheduled_punctuators(self) -> list[CapturedPunctuator]:
-        """Return the schedules that were asked for, cancelled ones too."""
+        """Return the requested schedules, cancelled ones included."""
         return list(self._punctuators)
 
     def committed(self) -> bool:
-        """Return whether a commit was asked for since the last reset."""
+        """Return whether a commit was requested since the last reset."""
         return self._committed
 
     def reset_commit(self) -> None:
-        """Forget that a commit was asked for."""
+        """Clear the request for a commit."""
         self._committed = False

@@ -1,4 +1,4 @@
-"""TestRecord: a record as tests pipe it in and read it."""
+"""TestRecord: a record for input and output of tests."""
 
 from __future__ import annotations
 
@@ -14,13 +14,17 @@ V = TypeVar("V")
 
 @dataclass(frozen=True)
 class TestRecord(Generic[K, V]):
-    """A record to pipe in, or one that was read (Kafka class: TestRecord).
+    """A record to pipe in, or a record of output (Kafka class: TestRecord).
 
-    timestamp: ms since the epoch; None in a record to pipe in: the time of the input topic. Raises ValueError when it
-    is negative, TypeError when it is not a whole number.
+    Args:
+        key: any object.
+        value: any object.
+        timestamp: ms since the epoch; None in input for the time of the input topic. Raises ValueError if negative,
+            TypeError unless a whole number.
+        headers: pairs of name and bytes.
     """
 
-    __test__: ClassVar[bool] = False  # pytest takes classes named Test... for tests
+    __test__: ClassVar[bool] = False  # pytest collects classes named Test...
 
     key: K
     value: V

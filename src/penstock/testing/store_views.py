@@ -1,5 +1,4 @@
-"""Views of timestamped stores as tests see them without timestamps (Kafka classes: the facades of
-TopologyTestDriver)."""
+"""Views of timestamped stores without timestamps (Kafka classes: the facades of TopologyTestDriver)."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from penstock.state.windowed_api import WindowStore
 
 
 class _Facade(StoreTable):
-    """What the views share."""
+    """The base of the views."""
 
     def __init__(self, store: Any) -> None:
         self._whole = store
@@ -25,7 +24,7 @@ class _Facade(StoreTable):
         return str(self._whole.name)
 
     def flush(self) -> None:
-        """Write cached entries through and forward them."""
+        """Write cached entries to the store and forward them."""
         self._whole.flush()
 
     def close(self) -> None:
@@ -57,15 +56,17 @@ def _same(declared: Method[P, R]) -> Method[P, R]:
 
 
 class KeyValueStoreFacade(_Facade):
-    """A timestamped key-value store seen as a plain one (implements KeyValueStore; Kafka class:
-    TopologyTestDriver.KeyValueStoreFacade). Writes go to the store with timestamp -1."""
+    """A plain view of a timestamped key-value store, which writes timestamp -1.
+
+    Implements KeyValueStore; Kafka class: TopologyTestDriver.KeyValueStoreFacade.
+    """
 
     def put(self, key: Any, value: Any) -> None:
         """Store `value` under `key`; None deletes."""
         self._whole.put(key, _timed(value))
 
     def put_if_absent(self, key: Any, value: Any) -> Any:
-        """Store `value` unless `key` has one; return the value that was there, None if there was none."""
+        """Store `value` unless `key` has one; return the previous value, None if absent."""
         return _plain(self._whole.put_if_absent(key, _timed(value)))
 
     def put_all(self, entries: Sequence[tuple[Any, Any]]) -> None:
@@ -84,16 +85,20 @@ class KeyValueStoreFacade(_Facade):
 
 
 class WindowStoreFacade(_Facade):
-    """A timestamped window store seen as a plain one (implements WindowStore; Kafka class:
-    TopologyTestDriver.WindowStoreFacade). Writes go to the store with timestamp -1."""
+    """A plain view of a timestamped window store, which writes timestamp -1.
+
+    Implements WindowStore; Kafka class: TopologyTestDriver.WindowStoreFacade.
+    """
 
     def put(self, key: Any, value: Any, window_start: int) -> None:
         """Store `value` under `key` and `window_start` (ms); None deletes."""
         self._whole.put(key, _timed(value), window_start)
 
     def fetch(self, key: Any, time_from: int, time_to: int | None = None) -> Any:
-        """Return the value of the window of `key` that starts at `time_from`, None if there is none; with `time_to`
-        (ms, inclusive) an iterator over the windows that start between both."""
+        """Return the value of the window of `key` that starts at `time_from`, None if absent.
+
+        With `time_to` (ms, inclusive), return an iterator over the windows that start between both.
+        """
         found = self._whole.fetch(key, time_from, time_to)
         return _plain(found) if time_to is None else _PlainIterator(found)
 
@@ -107,7 +112,7 @@ class WindowStoreFacade(_Facade):
 
 
 class _PlainIterator:
-    """Takes the timestamps from what another iterator gives."""
+    """Removes the timestamps from the entries of another iterator."""
 
     def __init__(self, entries: KeyValueIterator) -> None:
         self._entries = entries
@@ -126,7 +131,7 @@ class _PlainIterator:
         self.close()
 
     def peek_next_key(self) -> Any:
-        """Return the next key without taking it; raises StopIteration at the end."""
+        """Return the next key without consuming it; raises StopIteration at the end."""
         return self._entries.peek_next_key()
 
     def close(self) -> None:

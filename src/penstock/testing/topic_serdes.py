@@ -1,4 +1,4 @@
-"""The checks of the serdes that a test names for a topic of TopologyTestDriver."""
+"""Checks of a test's serdes for a topic of TopologyTestDriver."""
 
 from __future__ import annotations
 
@@ -17,17 +17,25 @@ _log = logging.getLogger(__name__)
 
 
 class TopicSerdes:
-    """Compares the serdes of tests with those of the topology."""
+    """Compares the serdes of tests with those of the topology.
+
+    Args:
+        built: the topology, with its sources and sinks.
+        config: the configuration, without the topology's overrides.
+    """
 
     def __init__(self, built: BuiltTopology, config: StreamsConfig) -> None:
-        """Compare with the sources and sinks of `built`."""
         self._built = built
         self._config = config.overridden(built.config_overrides)
 
     def check(self, topic: str, key_serde: Serde, value_serde: Serde, node_kind: type[SourceSpec | SinkSpec]) -> None:
-        """Raise TypeError unless the topic is named and both serdes are serdes; warn of serdes that misread numbers.
+        """Raise TypeError unless topic and serdes are given; warn of serdes that misread numbers.
 
-        node_kind: whether the topology reads the topic or writes it.
+        Args:
+            topic: the name of the topic.
+            key_serde: the test's serde of the keys.
+            value_serde: the test's serde of the values.
+            node_kind: whether the topology reads the topic or writes it.
         """
         given = {"key": key_serde, "value": value_serde}
         _check_given(topic, given)

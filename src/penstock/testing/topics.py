@@ -1,4 +1,4 @@
-"""The topics of a TopologyTestDriver: where tests pipe records in, and where they read results."""
+"""The topics of a TopologyTestDriver, for input and output."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 _NOT_GIVEN: Final = object()
-"""Stands for an argument that was left out, where None means null."""
+"""The default of a missing argument, since None means null."""
 
 
 class Driver(Protocol):
-    """What the topics need of the driver."""
+    """The methods of the driver used by topics."""
 
     def pipe_bytes(
         self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers = ()
@@ -40,16 +40,19 @@ class Driver(Protocol):
         ...
 
     def unread_bytes(self, topic: str) -> list[ProducedRecord]:
-        """Return the records of `topic` that were not read yet; they stay unread."""
+        """Return the unread records of `topic`; they stay unread."""
         ...
 
     def queue_size(self, topic: str) -> int:
-        """Return how many records of `topic` were not read yet."""
+        """Return the number of unread records of `topic`."""
         ...
 
 
 class TestInputTopic(Generic[K, V]):
-    """A topic to pipe records into (Kafka class: TestInputTopic); made by `create_input_topic`."""
+    """A topic to pipe records into (Kafka class: TestInputTopic); created by `create_input_topic`.
+
+    See `TopologyTestDriver.create_input_topic` for the arguments.
+    """
 
     __test__: ClassVar[bool] = False
 
@@ -62,7 +65,6 @@ class TestInputTopic(Generic[K, V]):
         start_timestamp: int,
         auto_advance_ms: int,
     ) -> None:
-        """See `TopologyTestDriver.create_input_topic`."""
         if auto_advance_ms < 0:
             raise ValueError(f"auto_advance_ms must be 0 or more, got {auto_advance_ms}.")
         self._driver = driver
@@ -73,7 +75,7 @@ class TestInputTopic(Generic[K, V]):
         self._auto_advance_ms = auto_advance_ms
 
     def advance_time(self, advance_ms: Duration) -> None:
-        """Move the time of the records that follow by `advance_ms`; raises ValueError for a negative step."""
+        """Advance the time of later records by `advance_ms`; raises ValueError for a negative step."""
         step = milliseconds(advance_ms, "advance_ms")
         if step < 0:
             raise ValueError(f"advance_ms must be 0 or more, got {advance_ms}.")
@@ -114,7 +116,7 @@ class TestInputTopic(Generic[K, V]):
             self._pipe(TestRecord(None if key is _NOT_GIVEN else key, value, timestamp, headers))
 
     def pipe_record_list(self, records: Iterable[TestRecord[K, V]]) -> None:
-        """Process `records`, one after the other."""
+        """Process `records` in order."""
         for record in records:
             self._pipe(record)
 
@@ -125,8 +127,8 @@ class TestInputTopic(Generic[K, V]):
 
         Args:
             key_values: pairs of key and value.
-            start_timestamp: time of the first in ms; None for the time of this topic, with its own advance.
-            advance_ms: by how much each is later than the one before, if start_timestamp is given.
+            start_timestamp: the time of the first record in ms; None for the time of this topic, with its own advance.
+            advance_ms: the time between two records, if start_timestamp is given.
         """
         step = milliseconds(advance_ms, "advance_ms")
         for index, (key, value) in enumerate(key_values):
@@ -136,7 +138,7 @@ class TestInputTopic(Generic[K, V]):
     def pipe_value_list(
         self, values: Iterable[V], start_timestamp: int | None = None, advance_ms: Duration = 0
     ) -> None:
-        """Process a record without a key for each value; times as in `pipe_key_value_list`."""
+        """Process a record without a key for each value; times are as in `pipe_key_value_list`."""
         step = milliseconds(advance_ms, "advance_ms")
         for index, value in enumerate(values):
             time = None if start_timestamp is None else start_timestamp + index * step
@@ -150,19 +152,20 @@ class TestInputTopic(Generic[K, V]):
         timestamp: str | None = None,
         headers: str | None = None,
     ) -> None:
-        """Process a record for each row of a frame of pandas, polars, pyarrow or DuckDB, one after the other.
+        """Process the rows of a pandas, polars, pyarrow or DuckDB frame as records, in order.
 
         Args:
-            frame: anything with `__arrow_c_stream__` or `__dataframe__`, which is read a batch of rows at a time.
+            frame: any object with `__arrow_c_stream__` or `__dataframe__`; read one batch of rows at a time.
             key: the column of the keys; several make a dict. None: the column `key`, null keys without it.
             value: the column of the values; several make a dict. None: the column `value`. Serdes of dataclasses and
-                pydantic models take dicts.
-            timestamp: the column of the timestamps, ms or a type of time (without a zone in UTC). None: the column
-                `timestamp`. Rows without one have the time of this topic, which then advances by auto_advance_ms.
+                pydantic models accept dicts.
+            timestamp: the column of the timestamps, in ms or as a time type (UTC without a zone). None: the column
+                `timestamp`. Rows without a timestamp have the time of this topic, which then advances by
+                auto_advance_ms.
             headers: the column of the headers: lists of `key` and `value`, or maps. None: the column `headers`.
 
         Raises:
-            TypeError: `frame` is no frame, or a column has a type that timestamps or headers cannot have.
+            TypeError: `frame` is not a dataframe, or the type of a column is invalid for timestamps or headers.
             ValueError: the frame has no column of that name, the topology does not read the topic, or a timestamp is
                 negative.
             StreamsError: a processor failed.
@@ -190,23 +193,24 @@ class TestInputTopic(Generic[K, V]):
 
 
 class TestOutputTopic(Tabular, Generic[K, V]):
-    """A topic to read results from (Kafka class: TestOutputTopic); made by `create_output_topic`.
+    """A topic to read results from (Kafka class: TestOutputTopic); created by `create_output_topic`.
 
-    As a table it has the records that were not read yet, and leaves them unread: `key`, `window_start` and `window_end`
-    of windowed keys, `value`, `timestamp`, `headers`.
+    See `TopologyTestDriver.create_output_topic` for the arguments.
+
+    As a table it has the unread records, and leaves them unread: `key`, `window_start` and `window_end` of windowed
+    keys, `value`, `timestamp`, `headers`.
     """
 
     __test__: ClassVar[bool] = False
 
     def __init__(self, driver: Driver, topic: str, key_serde: Serde, value_serde: Serde) -> None:
-        """See `TopologyTestDriver.create_output_topic`."""
         self._driver = driver
         self._topic = topic
         self._key_serde = key_serde
         self._value_serde = value_serde
 
     def read_record(self) -> TestRecord[K, V]:
-        """Return the next record; raises LookupError when there is none."""
+        """Return the next record; raises LookupError if the topic is empty."""
         return self._record(self._driver.read_bytes(self._topic))
 
     def _record(self, record: ProducedRecord) -> TestRecord[K, V]:
@@ -216,26 +220,24 @@ class TestOutputTopic(Tabular, Generic[K, V]):
         return TestRecord(key, value, record.timestamp, headers)
 
     def read_value(self) -> V:
-        """Return the value of the next record; raises LookupError when there is none."""
+        """Return the value of the next record; raises LookupError if the topic is empty."""
         return self.read_record().value
 
     def read_key_value(self) -> KeyValue:
-        """Return key and value of the next record; raises LookupError when there is none."""
+        """Return key and value of the next record; raises LookupError if the topic is empty."""
         record = self.read_record()
         return KeyValue(record.key, record.value)
 
     def read_records_to_list(self) -> list[TestRecord[K, V]]:
-        """Return all records that were not read yet."""
+        """Return all unread records."""
         return [self.read_record() for _ in range(self.get_queue_size())]
 
     def read_key_values_to_list(self) -> list[KeyValue]:
-        """Return keys and values of all records that were not read yet."""
+        """Return keys and values of all unread records."""
         return [KeyValue(record.key, record.value) for record in self.read_records_to_list()]
 
     def read_key_values_to_map(self) -> dict[K, V]:
-        """Return the last value of each key among the records that were not read yet; raises RuntimeError for a null
-        key.
-        """
+        """Return each key's last value in the unread records; raises RuntimeError for a null key."""
         result: dict[K, V] = {}
         while not self.is_empty():
             record = self.read_record()
@@ -245,15 +247,15 @@ class TestOutputTopic(Tabular, Generic[K, V]):
         return result
 
     def read_values_to_list(self) -> list[V]:
-        """Return the values of all records that were not read yet."""
+        """Return the values of all unread records."""
         return [record.value for record in self.read_records_to_list()]
 
     def get_queue_size(self) -> int:
-        """Return how many records were not read yet."""
+        """Return the number of unread records."""
         return self._driver.queue_size(self._topic)
 
     def is_empty(self) -> bool:
-        """Return whether all records were read."""
+        """Return whether all records have been read."""
         return self.get_queue_size() == 0
 
     def _arrow_reader(self) -> pa.RecordBatchReader:
@@ -273,7 +275,7 @@ class TestOutputTopic(Tabular, Generic[K, V]):
         )
 
     def _unread(self) -> Iterator[tuple[Any, TestRecord[K, V]]]:
-        """Return an iterator over the records that are unread now, with their keys."""
+        """Return an iterator over the currently unread records, with their keys."""
         unread = self._driver.unread_bytes(self._topic)
         return ((record.key, record) for record in map(self._record, unread))
 
@@ -282,7 +284,7 @@ class TestOutputTopic(Tabular, Generic[K, V]):
 
 
 def _read(serde: Serde, topic: str, data: bytes | None, headers: Headers) -> Any:
-    """Return what `data` stands for; raises what the serde does, with the topic."""
+    """Deserialize `data`; errors of the serde have a note with the topic."""
     try:
         return None if data is None else serde.deserialize(topic, data, headers)
     except Exception as error:

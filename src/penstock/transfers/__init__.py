@@ -1,5 +1,5 @@
-"""Records from topic to topic, exactly once: dead letters back to where they came from, and mirrors of other clusters.
+"""Exactly-once transfers between topics: dead letters back to their source topics, and mirrors of other clusters.
 
-What is written and the progress that it means are one transaction. The progress is in a compacted topic, not in the
-offsets of a group: brokers delete those of a group without members after `offsets.retention.minutes`.
+A transaction contains the output and the corresponding progress. The progress is in a compacted topic instead of group
+offsets: brokers delete the offsets of a group without members after `offsets.retention.minutes`.
 """

@@ -1,10 +1,10 @@
-"""Topics of one cluster as topics of another one, record by record and partition by partition, exactly once.
+"""Mirrors of topics in another cluster, record by record and partition by partition, exactly once.
 
-Positions are in the target cluster, in the transactions of the records. They name topics by id too, of both clusters: a
-topic that was deleted and created again is another one, and is mirrored from its beginning.
+Positions are in the target cluster, in the transactions of the records. They include the ids of the topics in both
+clusters: a topic that was deleted and created again is a different topic, and is mirrored from its beginning.
 
-A mirror works in sessions: it opens clients, decides what to copy, and copies until topics have changed or an error has
-ended it that may pass. Each session fences what an earlier one has left open.
+A mirror works in sessions: it opens clients, selects topics, and copies until topics change or a transient error ends
+the session. Each session fences open transactions of an earlier one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from penstock.transfers.progress import MIRROR, REDRIVE, Key, ProgressWriter, co
 _log = logging.getLogger(__name__)
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
-"""What can be the name of a topic; all else is a pattern."""
+"""The pattern of topic names; any other text is a regular expression."""
 
 _OF_A_CLUSTER: Final = frozenset(
     (
@@ -52,19 +52,21 @@ _OF_A_CLUSTER: Final = frozenset(
         "unclean.leader.election.enable",
     )
 )
-"""Keys of topics that are not copied, as in Kafka's MirrorMaker: they fit one cluster, or would change or refuse
-timestamps of the source."""
+"""Topic configs that are not copied, as in Kafka's MirrorMaker.
+
+They are specific to a cluster, or would change or reject timestamps of the source.
+"""
 
 _KEPT: Final = {"message.timestamp.type": "CreateTime"}
-"""What new topics need to keep timestamps, whatever the default of the target is."""
+"""The configs of new topics that preserve timestamps, independently of the target's defaults."""
 
 _POLL_MS: Final = 200
 _POLL_RECORDS: Final = 5_000
 _TRANSACTION_TIMEOUT_MS: Final = 60_000
-"""The default of Kafka's producers; a transaction may cross a slow line between clusters."""
+"""The default of Kafka's producers; a transaction may cross a slow link between clusters."""
 
 _MEASURE_SECONDS: Final = 1.0
-"""How often the lag is measured while records arrive; it takes a call for each partition."""
+"""The interval between lag measurements while records arrive; each takes a call per partition."""
 
 _MOST_FAILURES: Final = 10
 _FIRST_WAIT_SECONDS: Final = 0.2
@@ -73,13 +75,17 @@ _LONGEST_WAIT_SECONDS: Final = 10.0
 
 @dataclass(frozen=True)
 class MirrorOptions:
-    """What to mirror, and how.
+    """The topics to mirror, and settings of the copies.
 
-    topics: names, and patterns that match whole names (re syntax; what cannot be a name is a pattern). exclude: names
-    and patterns that are left out. prefix: of the names in the target. renames: names in the target by names in the
-    source, without the prefix. name: of the mirror; None for the id of the source's cluster. replication_factor: of
-    topics that are created, -1 for the target's default. exclude_configs: keys that they do not take from the source.
-    refresh_ms: how often to look for new topics and partitions.
+    Args:
+        topics: names, and patterns for whole names (re syntax; any text that is not a valid name is a pattern).
+        exclude: names and patterns to omit.
+        prefix: of the names in the target.
+        renames: names in the target by names in the source, without the prefix.
+        name: of the mirror; None for the id of the source's cluster.
+        replication_factor: of new topics, -1 for the target's default.
+        exclude_configs: configs that new topics do not copy from the source.
+        refresh_ms: the interval between checks for new topics and partitions.
     """
 
     topics: tuple[str, ...]
@@ -92,14 +98,21 @@ class MirrorOptions:
     refresh_ms: int = 30_000
 
     def target(self, topic: str) -> str:
-        """Return the name in the target cluster of a topic of the source."""
+        """Return the name of a source topic in the target cluster."""
         return self.renames.get(topic, self.prefix + topic)
 
 
 @dataclass
 class MirroredTopic:
-    """A topic of the source and its name in the target; how many records were mirrored since the start, and how many
-    offsets the source is ahead, as far as known."""
+    """A mirrored topic and its progress.
+
+    Args:
+        source: the name in the source cluster.
+        target: the name in the target cluster.
+        partitions: the number of partitions.
+        records: the number of mirrored records since the start.
+        lag: the number of offsets to the end of the source, as far as known.
+    """
 
     source: str
     target: str
@@ -109,7 +122,7 @@ class MirroredTopic:
 
 
 class _Topic(NamedTuple):
-    """A topic to mirror as the two clusters have it."""
+    """A topic to mirror, with its names and ids in the two clusters."""
 
     source: str
     source_id: str
@@ -118,19 +131,20 @@ class _Topic(NamedTuple):
     partitions: int
 
     def key(self, cluster: str, partition: int) -> Key:
-        """Return the key of the progress of a partition."""
+        """Return the key of a partition's progress."""
         return (cluster, self.source, self.source_id, partition, self.target, self.target_id)
 
 
 class Mirror:
-    """Copies topics from one cluster to another one."""
+    """Copies topics from one cluster to another; connects on `run`.
+
+    Args:
+        source: the configuration of the source cluster.
+        target: the configuration of the target cluster.
+        options: the topics to mirror; StreamsError for an invalid pattern.
+    """
 
     def __init__(self, source: StreamsConfig, target: StreamsConfig, options: MirrorOptions) -> None:
-        """Connect to nothing yet.
-
-        Raises:
-            StreamsError: a pattern is none.
-        """
         self._source = source
         self._target = StreamsConfig({"transaction.timeout.ms": _TRANSACTION_TIMEOUT_MS, **target.given()}, {})
         self._options = options
@@ -138,22 +152,26 @@ class Mirror:
         self._topics: dict[str, MirroredTopic] = {}
 
     def run_to_end(self, should_stop: Callable[[], bool] = lambda: False) -> None:
-        """Mirror what the topics of the source hold now; raises as `run`. should_stop: asked often; True ends it."""
+        """Mirror the current content of the source topics; raises the errors of `run`.
+
+        Args:
+            should_stop: called often; stops the mirror by returning True.
+        """
         self._run(should_stop, to_end=True)
 
     def run(self, should_stop: Callable[[], bool]) -> None:
-        """Mirror until `should_stop`, which is asked often, returns True.
+        """Mirror until `should_stop`, which is called often, returns True.
 
         Raises:
-            MissingSourceTopicError: a topic that is named does not exist in the source.
-            StreamsError: two topics would have one name in the target, or a topic would be copied to itself.
+            MissingSourceTopicError: a named topic does not exist in the source.
+            StreamsError: two topics would have the same name in the target, or a topic would be copied to itself.
             ProducerFencedError: another mirror of this name has started.
-            KafkaError: a right is missing, brokers refuse a record, or an error that may pass did not.
+            KafkaError: a permission is missing, brokers reject a record, or retries did not help.
         """
         self._run(should_stop, to_end=False)
 
     def topics(self) -> list[MirroredTopic]:
-        """Return what is mirrored, by the names of the source."""
+        """Return the mirrored topics, by their names in the source."""
         return [self._topics[name] for name in sorted(self._topics)]
 
     def _run(self, should_stop: Callable[[], bool], to_end: bool) -> None:
@@ -184,8 +202,10 @@ class Mirror:
 
 
 def _may_pass(error: StreamsError) -> bool:
-    """Return whether another session may do what this one could not: brokers are away or do not know a new topic yet, a
-    transaction has failed, or records were deleted."""
+    """Return whether a new session may succeed after this error.
+
+    It may if brokers are unavailable or do not know a new topic yet, a transaction has failed, or records were deleted.
+    """
     passing = RetriableError | TaskMigratedError | OffsetOutOfRangeError | UnknownTopicOrPartitionError
     return isinstance(error, passing) or type(error) is KafkaError
 
@@ -197,7 +217,7 @@ def _wait(seconds: float, should_stop: Callable[[], bool]) -> None:
 
 
 class _Session:
-    """Clients of both clusters, and what they copy as long as topics stay as they are."""
+    """Clients of both clusters, and their work until the topics change."""
 
     def __init__(
         self,
@@ -221,7 +241,7 @@ class _Session:
         self._found: Mapping[str, int] = {}
 
     def open(self) -> None:
-        """Decide what to copy, create what is missing in the target, and read the positions."""
+        """Select the topics to copy, create missing ones in the target, and read the positions."""
         source, target = self._configs
         self._cluster, target_cluster = self._source.cluster_id() or "", self._target.cluster_id() or ""
         self._found = self._matching()
@@ -239,7 +259,7 @@ class _Session:
         self._writer = ProgressWriter(target, f"{MIRROR}{self._options.name or self._cluster}")
         self._positions = self._starts(self._writer)
         new = {key: self._positions[place] for place, key in self._keys.items() if key not in self._writer.committed}
-        if new:  # before any record, so that a mirror in the other direction leaves these topics out
+        if new:  # before any record, so that a mirror in the opposite direction omits these topics
             self._writer.write([], new)
         if self._copies_of(target_cluster).keys() & set(names):
             raise RetriableError("Another mirror has begun to copy topics of the target cluster.")
@@ -247,7 +267,7 @@ class _Session:
         self._consumer.assign(self._positions)
 
     def copy(self, should_stop: Callable[[], bool], to_end: bool, report: dict[str, MirroredTopic]) -> bool:
-        """Copy; return False when another session is needed because topics have changed, and True at the end."""
+        """Copy; return True at the end, False if changed topics require a new session."""
         assert self._consumer is not None
         assert self._writer is not None
         for topic in self._topics:
@@ -262,14 +282,14 @@ class _Session:
             arrived = self._consumer.poll(_POLL_MS, _POLL_RECORDS)
             if arrived:
                 self._write(self._writer, arrived, report)
-            for place, end in self._consumer.reached_ends().items():  # maybe before records of the same poll
+            for place, end in self._consumer.reached_ends().items():  # possibly before records of the same poll
                 self._positions[place] = max(self._positions[place], end)
             if not arrived or time.monotonic() >= measured + _MEASURE_SECONDS:
                 measured = time.monotonic()
                 self._measure(self._consumer, report)
             if time.monotonic() >= look:
                 look = time.monotonic() + self._options.refresh_ms / 1000
-                if self._matching() != self._found and not to_end:  # asked in any case: are there brokers?
+                if self._matching() != self._found and not to_end:  # always called, to detect unavailable brokers
                     return False
         self._measure(self._consumer, report)
         return True
@@ -284,7 +304,7 @@ class _Session:
         self._target.close()
 
     def _matching(self) -> dict[str, int]:
-        """Return the topics of the source that are wanted, with their numbers of partitions."""
+        """Return the selected topics of the source, with their numbers of partitions."""
         return {
             name: count
             for name, count in sorted(self._source.topics().items())
@@ -295,8 +315,10 @@ class _Session:
         return _matches(self._wanted, name) and not _matches(self._unwanted, name)
 
     def _copies_of(self, cluster: str) -> dict[str, str]:
-        """Return the topics of the source that mirrors copy from `cluster`, where their records would go round forever,
-        each with the topic of the mirror's progress."""
+        """Return the source topics that are mirrors of topics in `cluster`, with their progress topics.
+
+        To copy them back would create an endless loop of records.
+        """
         source, _ = self._configs
         copies: dict[str, str] = {}
         for name in self._source.topics():
@@ -310,7 +332,7 @@ class _Session:
         return copies
 
     def _check(self, names: Sequence[str], copies: Mapping[str, str], target_cluster: str) -> None:
-        """Raise for what is named and cannot be mirrored."""
+        """Raise for named topics that cannot be mirrored."""
         for name in filter(_NAME.fullmatch, self._options.topics):
             if name in copies:
                 raise StreamsError(
@@ -319,7 +341,7 @@ class _Session:
                     "source cluster."
                 )
             if name not in self._found and self._is_wanted(name):
-                self._source.topic_ids([name])  # raises where it is only not to be seen
+                self._source.topic_ids([name])  # raises if the topic exists but is not visible
                 raise MissingSourceTopicError(
                     f"There is no topic {name!r} at bootstrap.servers={self._configs[0]['bootstrap.servers']}; "
                     "`penstock topics list` lists the topics."
@@ -339,7 +361,7 @@ class _Session:
             by_target[target] = name
 
     def _create_missing(self, names: Sequence[str]) -> None:
-        """Create topics, and partitions of topics, that the target does not have."""
+        """Create missing topics and partitions in the target."""
         existing = self._target.topics()
         missing = [name for name in names if self._options.target(name) not in existing]
         for found in self._source.describe_topics(missing):
@@ -362,7 +384,7 @@ class _Session:
         ]
 
     def _starts(self, writer: ProgressWriter) -> dict[TopicPartition, int]:
-        """Return where to read each partition: where the last transaction has ended, else its beginning."""
+        """Return the start of each partition: the end of the last transaction, else its beginning."""
         if not self._keys:
             return {}
         places = list(self._keys)

@@ -1,9 +1,10 @@
-"""How far a transfer has come: the last value of each key of a compacted topic, written in the transactions of its
-output.
+"""The progress of a transfer: the last value of each key of a compacted topic.
 
-A transfer has a name, which is that of the topic and of its transactional id. A new writer ends what an earlier one of
-the name left open and fences it, and reads the progress after that. So of two that run at a time only the later one
-writes, and it knows everything that the other one has committed.
+It is written in the transactions of the output.
+
+The name of a transfer is that of its topic and of its transactional id. A new writer first aborts and fences the open
+transaction of an earlier writer of the name, and then reads the progress. Of two concurrent writers only the later one
+can write, and it knows all commits of the earlier one.
 """
 
 from __future__ import annotations
@@ -24,28 +25,33 @@ from penstock_broker.common.clock import SystemClock
 
 MIRROR: Final = "penstock-mirror-"
 REDRIVE: Final = "penstock-redrive-"
-"""How the names of mirrors and of redrives begin."""
+"""The prefixes of the names of mirrors and of redrives."""
 
 Key: TypeAlias = tuple[str | int, ...]
-"""A key of the progress; it is written as JSON."""
+"""A key of the progress, written as JSON."""
 
 Progress: TypeAlias = Mapping[Key, Any]
-"""Values, which can be written as JSON, by key."""
+"""JSON-compatible values by key."""
 
 _POLICY: Final = "cleanup.policy"
 _COMPACT: Final = "compact"
 
 
 class ProgressWriter:
-    """Writes records, and the progress that they mean, in one transaction after the other."""
+    """Writes records together with the progress, in successive transactions.
+
+    The constructor creates the topic `name` if missing, fences earlier writers of this name, and reads the progress.
+
+    Args:
+        config: of the clients.
+        name: of the topic, also the transactional id.
+
+    Raises:
+        StreamsError: the topic is not compacted.
+        KafkaError: the brokers do not answer, or a permission is missing.
+    """
 
     def __init__(self, config: StreamsConfig, name: str) -> None:
-        """Create the topic `name` if it is missing, fence earlier writers of this name, and read the progress.
-
-        Raises:
-            StreamsError: the topic is not compacted.
-            KafkaError: the brokers do not answer, or a right is missing.
-        """
         self._topic = name
         self._transactions = 0
         admin = ConfluentAdmin(config)
@@ -55,7 +61,7 @@ class ProgressWriter:
             self._producer = ConfluentTransactionalProducer(config, name, before_commit=self._sent)
             crash_point("transfer.fenced", 0)
             try:
-                # To the very end: the last stable offset may not include yet what was committed just now.
+                # To the very end: the last stable offset may not include the most recent commits yet.
                 place = TopicPartition(name, 0)
                 end = admin.end_offsets([place])[place]
                 self._committed = dict(_read(admin, config, place, end))
@@ -67,7 +73,7 @@ class ProgressWriter:
 
     @property
     def committed(self) -> Progress:
-        """The progress that is committed."""
+        """The committed progress."""
         return self._committed
 
     def write(self, output: Sequence[PartitionBatch], progress: Progress) -> None:
@@ -75,14 +81,13 @@ class ProgressWriter:
 
         Raises:
             ProducerFencedError: another writer of this name has started.
-            KafkaError: brokers refuse a record, or nobody knows whether the transaction was committed; a new writer
-                finds out.
+            KafkaError: brokers reject a record, or the result of the commit is unknown until a new writer reads it.
         """
         crash_point("transfer.read", self._transactions)
         everything = [*output, self._batch(progress)]
         try:
             self._commit(everything)
-        except RefusedOutputError:  # once more, so that the producer names the record
+        except RefusedOutputError:  # a second attempt, in which the producer identifies the record
             self._commit(everything)
         crash_point("transfer.committed", self._transactions)
         self._transactions += 1
@@ -111,11 +116,11 @@ class ProgressWriter:
 
 
 def identified(admin: Admin, names: Collection[str]) -> dict[str, str]:
-    """Return the id of each of these topics, which exist.
+    """Return the ids of existing topics.
 
     Raises:
-        RetriableError: brokers do not know one yet, or are older than Kafka 2.8. To continue without an id would begin
-            the topic again as soon as there is one.
+        RetriableError: brokers do not know a topic yet, or are older than Kafka 2.8. To continue without an id would
+            start the topic over as soon as it has an id.
     """
     found = admin.topic_ids(names)
     missing = sorted(set(names) - found.keys())
@@ -127,11 +132,11 @@ def identified(admin: Admin, names: Collection[str]) -> dict[str, str]:
 
 
 def committed_progress(config: StreamsConfig, name: str) -> Progress:
-    """Return the progress that the writers of `name` have committed, without fencing them; empty if there was none.
+    """Return the committed progress of `name` without fencing its writers; empty without progress.
 
     Raises:
         StreamsError: the topic is not compacted.
-        KafkaError: the brokers do not answer, or a right is missing.
+        KafkaError: the brokers do not answer, or a permission is missing.
     """
     admin = ConfluentAdmin(config)
     try:

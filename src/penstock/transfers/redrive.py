@@ -1,9 +1,9 @@
-"""Dead letters back to where they came from, each once (KIP-1034 defines their headers).
+"""Redrives dead letters to their source topics, each once (KIP-1034 defines their headers).
 
-Which dead letters are redriven is kept by offset, not as a position, so that a run may take some of them and a later
-one the others. The progress has a key for each 10,000 offsets of a partition: the ranges of offsets that need no look
-any more, those between two records included. The id of the topic is a part of the key: a topic that was deleted and
-created again begins with nothing redriven.
+The redriven dead letters are recorded by offset instead of a position, so a run may redrive some of them and a later
+run the others. The progress has a key for each 10,000 offsets of a partition, with the ranges of finished offsets,
+including offsets between two records. The id of the topic is a part of the key: after a topic was deleted and created
+again, all its records count as new.
 """
 
 from __future__ import annotations
@@ -48,27 +48,32 @@ _INT_MAX: Final = (1 << 31) - 1
 _TRANSACTION_RECORDS: Final = 1_000
 _TRANSACTION_BYTES: Final = 4 * 1024 * 1024
 _OFFSETS_FOR_EACH: Final = 4
-"""Offsets that are looked at for each of the last records."""
+"""The number of offsets read per requested last record."""
 _CHUNK: Final = 10_000
-"""The offsets that one key of the progress is about."""
+"""The number of offsets per key of the progress."""
 
 _Bits: TypeAlias = npt.NDArray[np.bool_]
 
 
 class NotADeadLetterError(StreamsError):
-    """A record of a dead letter queue lacks the headers that say where it came from.
+    """A record of a dead letter queue lacks the headers with its origin.
 
-    What to do: Name a topic to which only the handlers of errors write. `penstock redrive --skip-invalid` skips such
-    records.
+    What to do: Name a topic that only error handlers write to. `penstock redrive --skip-invalid` skips such records.
     """
 
 
 @dataclass(frozen=True)
 class LetterSelection:
-    """Which dead letters to redrive; what is empty or None selects all.
+    """The dead letters to redrive; an empty or None field selects all.
 
-    topics, partitions, offsets: of the source. exceptions: names of classes, with or without their module or package.
-    keys: as bytes. since, until: the first timestamp (ms) that is selected, and the first one that is not.
+    Args:
+        topics: of the source.
+        partitions: of the source.
+        exceptions: names of classes, with or without their module or package.
+        keys: as bytes.
+        since: the first selected timestamp (ms).
+        until: the end of the selected timestamps (ms), exclusive.
+        offsets: of the source.
     """
 
     topics: frozenset[str] = frozenset()
@@ -80,7 +85,7 @@ class LetterSelection:
     offsets: frozenset[int] = frozenset()
 
     def takes(self, letter: DeadLetter) -> bool:
-        """Return whether `letter` is to be redriven."""
+        """Return whether `letter` is selected."""
         names = {letter.exception, letter.exception.rpartition(".")[2]}
         return (
             (not self.topics or letter.topic in self.topics)
@@ -96,9 +101,17 @@ class LetterSelection:
 class DeadLetter(NamedTuple):
     """A dead letter without the headers of the handler.
 
-    exception: name of the class; message: its text. topic, partition: where the record came from; None and -1 for the
-    error of a punctuator, which has no record. timestamp: ms. offset: of the record where it came from, -1 if no header
-    says that. stacktrace: of the error.
+    Args:
+        exception: the name of its class.
+        message: its text.
+        topic: of the source record; None for an error of a punctuator, without a record.
+        partition: of the source record; -1 for an error of a punctuator.
+        key: the serialised key.
+        value: the serialised value.
+        timestamp: in ms.
+        headers: the headers of the source record.
+        offset: of the source record, -1 without a header.
+        stacktrace: of the error.
     """
 
     exception: str
@@ -114,8 +127,13 @@ class DeadLetter(NamedTuple):
 
 
 class KeptLetter(NamedTuple):
-    """A record that a dead letter queue has. record: as it is there. letter: what it says, None if it is no dead
-    letter. is_redriven: whether it was written back."""
+    """A record in a dead letter queue.
+
+    Args:
+        record: the unmodified record.
+        letter: the parsed dead letter; None if the record is not a dead letter.
+        is_redriven: whether it was written back.
+    """
 
     record: ConsumerRecord
     letter: DeadLetter | None
@@ -123,10 +141,10 @@ class KeptLetter(NamedTuple):
 
 
 def read_dead_letter(record: ConsumerRecord) -> DeadLetter:
-    """Return what a record of a dead letter queue says.
+    """Parse a record of a dead letter queue.
 
     Raises:
-        NotADeadLetterError: it lacks a header that the handlers add, or has no number of a partition.
+        NotADeadLetterError: it lacks a header of the handlers, or its partition is not a number.
     """
     kept: list[tuple[str, bytes | None]] = []
     said: dict[str, str | None] = {}
@@ -160,7 +178,10 @@ def read_dead_letter(record: ConsumerRecord) -> DeadLetter:
 
 
 def _number(text: str, largest: int) -> int | None:
-    """Return the number that a header has as digits, None if it has none up to `largest`; anybody can write headers."""
+    """Return the number in a header, None unless it consists of digits up to `largest`.
+
+    Any client can write headers.
+    """
     if not text.isdecimal() or len(text) > len(str(largest)):
         return None
     number = int(text)
@@ -171,8 +192,13 @@ def _number(text: str, largest: int) -> int | None:
 class RedrivenLetters:
     """Dead letters of one origin and one class of errors.
 
-    topic, partition: of the source. target: the topic that they go to. exception: name of the class. message: the text
-    of the first one. records: how many.
+    Args:
+        topic: of the source.
+        partition: of the source.
+        target: the target topic.
+        exception: the name of the class.
+        message: the text of the first error.
+        records: the number of dead letters.
     """
 
     topic: str
@@ -185,11 +211,14 @@ class RedrivenLetters:
 
 @dataclass
 class Redrive:
-    """What a run has redriven, or would.
+    """The result of a run, or its plan.
 
-    dead_letter_topic: the topic of the dead letters. letters: by origin and class of errors. not_selected: dead letters
-    that are left for another run. without_source: errors of punctuators, which have no record. invalid: records that
-    are not dead letters.
+    Args:
+        dead_letter_topic: the topic of the dead letters.
+        letters: redriven dead letters by origin and class of errors.
+        not_selected: the number of dead letters left for another run.
+        without_source: the number of errors of punctuators, without a record.
+        invalid: the number of records that are not dead letters.
     """
 
     dead_letter_topic: str
@@ -200,11 +229,11 @@ class Redrive:
 
     @property
     def records(self) -> int:
-        """How many dead letters are redriven."""
+        """The number of redriven dead letters."""
         return sum(each.records for each in self.letters)
 
     def add(self, letter: DeadLetter, target: str) -> None:
-        """Count a dead letter that goes to the topic `target`."""
+        """Count a dead letter for the topic `target`."""
         origin = (str(letter.topic), letter.partition, target, letter.exception)
         for each in self.letters:
             if (each.topic, each.partition, each.target, each.exception) == origin:
@@ -217,10 +246,13 @@ class Redrive:
 
 @dataclass(frozen=True)
 class RedriveOptions:
-    """How to redrive.
+    """Options of a redrive.
 
-    to: a topic for all records; None for the topic and partition that each came from. limit: the most records.
-    skip_invalid: skip records that are not dead letters.
+    Args:
+        selection: the dead letters to redrive.
+        to: a topic for all records; None for the topic and partition of each source record.
+        limit: the maximum number of records.
+        skip_invalid: skip records that are not dead letters.
     """
 
     selection: LetterSelection = LetterSelection()
@@ -230,16 +262,16 @@ class RedriveOptions:
 
 
 def redrive(config: StreamsConfig, topic: str, options: RedriveOptions) -> Redrive:
-    """Write the dead letters of `topic` that were not redriven before to where they came from, each once.
+    """Write the remaining dead letters of `topic` to their source partitions, each once.
 
-    It reads what the topic holds now. Key, value and timestamp stay as they are, the headers of the handler are
-    removed. Output and progress, which is in the topic `penstock-redrive-<topic>`, are committed together.
+    It reads the current content of the topic. Key, value and timestamp stay unchanged; the headers of the handler are
+    removed. Output and progress, in the topic `penstock-redrive-<topic>`, are committed together.
 
     Raises:
-        NotADeadLetterError: a record is none; what came before it may be redriven.
-        UnknownTopicOrPartitionError: the topic, or the place that a dead letter came from, does not exist.
+        NotADeadLetterError: a record is not a dead letter; earlier records may have been redriven.
+        UnknownTopicOrPartitionError: the topic, or the source partition of a dead letter, does not exist.
         ProducerFencedError: another run for this topic has started.
-        KafkaError: the brokers do not answer, refuse a record, or a right is missing. Run it again.
+        KafkaError: the brokers do not answer or reject a record, or a permission is missing. Run it again.
     """
     run = _Run(config, topic, options)
     writer: ProgressWriter | None = None
@@ -254,7 +286,7 @@ def redrive(config: StreamsConfig, topic: str, options: RedriveOptions) -> Redri
 
 
 def plan_redrive(config: StreamsConfig, topic: str, options: RedriveOptions) -> Redrive:
-    """Return what `redrive` would write, and write nothing; raises as that does."""
+    """Return the plan of `redrive` without writing anything; raises its errors."""
     run = _Run(config, topic, options)
     try:
         run.check()
@@ -266,9 +298,11 @@ def plan_redrive(config: StreamsConfig, topic: str, options: RedriveOptions) -> 
 def inspect_letters(
     config: StreamsConfig, topic: str, options: RedriveOptions, limit: int
 ) -> tuple[Redrive, list[KeptLetter]]:
-    """Return what `redrive` would write, and the last records of the queue, up to `limit`, the largest timestamp first;
-    raises as `redrive` does. Of each partition it looks at the last offsets alone, of which markers of transactions
-    have some, so there may be fewer than `limit`."""
+    """Return the plan of `redrive` and the last records of the queue, up to `limit`.
+
+    The largest timestamp comes first. Raises the errors of `redrive`. It reads only the last offsets of each partition,
+    including transaction markers, so the result may have fewer than `limit` records.
+    """
     run = _Run(config, topic, options)
     try:
         run.check()
@@ -283,14 +317,14 @@ def _progress_name(topic: str) -> str:
 
 
 class _Row(NamedTuple):
-    """A dead letter, and where it goes."""
+    """A dead letter and its target."""
 
     letter: DeadLetter
     target: TopicPartition
 
 
 class _Run:
-    """One run over what the topic holds at its start."""
+    """One run over the content of the topic at its start."""
 
     def __init__(self, config: StreamsConfig, topic: str, options: RedriveOptions) -> None:
         self._servers = config["bootstrap.servers"]
@@ -303,11 +337,14 @@ class _Run:
         self.report = Redrive(topic)
 
     def check(self) -> None:
-        """Look up the topics; raises UnknownTopicOrPartitionError, and StreamsError for a target that is the source."""
+        """Look up the topics.
+
+        Raises UnknownTopicOrPartitionError, and StreamsError if the target is the source.
+        """
         self._partitions = self._admin.topics()
         for name in filter(None, (self._topic, self._options.to)):
             if name not in self._partitions:
-                self._admin.topic_ids([name])  # raises where it is only not to be seen
+                self._admin.topic_ids([name])  # raises if the topic exists but is not visible
                 raise UnknownTopicOrPartitionError(
                     f"There is no topic {name!r} at bootstrap.servers={self._servers}; `penstock topics list` lists "
                     "the topics."
@@ -317,13 +354,13 @@ class _Run:
         self._topic_id = identified(self._admin, [self._topic])[self._topic]
 
     def plan(self, progress: Progress) -> Redrive:
-        """Return what `write` would write after `progress`."""
+        """Return the output of `write` after `progress`."""
         for _ in self._rows(progress):
             pass
         return self.report
 
     def last(self, progress: Progress, limit: int) -> list[KeptLetter]:
-        """Return the last records of the topic, up to `limit`, and which of them `progress` has."""
+        """Return the last records of the topic, up to `limit`, with their state in `progress`."""
         found: list[KeptLetter] = []
         begins, ends = self._bounds()
         for place in begins:
@@ -340,7 +377,7 @@ class _Run:
         return found
 
     def write(self, writer: ProgressWriter) -> Redrive:
-        """Write all that is to be redriven, in transactions of a limited size."""
+        """Write the selected dead letters, in transactions of limited size."""
         rows: list[_Row] = []
         size = 0
         for row in self._rows(writer.committed):
@@ -359,7 +396,10 @@ class _Run:
         self._admin.close()
 
     def _rows(self, progress: Progress) -> Iterator[_Row]:
-        """Yield what is to be redriven in the order of the topic, and note it as done and in the report."""
+        """Yield the selected dead letters in the order of the topic.
+
+        Adds them to the progress and the report.
+        """
         begins, ends = self._bounds()
         for place in begins:
             done = self._done[place.partition] = _Offsets.of(progress, self._topic_id, place.partition)
@@ -376,8 +416,7 @@ class _Run:
                 reached = record.offset + 1
 
     def _bounds(self) -> tuple[Mapping[TopicPartition, int], Mapping[TopicPartition, int]]:
-        """Return the first offset of each partition of the topic, in their order, and the one behind its last committed
-        record."""
+        """Return the first offset of each partition, and the end of its committed records."""
         places = [TopicPartition(self._topic, number) for number in range(self._partitions[self._topic])]
         begins = self._admin.beginning_offsets(places)
         return {place: begins[place] for place in places}, self._admin.end_offsets(places, read_committed=True)
@@ -395,7 +434,7 @@ class _Run:
                 )
 
     def _row(self, record: ConsumerRecord) -> _Row | None:
-        """Return a dead letter and where it goes; None for a record that stays, which is counted."""
+        """Return a dead letter with its target; count a record that stays, and return None."""
         try:
             letter = read_dead_letter(record)
         except NotADeadLetterError:
@@ -431,7 +470,7 @@ class _Run:
 
 
 def _batches(rows: list[_Row]) -> list[PartitionBatch]:
-    """Return the records that `rows` redrive, those of each partition in the order of `rows`."""
+    """Return the output records of `rows`, those of each partition in their order."""
     columns: defaultdict[TopicPartition, list[tuple[Any, Any, int, int, Headers]]] = defaultdict(list)
     for letter, target in rows:
         columns[target].append((letter.key, letter.value, letter.timestamp, 0, letter.headers))
@@ -447,7 +486,7 @@ class _Offsets:
 
     @staticmethod
     def of(progress: Progress, topic_id: str, partition: int) -> _Offsets:
-        """Return the set that `progress` has for a partition."""
+        """Return the offsets of a partition in `progress`."""
         found = _Offsets()
         for key, ranges in progress.items():
             if _is_about(key, topic_id, partition):
@@ -457,7 +496,7 @@ class _Offsets:
         return found
 
     def add(self, first: int, last: int) -> None:
-        """Add the offsets from `first` to `last`."""
+        """Add the offsets from `first` to `last`, both included."""
         for chunk in range(first // _CHUNK, last // _CHUNK + 1):
             start = chunk * _CHUNK
             bits = self._chunks.setdefault(chunk, np.zeros(_CHUNK, np.bool_))
@@ -469,7 +508,7 @@ class _Offsets:
         return bits is not None and bool(bits[offset % _CHUNK])
 
     def next_without(self, offset: int) -> int:
-        """Return the first offset from `offset` on that is not in the set."""
+        """Return the first offset outside of the set, from `offset` on."""
         while (bits := self._chunks.get(offset // _CHUNK)) is not None:
             free = np.flatnonzero(~bits[offset % _CHUNK :])
             if len(free):
@@ -478,7 +517,7 @@ class _Offsets:
         return offset
 
     def take_changes(self) -> list[tuple[int, list[tuple[int, int]]]]:
-        """Return the chunks that have changed since the last call, each as ranges from first to last offset."""
+        """Return the changed chunks since the last call, as ranges from first to last offset."""
         changed, self._changed = sorted(self._changed), set()
         return [(chunk, _ranges(self._chunks[chunk], chunk * _CHUNK)) for chunk in changed]
 

@@ -1,6 +1,6 @@
-"""What a running application shows of itself over HTTP: JSON, health and metrics (extra `ui`).
+"""A running application's HTTP interface: JSON, health and metrics (extra `ui`).
 
-`observer` looks at the application, `answers` turns what it saw into plain data, `routes` says which address answers
-what, and `server` runs with the application. Rules: it knows an application by its public methods, never by its host;
-a request never waits for a broker; all that is shown is text.
+`observer` observes the application, `answers` turns the observations into plain data, `routes` maps addresses to
+answers, and `server` runs with the application. Rules: this package uses the public methods of an application, never
+its host; a request never waits for a broker; everything shown is text.
 """

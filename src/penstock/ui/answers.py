@@ -1,5 +1,8 @@
-"""What an application shows of itself, as plain data for JSON and for the pages. Times are in ms, since the epoch where
-they end with `_at_ms`. Nothing here asks a broker, but what the observer saw is a few seconds old."""
+"""The observations of an application as plain data, for JSON and for the pages.
+
+Times are in ms, since the epoch if they end with `_at_ms`. Nothing here asks a broker, unless it says so; observations
+are a few seconds old.
+"""
 
 from __future__ import annotations
 
@@ -33,25 +36,30 @@ from penstock.ui.parameters import Parameters, choice, number
 from penstock.ui.topologies import TASK_ID, Answer, Topologies, store_users
 
 _OLD_MS: Final = 10 * INTERVAL_MS
-"""A look that is older says nothing about now: a broker does not answer, or the machine stood still."""
+"""An older observation says nothing about the present: a broker does not answer, or the machine was suspended."""
 UNKNOWN_FILE: Final = (
     "The application does not know the file of its program, because `penstock run` has not started it. Compare two "
     "versions of the program with `penstock diff OLD NEW`, or on Spark one with the checkpoint: `penstock diff FILE`."
 )
 KEPT_LETTERS: Final = 50
-"""The last dead letters that are shown."""
+"""Number of last dead letters that are shown."""
 _TOPIC_NAME: Final = re.compile("[a-zA-Z0-9._-]+")
 _MOST_HEADERS: Final = 100
 _LONGEST_TRACE: Final = 10_000
-"""Characters of the end of a stack trace."""
+"""Characters shown from the end of a stack trace."""
 MOST_BYTES: Final = 4 * 1024 * 1024
-"""Bytes of JSON of entries in one answer, but for the last one."""
+"""Most bytes of JSON of entries in one answer; the last entry may exceed it."""
 
 
 @dataclass(frozen=True)
 class Answers:
-    """Answers for one application. observer: looks at it. config: its configuration. compare: returns what its program
-    would change; None if the file of the program is not known."""
+    """Answers for one application.
+
+    Args:
+        observer: observes the application.
+        config: its configuration.
+        compare: returns the changes of its program; None if the file of the program is not known.
+    """
 
     observer: Observer
     config: StreamsConfig
@@ -63,10 +71,10 @@ class Answers:
         """The topologies, their sub-topologies and nodes."""
         return Topologies(self.observer, self.config)
 
-    # ---------------------------------------- what it does
+    # ---------------------------------------- its activity
 
     def overview(self) -> Answer:
-        """Return how the application is: its state, how fast it is, how far behind, and when it committed last."""
+        """Return the application's state, rates, lag, and last commits."""
         application, look, rates = self.observer.application, self.observer.newest, self.observer.rates()
         error, state = application.error(), self._state()
         errors, _ = application.uncaught_errors()
@@ -114,12 +122,14 @@ class Answers:
 
     @property
     def _is_watched(self) -> bool:
-        """Whether other processes run the application, or none does."""
+        """Whether the application is only watched: other processes run it, if any."""
         return bool(self.observer.newest.statistics.get("watched"))
 
     def _state(self) -> State | None:
-        """Return the state of the application; of one that is watched, what was seen of it, None if that is too little
-        or too long ago."""
+        """Return the state of the application.
+
+        For a watched application, this is the observed state; None if the observations are insufficient or too old.
+        """
         if not self._is_watched:
             return self.observer.application.state()
         seen: State | None = self.observer.newest.statistics.get("seen_state")
@@ -129,14 +139,14 @@ class Answers:
         return look.statistics_of(name).get("seen_state") if self._is_watched else topology.state()
 
     def _records_dropped(self, look: Look) -> int | None:
-        """Return how many records were dropped since the start; None if that is not known."""
+        """Return the number of records dropped since the start; None if unknown."""
         if look.unseen is not None:
             return None
         names = self.observer.application.running_topologies()
         return sum(sum(look.statistics_of(name).get("dropped", {}).values()) for name in names)
 
     def _commit(self, look: Look, topology: str) -> Answer | None:
-        """Return the last commit of a topology: its number, its time, and how long ago it was."""
+        """Return the last commit of a topology: its number, its time, and its age."""
         seen = look.topologies.get(topology)
         if seen is None or seen.committed is None or seen.committed.age_ms is None:
             return None
@@ -144,16 +154,20 @@ class Answers:
         return {"number": seen.committed.epoch, "made_at_ms": seen.committed.committed_ms, "age_ms": age_ms}
 
     def _stream_time(self) -> Answer | None:
-        """Return the smallest and the largest stream time of the tasks, and the skew between them; None if no task has
-        taken a record since the start."""
+        """Return the smallest and largest stream time of the tasks, and their skew.
+
+        None if no task has processed a record since the start.
+        """
         times = self._stream_times().values()
         if not times:
             return None
         return {"min_at_ms": min(times), "max_at_ms": max(times), "skew_ms": max(times) - min(times)}
 
     def _stream_times(self) -> Mapping[tuple[str, str], int]:
-        """Return the stream time (ms since the epoch) of tasks by topology and task; those that have left this program
-        are left out."""
+        """Return the stream time (ms since the epoch) of tasks by topology and task.
+
+        Tasks that have left this program are omitted.
+        """
         here = {
             (name, str(task.task_id))
             for name, seen in self.observer.newest.topologies.items()
@@ -168,9 +182,10 @@ class Answers:
         return {task: time for task, time in found.items() if not here or task in here}
 
     def history(self, parameters: Parameters) -> Answer:
-        """Return what was seen over time, in columns.
+        """Return the observations over time, in columns.
 
-        parameters: `range`, how far back; `after`, only later points than this (ms since the epoch).
+        Args:
+            parameters: `range`, the name of a range; `after`, only points later than this (ms since the epoch).
 
         Raises:
             WrongParameterError: there is no such range, or `after` is not a time.
@@ -181,8 +196,11 @@ class Answers:
         return {"seen_at_ms": self.observer.newest.time_ms, "range": chosen, **columns}
 
     def errors(self) -> Answer:
-        """Return the errors that have stopped all tasks: their number since the start, None if another process runs the
-        tasks, and the last ones, the newest first; and the records that a handler let pass."""
+        """Return the errors that stopped all tasks, and the records that handlers let pass.
+
+        The errors are the number since the start, None if another process runs the tasks, and the last ones, newest
+        first.
+        """
         count, last = self.observer.application.uncaught_errors()
         shown = [
             {
@@ -200,13 +218,14 @@ class Answers:
 
     @property
     def dead_letter_topic(self) -> str | None:
-        """The topic of the dead letters of the built-in handlers; None if they write none."""
+        """The topic of the built-in handlers' dead letters; None if they write no dead letters."""
         topic: str | None = self.config[DEAD_LETTER_QUEUE_TOPIC]
         return topic
 
     def dead_letters(self) -> Answer:
-        """Return the dead letters that a redrive would write, by origin and class of errors, and the last records of
-        the topic; asks the brokers.
+        """Return the dead letters to redrive, and the last records of their topic.
+
+        The former are by origin and class of errors. Asks the brokers.
 
         Raises:
             UnsupportedOperationError: the handlers write no dead letters.
@@ -237,8 +256,12 @@ class Answers:
         }
 
     def redrive_command(self, skips_invalid: bool = False, letter: DeadLetter | None = None) -> str:
-        """Return the command that redrives the dead letters, or one of them, which has a source that Kafka can have.
-        skips_invalid: whether it skips records that are not dead letters."""
+        """Return the command that redrives the dead letters, or one of them.
+
+        Args:
+            skips_invalid: whether the command skips records that are not dead letters.
+            letter: a single dead letter to redrive; its source must be a valid one.
+        """
         topic, options = str(self.dead_letter_topic), []
         if letter is not None:
             source = {"source-topic": letter.topic, "partition": letter.partition, "offset": letter.offset}
@@ -250,8 +273,10 @@ class Answers:
         return xml_text(shlex.join(["penstock", "redrive", *placed]))
 
     def _kept(self, kept: KeptLetter, skips_invalid: bool) -> Answer:
-        """Return a record of the topic of dead letters, with short texts for what comes from users. skips_invalid: as
-        that of `redrive_command`."""
+        """Return a record of the topic of dead letters, with short texts for users' data.
+
+        skips_invalid: as for `redrive_command`.
+        """
         record, letter = kept.record, kept.letter
         found = {
             "partition": record.partition,
@@ -279,7 +304,7 @@ class Answers:
     # ---------------------------------------- its topologies
 
     def tasks(self) -> Answer:
-        """Return the tasks of this program, with what they processed, and the partitions that they read."""
+        """Return the tasks of this program, with their figures and partitions."""
         look, times = self.observer.newest, self._stream_times()
         found: list[Answer] = []
         for name, seen in look.topologies.items():
@@ -319,12 +344,12 @@ class Answers:
         }
 
     def _groups(self, look: Look) -> list[Answer]:
-        """Return the groups of an application that is watched from outside, with their members."""
+        """Return the groups of a watched application, with their members."""
         groups = {name: look.statistics_of(name).get("group") for name in look.topologies}
         return [{"topology": name, **group} for name, group in groups.items() if group is not None]
 
     def _of_tasks(self, look: Look, figure: str) -> list[Answer]:
-        """Return the tasks that a figure of the host names."""
+        """Return the tasks listed in a figure of the host."""
         return [
             {"topology": name, "task": task}
             for name in look.topologies
@@ -332,7 +357,7 @@ class Answers:
         ]
 
     def commits(self) -> Answer:
-        """Return the last commits of each topology, the newest last, with what they took by phase."""
+        """Return the last commits of each topology, newest last, with the duration of each phase."""
         look = self.observer.newest
         found = [
             {"name": name, "commits": [each._asdict() for each in look.statistics_of(name).get("recent_commits", ())]}
@@ -341,7 +366,7 @@ class Answers:
         return {"seen_at_ms": look.time_ms, "topologies": found}
 
     def changes(self) -> Answer:
-        """Return what the program would change if it started now.
+        """Return the changes that a start of the program would make now.
 
         Raises:
             UnsupportedOperationError: the file of the program is not known.
@@ -353,7 +378,7 @@ class Answers:
         return {"compared": xml_text(compared.what), "changes": [xml_text(line) for line in compared.lines]}
 
     def stores(self) -> Answer:
-        """Return the stores of the topologies: their kinds, how large they are, and the processors that use them."""
+        """Return the stores of the topologies: kinds, sizes, and processors."""
         found: list[Answer] = []
         sizes = self.observer.store_sizes()
         for name, topology in self.observer.application.running_topologies().items():
@@ -375,17 +400,18 @@ class Answers:
         return {"stores": found}
 
     def metrics(self) -> Mapping[MetricName, Metric]:
-        """Return the metrics of all topologies as they are now, by their names."""
+        """Return the current metrics of all topologies, by their names."""
         topologies = self.observer.application.running_topologies().values()
         return {name: metric for topology in topologies for name, metric in topology.metrics().items()}
 
     def entries(self, store: str, topology: str | None, chosen: EntrySelection, limit: int) -> Answer:
-        """Return entries of a store, and as of which commit they are.
+        """Return entries of a store, and the commit of which they are.
 
         Args:
-            store: its name. topology: the one that has it; None for the first.
-            chosen: which entries.
-            limit: the most entries; an answer also ends where it is MOST_BYTES long.
+            store: name of the store.
+            topology: the topology of the store; None for the first.
+            chosen: the selection of entries.
+            limit: the most entries; an answer also ends at MOST_BYTES.
 
         Raises:
             StreamsStoppedError: the application neither runs nor rebalances.
@@ -414,8 +440,11 @@ class Answers:
     # ---------------------------------------- health
 
     def is_live(self) -> tuple[bool, Answer]:
-        """Return whether the application has not ended with an error, its state, and why it is not live; one that is
-        watched is live while it is seen to run."""
+        """Return whether the application has not ended with an error.
+
+        The answer has its state, and the reasons why it is not live. A watched application is live while it is observed
+        to run.
+        """
         state = self._state()
         reasons = list(self._unseen(state))
         if state in (State.PENDING_ERROR, State.ERROR):
@@ -425,8 +454,9 @@ class Answers:
     def is_ready(self, max_lag: int | None, max_commit_age_ms: int | None) -> tuple[bool, Answer]:
         """Return whether the application runs and keeps up, and why not.
 
-        max_lag: the most offsets that all tasks may be behind; None for any. max_commit_age_ms: how old the last commit
-        of a topology may be while it is behind; None for any.
+        Args:
+            max_lag: the largest lag (offsets) of all tasks together; None for any.
+            max_commit_age_ms: the largest age of the last commit of a topology with a lag; None for any.
         """
         state, look = self._state(), self.observer.newest
         reasons = list(self._unseen(state))
@@ -441,8 +471,10 @@ class Answers:
         return not reasons, {"state": _name(state), "lag": look.lag, "reasons": reasons}
 
     def _old_commits(self, look: Look, max_age_ms: int) -> Iterable[str]:
-        """Yield which topologies are behind and have not committed for longer than `max_age_ms`; before its first
-        commit, a topology is as old as the application."""
+        """Yield a reason for each topology with a lag and without a recent commit.
+
+        A commit is recent within `max_age_ms`. Before its first commit, a topology is as old as the application.
+        """
         behind = [name for name, seen in look.topologies.items() if seen.lag]
         if look.unseen is not None:
             if behind:
@@ -455,13 +487,13 @@ class Answers:
                 yield f"The last commit{of} is {age_ms} ms old, more than {max_age_ms} ms."
 
     def _unseen(self, state: State | None) -> Iterable[str]:
-        """Yield why it is not seen that another process runs the application. state: what was seen."""
+        """Yield the reason if, by the observed `state`, no other process runs the application."""
         if self._is_watched and state not in (State.RUNNING, State.REBALANCING):
             what = "cannot see whether another one runs it" if state is None else "no process runs it"
             yield f"This process only watches the application, and {what}."
 
     def _unknown(self, look: Look) -> Iterable[str]:
-        """Yield why it is not known how far the application is."""
+        """Yield the reasons why the progress of the application is unknown."""
         if not look.topologies:
             yield "The lag is not known yet."
         elif self.observer.age_ms > _OLD_MS:
@@ -472,13 +504,16 @@ class Answers:
 
 
 def _has_place(letter: DeadLetter) -> bool:
-    """Return whether the headers of a dead letter, which anybody can write, name a place that Kafka can have."""
+    """Return whether the headers of a dead letter name a valid place in Kafka.
+
+    Anyone can write such headers.
+    """
     is_name = letter.topic is not None and _TOPIC_NAME.fullmatch(letter.topic) is not None
     return is_name and letter.partition >= 0 and letter.offset >= 0
 
 
 def _bytes_text(data: bytes | None) -> str | None:
-    """Return the beginning of what a record has as bytes, as text; None for none."""
+    """Return the beginning of some bytes of a record as text; None for None."""
     if data is None:
         return None
     text = xml_text(data[: 4 * LONGEST].decode(errors="replace"))
@@ -490,7 +525,7 @@ def _name(state: State | None) -> str | None:
 
 
 def _readable(value: Any) -> Any:
-    """Return a key or a value as JSON has it; as text if JSON has no form for it."""
+    """Return a key or a value as JSON, otherwise as text."""
     try:
         return orjson.loads(orjson.dumps(value, default=plain, option=orjson.OPT_NON_STR_KEYS))
     except TypeError:

@@ -1,5 +1,4 @@
-"""A server of uvicorn whose connections end if their request, or the reader of the answer, takes too long; see
-`open_connections`.
+"""A server of uvicorn with time limits for requests and for reading answers; see `open_connections`.
 
 uvicorn itself limits only the time between two requests.
 """
@@ -20,11 +19,11 @@ from penstock.config import StreamsConfig
 
 
 class BoundedConnection(H11Protocol):
-    """A connection; `connection_class` adds the others of its server."""
+    """A connection; `connection_class` adds the other connections of its server."""
 
     others: ClassVar[OpenConnections[BoundedConnection]]
     _takes_nothing = False
-    """Whether its peer does not read what is sent."""
+    """Whether the peer does not read the sent data."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin (asyncio)."""
@@ -37,7 +36,7 @@ class BoundedConnection(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take what the peer has sent (asyncio)."""
+        """Process data from the peer (asyncio)."""
         super().data_received(data)
         self._tell_who_waits()
 
@@ -54,7 +53,10 @@ class BoundedConnection(H11Protocol):
         self._tell_who_waits()
 
     def on_response_complete(self) -> None:
-        """Go on after an answer (uvicorn): the peer has to take it, and to send the next request."""
+        """Continue after an answer (uvicorn).
+
+        The peer has to read it, and to send the next request.
+        """
         self.others.waits(self)
         super().on_response_complete()
         self._tell_who_waits()
@@ -68,11 +70,15 @@ class BoundedConnection(H11Protocol):
 
 
 class BoundedServer(uvicorn.Server):
-    """A server that leaves signals to its program."""
+    """A server that leaves signals to its program.
+
+    Args:
+        application: the application to serve.
+        config: has the limits of its connections.
+        name: name of the server, for the log.
+    """
 
     def __init__(self, application: ASGIApp, config: StreamsConfig, name: str) -> None:
-        """Make a server of `application`; config: has the limits of its connections; name: of it, for the log."""
-
         class Connection(BoundedConnection):
             others = OpenConnections[Any](config, name, lambda connection: connection.transport.abort())
 
@@ -93,7 +99,7 @@ class BoundedServer(uvicorn.Server):
                 timeout_graceful_shutdown=1,
                 backlog=config["penstock.http.max.connections"],  # as many are accepted before one is closed
                 callback_notify=close_late,
-                timeout_notify=0,  # as often as uvicorn looks, every second
+                timeout_notify=0,  # whenever uvicorn checks, every second
             )
         )
 

@@ -1,6 +1,7 @@
-"""What others may have an application do over HTTP, with a token that only the terminal of its program shows.
+"""Actions on an application over HTTP, protected by a token.
 
-The token is in the request itself and in no cookie, so a page of another site cannot send it (CSRF).
+Only the terminal of its program shows the token. The token is in the request itself and in no cookie, so a page of
+another site cannot send it (CSRF).
 """
 
 from __future__ import annotations
@@ -29,17 +30,17 @@ from penstock_broker.common.log_limits import limit_rate
 
 _log = logging.getLogger(__name__)
 _refusals = logging.getLogger(f"{__name__}.refusals")
-limit_rate(_refusals)  # anybody can ask
+limit_rate(_refusals)  # anyone can ask
 
 Outcome = dict[str, Any]
-"""What an action has done, as plain data."""
+"""The result of an action, as plain data."""
 
 _WHERE_TASKS_RUN: Final = frozenset(("pause", "resume", "stop", "tap", "untap"))
-"""Actions that an application which has ended cannot do."""
+"""Actions that are impossible after the application has ended."""
 
 
 class Target(NamedTuple):
-    """What an action is about: a node, and the named topology that has it; None is the first one."""
+    """The target of an action: a node and its named topology; None is the first."""
 
     node: str = ""
     topology: str | None = None
@@ -49,18 +50,18 @@ UNREAD_MS: Final = 10 * 60_000
 """How long a tap that was opened here stays open without a reader: taps cost time."""
 
 NO_TARGET: Final = Target()
-"""That of actions that are about the whole application."""
+"""The target of actions on the whole application."""
 
 
 class _OpenedTap:
-    """A tap that was opened here, and when somebody was last seen to have read it (ms)."""
+    """A tap that was opened here, and the time (ms) of its last observed reading."""
 
     def __init__(self, tap: Tap, now_ms: int) -> None:
         self.tap = tap
         self._reads, self._read_ms = tap.reads, now_ms
 
     def close_unread(self, now_ms: int) -> None:
-        """Close it if nobody has read it for UNREAD_MS."""
+        """Close the tap if it was not read for UNREAD_MS."""
         if self.tap.reads != self._reads:
             self._reads, self._read_ms = self.tap.reads, now_ms
         elif now_ms - self._read_ms >= UNREAD_MS:
@@ -68,16 +69,26 @@ class _OpenedTap:
 
 
 class RefusedActionError(StreamsError):
-    """An action is not done; status: that of HTTP."""
+    """An action is refused.
+
+    Args:
+        status: the status of HTTP.
+        text: the message.
+    """
 
     def __init__(self, status: int, text: str) -> None:
-        """Keep the arguments."""
         super().__init__(text)
         self.status = status
 
 
 class Control:
-    """Does what those ask for who have the token of an application."""
+    """Performs actions for requests with the token of an application.
+
+    Args:
+        application: the application.
+        config: its configuration; it decides which actions are available.
+        elapsed_ms: a monotonic clock.
+    """
 
     def __init__(
         self,
@@ -85,10 +96,8 @@ class Control:
         config: StreamsConfig,
         elapsed_ms: Callable[[], int] = elapsed_milliseconds,
     ) -> None:
-        """Generate a token. config: of the application; it decides which actions there are. elapsed_ms: a clock that
-        never goes back."""
         self.token = secrets.token_urlsafe(32)
-        """What a request must have."""
+        """The token that a request must contain; generated here."""
         self._application = application
         self._application_id: str = config.required("application.id")
         self._config = config
@@ -111,12 +120,17 @@ class Control:
 
     @property
     def actions(self) -> tuple[str, ...]:
-        """What the application can be asked to do."""
+        """The actions available for the application."""
         return (*self._calls, *self._calls_for_nodes)
 
     def act(self, action: str, token: str, asked_by: str, target: Target = NO_TARGET) -> Outcome:
-        """Do an action, log it, and return what it has done; a stop goes on after the return. asked_by: the address of
-        whoever asks. target: of actions that are about a node.
+        """Perform an action, log it, and return its result; a stop continues after the return.
+
+        Args:
+            action: name of the action.
+            token: the token in the request.
+            asked_by: the address of the client.
+            target: of actions on a node.
 
         Raises:
             RefusedActionError: the token is wrong, there is no such action or node, the application has ended, or the
@@ -146,7 +160,10 @@ class Control:
             raise RefusedActionError(503, f"{action} of {self._application_id} failed: {error}") from error
 
     def _on_node(self, action: str, target: Target) -> Callable[[], Outcome]:
-        """Return what does an action about a node; raises RefusedActionError if there is no such node."""
+        """Return the call for an action on a node.
+
+        Raises RefusedActionError if there is no such node.
+        """
         topologies = self._application.running_topologies()
         topology = topologies.get(next(iter(topologies), "") if target.topology is None else target.topology)
         parts = () if topology is None else topology.describe().subtopologies
@@ -155,13 +172,19 @@ class Control:
         return partial(self._calls_for_nodes[action], topology, target.node)
 
     def _tap(self, topology: RunningTopology, node: str) -> Outcome:
-        """Keep the last records that reach a node; a tap that the program has opened stays as it is."""
+        """Keep the last records that reach a node.
+
+        A tap that the program has opened stays unchanged.
+        """
         if topology.tapped(node) is None:
             self._taps.append(_OpenedTap(topology.tap(node), self._elapsed_ms()))
         return {"node": node}
 
     def close_unread_taps(self) -> None:
-        """Close the taps that were opened here and have had no reader for UNREAD_MS; called every few seconds."""
+        """Close the taps opened here without a reader for UNREAD_MS.
+
+        Called every few seconds.
+        """
         for opened in list(self._taps):
             opened.close_unread(self._elapsed_ms())
             if not opened.tap.is_open:
@@ -172,7 +195,7 @@ class Control:
         return {"node": node}
 
     def _take_savepoint(self) -> Outcome:
-        """Copy the state of the last commit to a directory of its own."""
+        """Copy the state of the last commit to a new directory."""
         with self._alone("savepoint"):
             name = f"{self._application_id}-{SystemClock().milliseconds()}"
             directory = f"{str(self._config['penstock.ui.savepoint.dir']).rstrip('/')}/{name}"
@@ -180,7 +203,7 @@ class Control:
             return {"savepoint": taken.location, "commit": taken.epoch, "bytes": taken.bytes}
 
     def _redrive(self) -> Outcome:
-        """Write the dead letters that were not redriven before to where they came from, and skip other records."""
+        """Write dead letters that were not redriven back; skip other records."""
         with self._alone("redrive"):
             topic = str(self._config[DEAD_LETTER_QUEUE_TOPIC])
             done = redrive(self._config, topic, RedriveOptions(skip_invalid=True))
@@ -188,7 +211,7 @@ class Control:
 
     @contextmanager
     def _alone(self, action: str) -> Iterator[None]:
-        """Refuse the action while one that takes long runs."""
+        """Refuse the action while another long one runs."""
         if not self._slow.acquire(blocking=False):
             raise RefusedActionError(409, f"Cannot {action}: another savepoint or redrive runs. Ask again later.")
         try:

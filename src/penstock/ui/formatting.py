@@ -1,32 +1,32 @@
-"""How figures are written, for people."""
+"""Readable forms of figures."""
 
 from __future__ import annotations
 
 from typing import Final
 
 NONE: Final = "-"
-"""Stands for a figure that is not known."""
+"""The text for an unknown figure."""
 
 LONGEST: Final = 1_000
-"""Characters of what comes from users that are shown."""
+"""Most characters shown of users' data."""
 
 _UNITS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 
 
 def number(value: float | None) -> str:
-    """Return a figure with its thousands apart."""
+    """Return a figure with thousands separators."""
     if value is None:
         return NONE
     return f"{value:,.1f}" if value % 1 and abs(value) < 100 else f"{value:,.0f}"
 
 
 def rate(value: float | None) -> str:
-    """Return a number a second."""
+    """Return a rate per second."""
     return NONE if value is None else f"{number(value)}/s"
 
 
 def percent(share: float) -> str:
-    """Return a share from 0 to 1."""
+    """Return a share from 0 to 1 as a percentage."""
     return f"{100 * share:.0f} %"
 
 
@@ -40,7 +40,7 @@ def size(number_of_bytes: float) -> str:
 
 
 def duration(milliseconds: float) -> str:
-    """Return a time in its two largest units."""
+    """Return a duration in its two largest units."""
     if milliseconds < 1_000:
         return f"{milliseconds:.0f} ms"
     if milliseconds < 60_000:

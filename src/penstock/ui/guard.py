@@ -1,4 +1,4 @@
-"""What stands before each answer: who may ask, and what a browser may do with the answer."""
+"""Checks of hosts and sites before each answer, and headers that restrict browsers."""
 
 from __future__ import annotations
 
@@ -18,12 +18,15 @@ def is_from_other_site(headers: Headers) -> bool:
     site: str | None = headers.get("sec-fetch-site")
     if site is not None:
         return site not in ("same-origin", "none")
-    origin: str = headers.get("origin", "null")  # what browsers send where a page has no referrer, as these
+    origin: str = headers.get("origin", "null")  # sent by browsers for pages without a referrer, such as these
     return origin != "null" and origin.partition("://")[2] != headers.get("host")
 
 
 async def bounded_body(request: Request, most_bytes: int, refusal: str) -> bytes:
-    """Return the body of a request; raises HTTPException, which says `refusal`, if it has more bytes."""
+    """Return the body of a request.
+
+    Raises HTTPException with the text `refusal` if it has more bytes.
+    """
     body = b""
     async for part in request.stream():
         body += part
@@ -39,21 +42,22 @@ HEADERS: Final = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-"""Headers of each answer that does not say otherwise: a page loads nothing from other places, and no other page may
-have it inside."""
+"""Default headers of answers: a page loads nothing from other places, and no other page may embed it."""
 
 
 class Guard:
-    """Refuses requests by a name that is not this application's, and what pages of other sites load; adds HEADERS to
-    each answer.
+    """Refuses foreign host names and loads by pages of other sites.
 
-    A page of another site may ask by a name of its own that leads here (DNS rebinding), so only addresses, localhost
-    and names that the configuration allows are answered.
+    It adds HEADERS to each answer. A page of another site may ask by its own name that leads here (DNS rebinding), so
+    only addresses, localhost and names in the configuration are answered.
+
+    Args:
+        app: the guarded application.
+        allowed: allowed names besides addresses and localhost.
+        remedy: the remedy in the answer to a request by another name.
     """
 
     def __init__(self, app: ASGIApp, allowed: Collection[str], remedy: str) -> None:
-        """Stand before `app`. allowed: names by which others may ask, beside addresses and localhost; remedy: what to
-        do if they ask by another name."""
         self._app = app
         self._remedy = remedy
         self._allowed = {"localhost", *(name.lower() for name in allowed)}
@@ -73,7 +77,7 @@ class Guard:
         if not self._is_allowed(host):
             await self._refusal_of(host)(scope, receive, send_with_headers)
         elif scope["method"] != "POST" and is_from_other_site(headers) and headers.get("sec-fetch-mode") != "navigate":
-            # A page cannot read these answers, but could have slow ones made; a link to a page is followed.
+            # A page cannot read these answers, but could trigger slow ones; a link to a page is followed.
             refusal = JSONResponse({"error": "The request came from a page of another site."}, 403)
             await refusal(scope, receive, send_with_headers)
         else:

@@ -1,5 +1,8 @@
-"""What was seen of an application over time, for curves: points every few seconds for the last hour, and every minute
-for the last day. Older points are forgotten, so the memory is fixed: some 2,000 points."""
+"""Observations of an application over time, for curves.
+
+There are points every few seconds for the last hour, and every minute for the last day. Older points are dropped, so
+the memory is fixed: some 2,000 points.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,12 @@ from typing import Any, Final, NamedTuple
 
 
 class HistoryRange(NamedTuple):
-    """How far curves go back. interval_ms: the least time between two points. kept_ms: how long a point is kept."""
+    """The range of curves.
+
+    Args:
+        interval_ms: the least time between two points.
+        kept_ms: how long a point is kept.
+    """
 
     interval_ms: int
     kept_ms: int
@@ -20,13 +28,21 @@ RANGES: Final[Mapping[str, HistoryRange]] = {
     "hour": HistoryRange(4_000, 3_600_000),
     "day": HistoryRange(60_000, 86_400_000),
 }
-"""The ranges by the names that addresses have for them; the first one is the default."""
+"""The ranges by their names in addresses; the first one is the default."""
 
 
 class Point(NamedTuple):
-    """Figures of one moment, None where they are not known. time_ms: since the epoch. records_in_per_second,
-    records_out_per_second: over the minute before. lag: the largest one since the point before. output_age_*_ms: the
-    age that 50, 95 and 99 % of the output had at most when it was committed."""
+    """Figures of one moment, None if unknown.
+
+    Args:
+        time_ms: since the epoch.
+        records_in_per_second: over the last minute.
+        records_out_per_second: over the last minute.
+        lag: the largest since the previous point.
+        output_age_p50_ms: the age at commit that 50 % of the output had at most.
+        output_age_p95_ms: the same for 95 %.
+        output_age_p99_ms: the same for 99 %.
+    """
 
     time_ms: int
     records_in_per_second: float | None
@@ -42,10 +58,13 @@ FIGURES: Final = Point._fields[1:]
 
 
 class History:
-    """Keeps points, from one thread, for any thread that asks."""
+    """Keeps points from one thread, for any number of reading threads.
+
+    Args:
+        ranges: the ranges by name.
+    """
 
     def __init__(self, ranges: Mapping[str, HistoryRange]) -> None:
-        """Keep nothing yet. ranges: by name."""
         self._series = {name: _Series(range) for name, range in ranges.items()}
         self._lock = threading.Lock()
 
@@ -55,11 +74,11 @@ class History:
         return tuple(self._series)
 
     def take(self, elapsed_ms: int, lag: int | None, measure: Callable[[], Point]) -> None:
-        """Keep a point in each range whose last one is old enough.
+        """Add a point to each range whose last point is old enough.
 
         Args:
-            elapsed_ms: now, by a clock that never goes back.
-            lag: of now; a point has the largest one since the point before.
+            elapsed_ms: the current time of a monotonic clock.
+            lag: the current lag; a point has the largest since the previous point.
             measure: makes the point; it is called at most once, and only if a range keeps it.
         """
         due = [series for series in self._series.values() if series.is_due(elapsed_ms, lag)]
@@ -70,11 +89,11 @@ class History:
                     series.add(elapsed_ms, point)
 
     def points(self, range: str, after_ms: int | None = None) -> Sequence[Point]:
-        """Return points of a range, the oldest first.
+        """Return points of a range, oldest first.
 
         Args:
             range: its name.
-            after_ms: only later points than this (ms since the epoch); None for all. If the newest point is earlier,
+            after_ms: only points later than this (ms since the epoch); None for all. If the newest point is earlier,
                 the clock was set back, and all points are returned.
         """
         with self._lock:
@@ -100,13 +119,16 @@ class _Series:
         self._lag: int | None = None
 
     def is_due(self, elapsed_ms: int, lag: int | None) -> bool:
-        """Take note of a lag, and return whether the last point is old enough."""
+        """Record a lag, and return whether the last point is old enough."""
         if lag is not None:
             self._lag = max(lag, self._lag or 0)
         return self._last_ms is None or elapsed_ms - self._last_ms >= self.range.interval_ms
 
     def add(self, elapsed_ms: int, point: Point) -> None:
-        """Keep a point; those that are not earlier are of a clock that was set back since, and are forgotten."""
+        """Add a point, and drop later ones.
+
+        Those are from before the clock was set back.
+        """
         while self.points and self.points[-1].time_ms >= point.time_ms:
             self.points.pop()
         self.points.append(point._replace(lag=self._lag))

@@ -1,4 +1,4 @@
-"""HTML in which text stays text: everything that is not Markup is escaped."""
+"""HTML with safe text: all content except Markup is escaped."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _VOID: Final = frozenset(("input", "img", "link", "meta"))
 
 
 class Markup(str):
-    """HTML that `element` made."""
+    """HTML made by `element`."""
 
     __slots__ = ()
 
@@ -22,19 +22,25 @@ Content = str | Markup
 
 
 def element(tag: str, *content: Content, **attributes: str | bool | None) -> Markup:
-    """Return an element of HTML. attributes: by name, with `_` for `-` and at the end where Python has a keyword; True
-    for one without a value; None and False for one that is left out."""
+    """Return an element of HTML.
+
+    Args:
+        tag: name of the element.
+        content: its content.
+        attributes: by name, with `_` for `-` and at the end of a Python keyword; True for an attribute without a value;
+            None and False omit the attribute.
+    """
     start = _start(tag, {name.rstrip("_").replace("_", "-"): value for name, value in attributes.items()})
     return Markup(start if tag in _VOID else f"{start}{joined(content)}</{tag}>")
 
 
 def joined(parts: Iterable[Content]) -> Markup:
-    """Return parts of a page, one after the other."""
+    """Return the concatenation of parts of a page."""
     return Markup("".join([_text(part) for part in parts]))
 
 
 def _text(part: Content) -> str:
-    """Return a part of a page with everything escaped that is not Markup."""
+    """Return a part of a page, escaped unless it is Markup."""
     return part if isinstance(part, Markup) else escape(xml_text(part))
 
 
@@ -49,8 +55,14 @@ def _start(tag: str, attributes: Mapping[str, str | bool | None]) -> str:
 
 
 def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[Content]], empty: str) -> Markup:
-    """Return a table that can be scrolled to the side. empty: what stands in its place without rows. A column whose
-    name ends with `#` has numbers."""
+    """Return a table that can be scrolled horizontally.
+
+    Args:
+        caption: of the table.
+        columns: their names; a column whose name ends with `#` has numbers.
+        rows: the cells.
+        empty: the text in place of a table without rows.
+    """
     classes = ["number" if column.endswith("#") else None for column in columns]
     head = [
         element("th", column.rstrip("#"), scope="col", class_=kind)

@@ -1,5 +1,7 @@
-"""Looks at a running application every so often, so that no request waits for brokers; keeps the last minute, and
-points of the last day."""
+"""Observes a running application periodically, so that no request waits for brokers.
+
+It keeps the observations of the last minute, and points of the last day.
+"""
 
 from __future__ import annotations
 
@@ -22,19 +24,24 @@ from penstock_broker.common.clock import Clock, SystemClock, elapsed_millisecond
 from penstock_broker.common.log_limits import limit_rate
 
 _failures = logging.getLogger(f"{__name__}.failures")
-limit_rate(_failures, up_to=logging.ERROR)  # each look may fail for the same reason
+limit_rate(_failures, up_to=logging.ERROR)  # each observation may fail for the same reason
 
 INTERVAL_MS: Final = 2_000
-"""Between two looks."""
+"""Time between two observations."""
 KEPT_MS: Final = 60_000
-"""How long looks are kept, for rates."""
+"""How long observations are kept, for rates."""
 _MEASURING_SHARE: Final = 0.01
-"""The most of the time that metrics are made for curves alone: where that takes long, points repeat the last ages."""
+"""Largest share of the time spent on metrics for curves alone: if that takes long, points repeat the last ages."""
 
 
 class TopologyLook(NamedTuple):
-    """What was seen of one topology. tasks: how far they are, None if that is not known, for the reason `problem`.
-    committed: the last commit that can be read, None if there is none."""
+    """An observation of one topology.
+
+    Args:
+        tasks: their positions, None if unknown because of `problem`.
+        committed: the last readable commit, None if absent.
+        problem: the reason why tasks are unknown.
+    """
 
     tasks: tuple[TaskMetadata, ...] | None
     committed: Staleness | None
@@ -42,14 +49,20 @@ class TopologyLook(NamedTuple):
 
     @property
     def lag(self) -> int | None:
-        """How many offsets of all partitions are to come; None if that is not known."""
+        """The lag (offsets) of all partitions; None if unknown."""
         return None if self.tasks is None else sum(task.lag for task in self.tasks)
 
 
 @dataclass(frozen=True)
 class Look:
-    """What was seen at one moment. time_ms: since the epoch. elapsed_ms: of a clock that never goes back. statistics:
-    those of the application. topologies: by name."""
+    """An observation of the application.
+
+    Args:
+        time_ms: since the epoch.
+        elapsed_ms: by a monotonic clock.
+        statistics: those of the application.
+        topologies: by name.
+    """
 
     time_ms: int
     elapsed_ms: int
@@ -58,21 +71,26 @@ class Look:
 
     @property
     def lag(self) -> int | None:
-        """How many offsets all tasks are behind; None if that is not known of all topologies, or there is none."""
+        """The lag (offsets) of all tasks, None if unknown.
+
+        It is unknown without topologies, or if that of any is unknown.
+        """
         lags = [each.lag for each in self.topologies.values()]
         known = [lag for lag in lags if lag is not None]
         return sum(known) if known and len(known) == len(lags) else None
 
     @property
     def processed(self) -> int:
-        """How many records all tasks have processed since the start, those of repartition topics too; where that is not
-        known, how far they have committed."""
+        """The number of records that all tasks have processed since the start.
+
+        Records of repartition topics count too. If the number is unknown, the committed positions are used.
+        """
         each = self.statistics.get("topologies", {"": self.statistics})
         return sum(sum(figures.get("processed", figures.get("advanced", {})).values()) for figures in each.values())
 
     @property
     def unseen(self) -> str | None:
-        """What cannot be known of the application from outside, None if nothing is hidden."""
+        """The figures that cannot be seen from outside, None if all can."""
         found: str | None = self.statistics.get("unseen")
         return found
 
@@ -83,7 +101,10 @@ class Look:
 
 
 class Rates(NamedTuple):
-    """Changes a second over the looks that are kept; None before the second look, and of a lag that is not known."""
+    """Changes per second over the kept observations.
+
+    None before the second observation, and for an unknown lag.
+    """
 
     records_in: float | None
     records_out: float | None
@@ -92,12 +113,23 @@ class Rates(NamedTuple):
 
 
 def behind_ms(lag: int | None, processed: float | None) -> int | None:
-    """Return how long (ms) the records that wait take at a number of records a second; None if that is not known."""
+    """Return the time (ms) for the waiting records at a rate; None if unknown.
+
+    `processed` is the rate per second.
+    """
     return None if lag is None or not processed else round(1000 * lag / processed)
 
 
 class Observer:
-    """Looks in a thread of its own from `start` to `close`; any thread may ask."""
+    """Observes in a thread of its own from `start` to `close`; any thread may read.
+
+    The constructor makes the first observation, without asking brokers.
+
+    Args:
+        application: the application to observe.
+        clock: a clock; None for that of the machine.
+        elapsed_ms: a monotonic clock.
+    """
 
     def __init__(
         self,
@@ -105,8 +137,6 @@ class Observer:
         clock: Clock | None = None,
         elapsed_ms: Callable[[], int] = elapsed_milliseconds,
     ) -> None:
-        """Have looked once, without asking brokers. clock, elapsed_ms: None and the default for those of the
-        machine."""
         self.application = application
         """The application."""
         self._clock = clock or SystemClock()
@@ -119,26 +149,31 @@ class Observer:
         self._measuring = threading.Lock()
         self._first_behind: Look | None = None
         self.history = History(history.RANGES)
-        """What was seen over time."""
+        """The observations over time."""
         self._ages: Mapping[str, float] = {}
         self._ages_until_ms = self._started_ms
         self._measured: tuple[Look, Mapping[str, Mapping[MetricName, Metric]]] | None = None
         self._sizing = threading.Lock()
         self._sizes: tuple[Look, Mapping[str, Mapping[str, StoreSize]]] | None = None
 
-    # ---------------------------------------- looking
+    # ---------------------------------------- observing
 
     def start(self, name: str, then: Callable[[], None] = lambda: None) -> None:
-        """Look from now on. name: of the thread, which never keeps a program alive. then: called after each look."""
+        """Start observing.
+
+        Args:
+            name: of the thread, which never keeps a program alive.
+            then: called after each observation.
+        """
         threading.Thread(target=self._run, args=(then,), name=name, daemon=True).start()
 
     def close(self) -> None:
-        """Look no more; harmless when called again."""
+        """Stop observing; harmless if called again."""
         self._closed.set()
 
     @property
     def is_closed(self) -> bool:
-        """Whether it looks no more."""
+        """Whether the observer is closed."""
         return self._closed.is_set()
 
     def _run(self, then: Callable[[], None]) -> None:
@@ -152,13 +187,13 @@ class Observer:
                 return
 
     def look(self) -> None:
-        """Look at the application now; returns when that is kept."""
+        """Observe the application now; returns after the observation is stored."""
         topologies = {name: _seen(each) for name, each in self.application.running_topologies().items()}
         statistics = self.application.statistics()
         look = Look(self._clock.milliseconds(), self._elapsed_ms(), statistics, topologies)
         with self._lock:
             self._looks.append(look)
-        if look.lag is not None:  # else whether it keeps up is as it was
+        if look.lag is not None:  # otherwise keep the last finding
             waits = behind_ms(look.lag, self.rates().processed)
             if look.lag == 0 or (waits is not None and waits <= KEPT_MS):
                 self._first_behind = None
@@ -166,34 +201,40 @@ class Observer:
                 self._first_behind = look
         self.history.take(look.elapsed_ms, look.lag, self._point)
 
-    # ---------------------------------------- what was seen
+    # ---------------------------------------- observations
 
     @property
     def uptime_ms(self) -> int:
-        """For how long the application has been looked at (ms)."""
+        """The time (ms) since the first observation."""
         return self._elapsed_ms() - self._started_ms
 
     @property
     def behind_since_ms(self) -> int | None:
-        """Since when (ms since the epoch) more records wait than the application processes in a minute; None if it
-        keeps up, or for the first minute, in which records may have just arrived, or a commit may take long."""
+        """The time (ms since the epoch) since which the application is behind.
+
+        It is behind if more records wait than it processes in a minute; None if it keeps up. It is also None for the
+        first minute, in which records may have just arrived, or a commit may take long.
+        """
         first = self._first_behind
         lasts = first is not None and self.newest.elapsed_ms - first.elapsed_ms >= KEPT_MS
         return first.time_ms if first is not None and lasts else None
 
     @property
     def newest(self) -> Look:
-        """The newest look."""
+        """The newest observation."""
         with self._lock:
             return self._looks[-1]
 
     @property
     def age_ms(self) -> int:
-        """How old the newest look is (ms)."""
+        """The age of the newest observation (ms)."""
         return self._elapsed_ms() - self.newest.elapsed_ms
 
     def metrics(self) -> Mapping[str, Mapping[MetricName, Metric]]:
-        """Return the metrics of each topology, by its name; made once a look, however many pages are open."""
+        """Return the metrics of each topology, by its name.
+
+        They are computed once per observation, however many pages are open.
+        """
         with self._measuring:
             look = self.newest
             if self._measured is None or self._measured[0] is not look:
@@ -202,8 +243,11 @@ class Observer:
             return self._measured[1]
 
     def output_age(self) -> Mapping[str, float] | None:
-        """Return the age (ms) that 50, 95 and 99 % of the output had at most when it was committed, as `p50`, `p95` and
-        `p99`, over the samples of the metrics; of several topologies the largest; None if nothing was written."""
+        """Return upper bounds of the output's age (ms) at commit, as `p50`, `p95` and `p99`.
+
+        They apply to 50, 95 and 99 % of the output, over the samples of the metrics; of several topologies the largest
+        is returned. None if nothing was written.
+        """
         found = {
             f"p{percent}": [
                 float(metric.metric_value)
@@ -216,7 +260,7 @@ class Observer:
         return {name: max(values) for name, values in found.items()} if all(found.values()) else None
 
     def _point(self) -> Point:
-        """Return the figures of the newest look for curves."""
+        """Return the figures of the newest observation for curves."""
         look, rates, began_ms = self.newest, self.rates(), self._elapsed_ms()
         if began_ms >= self._ages_until_ms:
             self._ages = self.output_age() or {}
@@ -226,8 +270,10 @@ class Observer:
         return Point(look.time_ms, rates.records_in, records_out, look.lag, *ages)
 
     def store_sizes(self) -> Mapping[str, Mapping[str, StoreSize]]:
-        """Return how large the stores of each topology are, by the names of both; none where that cannot be read now.
-        Read once a look, and only if somebody asks."""
+        """Return the sizes of the stores of each topology, by topology and store.
+
+        Sizes that cannot be read now are missing. They are read once per observation, and only on request.
+        """
         with self._sizing:
             look = self.newest
             if self._sizes is None or self._sizes[0] is not look:
@@ -236,7 +282,7 @@ class Observer:
             return self._sizes[1]
 
     def rates(self) -> Rates:
-        """Return what changes a second."""
+        """Return the changes per second."""
         with self._lock:
             first, last = self._looks[0], self._looks[-1]
             lags = [(look.elapsed_ms, look.lag) for look in self._looks if look.topologies and look.lag is not None]
@@ -253,7 +299,10 @@ def _figure(look: Look, name: str) -> tuple[int, int]:
 
 
 def _rate(before: tuple[int, int], now: tuple[int, int]) -> float | None:
-    """Return the change a second between two values with their times (ms); None at the same time."""
+    """Return the change per second between two values; None for equal times.
+
+    Each value comes after its time (ms).
+    """
     (began, first), (ended, last) = before, now
     return 1000 * (last - first) / (ended - began) if ended > began else None
 

@@ -1,4 +1,4 @@
-"""The description of all addresses that answer in JSON, as OpenAPI 3.1 has it."""
+"""The OpenAPI 3.1 description of all addresses that answer in JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.ui.schema import ADDRESSES, Address, Failure
 
 @cache
 def document() -> dict[str, Any]:
-    """Return the description, whose schemas are those of JSON Schema."""
+    """Return the description; its schemas are in JSON Schema."""
     types = [*dict.fromkeys(kind for each in ADDRESSES.values() for kind in (each.answer, each.unavailable, Failure))]
     references, schemas = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     of = dict(zip(types, references, strict=True))
@@ -27,7 +27,7 @@ def document() -> dict[str, Any]:
 
 
 def _operation(path: str, address: Address, schemas: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return the description of an address. schemas: of types."""
+    """Return the description of an address; schemas: by type."""
     placed = [name.partition("}")[0] for name in path.split("{")[1:]]
     given = [
         *({"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in placed),

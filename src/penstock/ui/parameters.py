@@ -1,4 +1,4 @@
-"""The parameters of addresses, as JSON and pages take them."""
+"""The parameters of addresses, for JSON and pages."""
 
 from __future__ import annotations
 
@@ -10,18 +10,21 @@ from penstock.errors import StreamsError
 from penstock.windows import LONG_MAX
 
 Parameters = Mapping[str, str]
-"""The parameters of an address; an empty text is as none, for forms send all their fields."""
+"""The parameters of an address; an empty text counts as absent, because forms send all their fields."""
 
 DEFAULT_LIMIT: Final = 100
 MOST_ENTRIES: Final = 1_000
 
 
 class WrongParameterError(StreamsError):
-    """A parameter of an address has a value that cannot be."""
+    """A parameter of an address has an invalid value."""
 
 
 def number(parameters: Parameters, name: str, most: int = LONG_MAX) -> int | None:
-    """Return a whole number from 0 to `most`, None if it is not given; raises WrongParameterError for another text."""
+    """Return a whole number from 0 to `most`, None if absent.
+
+    Raises WrongParameterError for other texts.
+    """
     text = parameters.get(name, "").strip()
     if not text:
         return None
@@ -32,7 +35,7 @@ def number(parameters: Parameters, name: str, most: int = LONG_MAX) -> int | Non
 
 
 def choice(parameters: Parameters, name: str, choices: Sequence[str]) -> str:
-    """Return one of some words, the first if none is given; raises WrongParameterError for another."""
+    """Return one of some words, by default the first; raises WrongParameterError for any other."""
     chosen = parameters.get(name) or choices[0]
     if chosen not in choices:
         raise WrongParameterError(f"Invalid value {chosen!r:.100} for {name}: expected one of {', '.join(choices)}.")
@@ -40,7 +43,7 @@ def choice(parameters: Parameters, name: str, choices: Sequence[str]) -> str:
 
 
 def selection(parameters: Parameters) -> tuple[str | None, EntrySelection, int]:
-    """Return the topology, the entries of a store, and the most of them; raises WrongParameterError."""
+    """Return the topology, the selection of entries, and their limit; raises WrongParameterError."""
     from_time, to_time = number(parameters, "from_time"), number(parameters, "to_time")
     limit = number(parameters, "limit", MOST_ENTRIES)
     chosen = EntrySelection(

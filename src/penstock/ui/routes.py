@@ -1,7 +1,7 @@
-"""Which address answers what.
+"""The addresses and their answers.
 
-What may take longer than a moment runs in a thread of its own, few at a time: neither a slow store nor a request that
-nobody waits for any more stops the others, or keeps the program alive.
+Calls that may take longer than a moment run in a thread of their own, few at a time: neither a slow store nor an
+abandoned request stops the others, or keeps the program alive.
 """
 
 from __future__ import annotations
@@ -60,18 +60,24 @@ _STATIC: Final = {
     "uplot-1.6.32.min.css": "text/css",
     "uplot-1.6.32.min.js": "text/javascript",
 }
-"""What pages load, and its media types."""
+"""The files that pages load, and their media types."""
 
 _STEP_MS: Final = 200
 EVENTS_MS = INTERVAL_MS
-"""The least time between two looks of an open page."""
+"""The least time between two updates of an open page."""
 _MOST_SHARE: Final = 0.005
-"""The most of its time that an open page makes its sections: a page that takes longer looks less often. With what else
-a reader costs, an open page takes less than 1 % of a core."""
+"""Largest share of its time that an open page spends on its sections: a page that takes longer updates less often. With
+the other costs of a reader, an open page takes less than 1 % of a core.
+"""
 
 
 def application(answers: Answers, control: Control | None = None) -> Starlette:
-    """Return what answers requests about one application. control: does what requests ask for; None for nothing."""
+    """Return the ASGI application that answers requests about one application.
+
+    Args:
+        answers: of the application.
+        control: performs the requested actions; None for no actions.
+    """
     return Starlette(
         routes=_Routes(answers, control).routes(),
         middleware=[Middleware(Guard, allowed=_names(answers.config["penstock.ui.allowed.hosts"]), remedy=_REMEDY)],
@@ -132,8 +138,10 @@ class _Routes:
         ]
 
     async def _call(self, call: Callable[[], T]) -> T:
-        """Return what `call` returns, in a thread of its own, which counts until it ends: also when the reader has
-        gone."""
+        """Return the result of `call`, executed in a thread of its own.
+
+        The thread counts until it ends, even after the reader has disconnected.
+        """
         await self._calls.acquire()
         running = asyncio.wrap_future(in_background("penstock-ui-request", call))
         try:
@@ -141,7 +149,7 @@ class _Routes:
         finally:
             running.add_done_callback(lambda _: self._calls.release())
             if self._answers.observer.is_closed:
-                running.cancel()  # otherwise, it would report its end to a loop that is closed
+                running.cancel()  # otherwise, it would report its end to a closed loop
 
     def _json(self, answer: Callable[[Request], Any]) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
@@ -165,7 +173,7 @@ class _Routes:
         return self._answers.entries(request.path_params["store"], topology, chosen, limit)
 
     async def _act(self, request: Request) -> Response:
-        """Do what a program asks for, whose token is in the header Authorization."""
+        """Perform an action for a program, whose token is in the header Authorization."""
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         outcome = await self._do(
             request,
@@ -177,7 +185,7 @@ class _Routes:
         return json_response({"state": application.state().value, "paused": application.is_paused(), **outcome}, 202)
 
     async def _act_for_form(self, request: Request) -> Response:
-        """Do what the page on control asks for, whose token is a field of its form."""
+        """Perform an action for the control page, whose token is a field of its form."""
         fields = dict(parse_qsl((await _body(request)).decode(errors="replace")))
         try:
             if fields.get("confirmed") != "yes":
@@ -190,7 +198,7 @@ class _Routes:
         return HTMLResponse(await self._call(lambda: self._pages.after_action(outcome, fields)), status)
 
     async def _do(self, request: Request, action: str, token: str, target: Target) -> Outcome:
-        """Do an action and return what it has done; raises RefusedActionError."""
+        """Perform an action and return its result; raises RefusedActionError."""
         assert self._control is not None
         control, asked_by = self._control, "an unknown address" if request.client is None else request.client.host
         if is_from_other_site(request.headers):
@@ -226,7 +234,7 @@ class _Routes:
         return endpoint
 
     async def _sections(self, page: Page, request: Request) -> AsyncIterator[bytes]:
-        """Yield the sections of a page as events when they have changed, until its reader goes, or the server."""
+        """Yield changed sections of a page as events, until reader or server ends."""
         self._live_pages += 1
         try:
             shown: dict[str, str] = {}
@@ -236,26 +244,34 @@ class _Routes:
                     if shown.get(id) != html:
                         shown[id] = html
                         yield b"event: section\ndata: %b\n\n" % orjson.dumps({"id": id, "html": html})
-                yield b": \n\n"  # fails where the reader has gone without a word
+                yield b": \n\n"  # fails if the reader has disconnected silently
                 await self._pause(elapsed_milliseconds() - began)
         finally:
             self._live_pages -= 1
 
     async def _pause(self, took_ms: int) -> None:
-        """Wait until it is time to look again, or the server ends, which does not wait for open pages. took_ms: how
-        long it took to look."""
+        """Wait until the next update, or the end of the server.
+
+        The server does not wait for open pages.
+
+        Args:
+            took_ms: duration of the last update.
+        """
         until = elapsed_milliseconds() + max(EVENTS_MS, took_ms / _MOST_SHARE)
         while not self._answers.observer.is_closed and (left := until - elapsed_milliseconds()) > 0:
             await asyncio.sleep(min(left, _STEP_MS) / 1000)
 
 
 def _target(parameters: Parameters) -> Target:
-    """Return what an action is about."""
+    """Return the target of an action."""
     return Target(parameters.get("node", ""), parameters.get("topology") or None)
 
 
 async def _body(request: Request) -> bytes:
-    """Return what a form sends; raises HTTPException if it is more than a form of these pages has."""
+    """Return the body of a form.
+
+    Raises HTTPException if it is larger than a form of these pages.
+    """
     refusal = f"The form is too large: expected up to {_MOST_FORM_BYTES} bytes."
     return await bounded_body(request, _MOST_FORM_BYTES, refusal)
 
@@ -264,7 +280,7 @@ def _static(name: str, media_type: str) -> Callable[[Request], Awaitable[Respons
     content = static_file(name)
 
     async def endpoint(request: Request) -> Response:
-        # Its address changes with its content. A page whose application ends meanwhile has its scripts all the same.
+        # Its address changes with its content. A page whose application ends meanwhile still has its scripts.
         return Response(content, headers={"Cache-Control": "max-age=86400"}, media_type=media_type)
 
     return endpoint
@@ -294,7 +310,10 @@ async def _failed(request: Request, error: Exception) -> Response:
 
 
 async def _broken(request: Request, error: Exception) -> Response:
-    """Answer a request that has met an error of Penstock itself, without the Guard: this stands before it."""
+    """Answer a request that met an error of Penstock itself.
+
+    The answer does not pass the Guard, so this handler adds its headers.
+    """
     _errors.error("The request for %.200s failed.", request.url.path, exc_info=error)
     text = f"This error is unexpected; the log of the application has its traceback: {type(error).__name__}: {error}"
     if request.url.path.startswith("/api/"):

@@ -1,7 +1,7 @@
-"""What each address answers in JSON: types, from which the page docs/ui-api.md and `/api/v1/schema.json` are made.
+"""The types of the JSON answers, the source of docs/ui-api.md and `/api/v1/schema.json`.
 
 Tests compare answers with these types. Times that end with `_at_ms` are in ms since the epoch; null is a figure that is
-not known or not measured.
+unknown or not measured.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class OverviewTopologyAnswer(TypedDict):
 
 
 class OverviewAnswer(TypedDict):
-    """How an application is: whether it runs and keeps up, and what it has done."""
+    """The state of an application, its progress, and its figures since the start."""
 
     application_id: Annotated[str, Meta(description="`application.id`")]
     version: Annotated[str, Meta(description="the version of Penstock")]
@@ -133,7 +133,7 @@ class OverviewAnswer(TypedDict):
 
 
 class HistoryAnswer(TypedDict):
-    """Figures over time, as columns: a place in each list is one moment, the last is the newest."""
+    """Figures over time, as columns. Each index of the lists is one moment, the last is the newest."""
 
     range: Annotated[str, Meta(description="how far it goes back: `hour` or `day`")]
     interval_ms: Annotated[int, Meta(description="the least time between two points")]
@@ -183,7 +183,7 @@ class ErrorsAnswer(TypedDict):
 
 
 class DeadLettersAnswer(TypedDict):
-    """The dead letters that a redrive would write, and the last ones."""
+    """The dead letters to redrive, and the last ones."""
 
     topic: Annotated[str, Meta(description="the topic of the dead letters")]
     records: Annotated[int, Meta(description="how many would be written back")]
@@ -195,7 +195,7 @@ class DeadLettersAnswer(TypedDict):
 
 
 class SourceAnswer(TypedDict):
-    """Where the record of a dead letter came from."""
+    """The origin of the record of a dead letter."""
 
     topic: Annotated[str, Meta(description="the topic")]
     partition: Annotated[int, Meta(description="the partition")]
@@ -203,7 +203,7 @@ class SourceAnswer(TypedDict):
 
 
 class KeptLetterAnswer(TypedDict):
-    """A record of the topic of dead letters. Of keys, values and headers it has up to 1,000 characters."""
+    """A record of the topic of dead letters. Its keys, values and headers have up to 1,000 characters."""
 
     partition: Annotated[int, Meta(description="its partition in the topic of dead letters")]
     offset: Annotated[int, Meta(description="its offset there")]
@@ -231,7 +231,7 @@ class LettersAnswer(TypedDict):
 
 
 class ChangesAnswer(TypedDict):
-    """What the program would do to the application and its stores if it started now."""
+    """The effects on the application and its stores if the program started now."""
 
     compared: Annotated[str, Meta(description="what was compared, as a sentence")]
     changes: Annotated[list[str], Meta(description="lines, as `penstock diff` writes them; none if nothing changes")]
@@ -248,7 +248,7 @@ class SerdesAnswer(TypedDict):
 
 
 class TappedRecordAnswer(TypedDict):
-    """A record that has reached a node while a tap of it is open."""
+    """A record that has reached a node while a tap of it was open."""
 
     key: Annotated[str, Meta(description="the key, as a short text")]
     value: Annotated[str, Meta(description="the value, as a short text")]
@@ -296,7 +296,7 @@ class SubtopologyAnswer(TypedDict):
 
 
 class TopologyAnswer(TypedDict):
-    """A topology with what was measured of it."""
+    """A topology with its measurements."""
 
     name: Annotated[str, Meta(description=_TOPOLOGY)]
     subtopologies: Annotated[list[SubtopologyAnswer], Meta(description="its sub-topologies")]
@@ -323,7 +323,7 @@ class PartitionAnswer(TypedDict):
 
 
 class AwaitedPartitionAnswer(TypedDict):
-    """A partition that a task waits for, because of `max.task.idle.ms`."""
+    """A partition for which a task waits, because of `max.task.idle.ms`."""
 
     topic: Annotated[str, Meta(description="the topic")]
     partition: Annotated[int, Meta(description="the partition")]
@@ -387,7 +387,7 @@ class TasksAnswer(TypedDict):
 
 
 class CommitFiguresAnswer(TypedDict):
-    """What a commit took."""
+    """The duration and size of a commit."""
 
     number: Annotated[int, Meta(description="number of the commit, on Spark that of the epoch")]
     committed_at_ms: Annotated[int, Meta(description="when it ended")]
@@ -475,7 +475,7 @@ class ReadyAnswer(TypedDict):
 
 
 class Outcome(TypedDict):
-    """What an action has done."""
+    """The result of an action."""
 
     state: Annotated[str, Meta(description="the state of the application")]
     paused: Annotated[bool, Meta(description="whether it is paused")]
@@ -489,7 +489,7 @@ class Outcome(TypedDict):
 
 
 class Failure(TypedDict):
-    """Why a request has no answer; its status is 400 or more."""
+    """The error of a request; its status is 400 or more."""
 
     error: Annotated[str, Meta(description="what was expected, and what to do")]
 
@@ -498,8 +498,15 @@ class Failure(TypedDict):
 
 
 class Address(NamedTuple):
-    """An address. answer: its type. what: what it is for. parameters: the meaning of each. method: of HTTP.
-    unavailable: the type of its answer with status 503."""
+    """An address.
+
+    Args:
+        answer: the type of its answer.
+        what: its purpose.
+        parameters: the meaning of each parameter.
+        method: the method of HTTP.
+        unavailable: the type of its answer with status 503.
+    """
 
     answer: Any
     what: str
@@ -556,4 +563,4 @@ ADDRESSES: Final[Mapping[str, Address]] = {
         unavailable=ReadyAnswer,
     ),
 }
-"""All addresses that answer in JSON, but for that of the schema."""
+"""All addresses that answer in JSON, except that of the schema."""

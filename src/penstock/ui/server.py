@@ -1,5 +1,7 @@
-"""Serves what an application shows of itself, in a thread that lives as long as the application and never keeps the
-program alive."""
+"""Serves an application's pages, in a thread that ends with the application.
+
+The thread never keeps the program alive.
+"""
 
 from __future__ import annotations
 
@@ -25,19 +27,20 @@ _CLOSE_SECONDS: Final = 5.0
 
 
 class UiServer:
-    """Serves one application until it is closed."""
+    """Serves one application until it is closed.
+
+    The constructor starts serving.
+
+    Args:
+        streams: the application.
+        config: its configuration, with penstock.ui.port and penstock.ui.host.
+        compare: returns the changes of its program; None if the file of the program is not known.
+
+    Raises:
+        ConfigError: the port is taken, or the address is not this machine's.
+    """
 
     def __init__(self, streams: ApplicationLife[Any], config: StreamsConfig, compare: Compare | None = None) -> None:
-        """Begin to serve.
-
-        Args:
-            streams: the application.
-            config: its configuration; penstock.ui.port and penstock.ui.host say where.
-            compare: returns what its program would change; None if the file of the program is not known.
-
-        Raises:
-            ConfigError: the port is taken, or the address is not this machine's.
-        """
         name = f"penstock-{config.required('application.id')}-ui"
         self._socket = _listening(config["penstock.ui.host"], config["penstock.ui.port"])
         self._observer = Observer(streams)
@@ -50,14 +53,14 @@ class UiServer:
         else:
             self._observer.start(f"{name}-observer", control.close_unread_taps)
         self._thread.start()
-        # For a person at the terminal, whatever logging is set to; the port may be any free one.
+        # For a person at the terminal, whatever the configuration of logging; the port may be any free one.
         print(f"{config['application.id']}: shows itself at {self.address}", file=sys.stderr, flush=True)
         if control is not None:
             print(f"{config['application.id']}: the token for control is {control.token}", file=sys.stderr, flush=True)
 
     @property
     def address(self) -> str:
-        """Where it is, as browsers write it."""
+        """The address for browsers."""
         host, port = self._socket.getsockname()[:2]
         return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
 
@@ -68,7 +71,7 @@ class UiServer:
             _log.exception("The pages at %s are no longer available; the application keeps running.", self.address)
 
     def close(self) -> None:
-        """Stop serving, after a moment for requests that are being answered; harmless when called again."""
+        """Stop serving, after a moment for the requests in progress; harmless if called again."""
         self._observer.close()
         self._server.should_exit = True
         self._thread.join(_CLOSE_SECONDS)
@@ -76,7 +79,7 @@ class UiServer:
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    """Return a socket that listens; raises ConfigError."""
+    """Return a listening socket; raises ConfigError."""
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except (OSError, OverflowError) as error:

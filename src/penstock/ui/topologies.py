@@ -1,4 +1,4 @@
-"""The topologies of an application as plain data: their sub-topologies and nodes, with what was measured of each.
+"""The topologies of an application as plain data: sub-topologies and nodes with their measurements.
 
 Hosts measure some figures of nodes, and others of tasks alone, which are those of sub-topologies: nothing is measured
 for these pages.
@@ -33,7 +33,7 @@ from penstock.task.taps import TappedRecord
 from penstock.ui.observer import Observer
 
 Answer = dict[str, Any]
-"""What JSON has as an object."""
+"""An object of JSON."""
 
 TASK_ID: Final = "task-id"
 _DROPPED: Final = f"{DROPPED_RECORDS}-total"
@@ -47,14 +47,19 @@ _OF_NODES: Final = {
     "errors": _DROPPED,
     "age_ms": "record-e2e-latency-max",
 }
-"""The fields of nodes, and the metrics that they show."""
+"""The fields of nodes, and their metrics."""
 _OF_TASKS: Final = ("share_of_time", "state_bytes", "lag", "records_per_second", "errors")
 """The fields of sub-topologies."""
 
 
 @dataclass(frozen=True)
 class Topologies:
-    """Answers for the topologies of one application. observer: looks at it. config: its configuration."""
+    """Answers for the topologies of one application.
+
+    Args:
+        observer: observes the application.
+        config: its configuration.
+    """
 
     observer: Observer
     config: StreamsConfig
@@ -83,8 +88,10 @@ class Topologies:
         return {"name": name, **self._described(name, self.named(name)[1].describe(), self.nodes())}
 
     def dropped(self) -> list[Answer]:
-        """Return which nodes and stores have dropped records since the start, how many, and for which reason
-        (`DropReason`)."""
+        """Return the nodes and stores that dropped records since the start.
+
+        Each has the number and the reason (`DropReason`).
+        """
         found: Counter[tuple[str, str, str]] = Counter()
         for topology, metrics in self.observer.metrics().items():
             for name, metric in metrics.items():
@@ -96,8 +103,10 @@ class Topologies:
         ]
 
     def store_bytes(self, topology: str) -> Mapping[str, int]:
-        """Return the bytes of the local databases of the tasks that have each store, which stores of one sub-topology
-        share; those that were not measured are left out."""
+        """Return the bytes of the local databases of each store's tasks.
+
+        Stores of one sub-topology share these databases. Stores without measurements are omitted.
+        """
         measured = self._of_subtopologies(topology)
         return {
             store: int(measured[part.id]["state_bytes"])
@@ -109,8 +118,10 @@ class Topologies:
         }
 
     def nodes(self) -> Mapping[tuple[str, str], Mapping[str, float]]:
-        """Return what was measured of nodes over all tasks, by topology and node: totals and rates added up, the
-        largest of the others."""
+        """Return the measurements of nodes over all tasks, by topology and node.
+
+        Totals and rates are added up; of other figures the largest is taken.
+        """
         found: dict[tuple[str, str], dict[str, float]] = {}
         for topology, metrics in self.observer.metrics().items():
             for name, metric in metrics.items():
@@ -127,7 +138,7 @@ class Topologies:
     def _described(
         self, name: str, description: TopologyDescription, nodes: Mapping[tuple[str, str], Mapping[str, float]]
     ) -> Answer:
-        """Return a description of a topology as plain data, with what was measured of `nodes`."""
+        """Return a description of a topology as plain data, with the measurements in `nodes`."""
         measured, lags = self._of_subtopologies(name), self._lags(name, description)
         parts: Mapping[str, Sequence[SubtopologyDescription | GlobalStoreDescription]] = {
             "subtopologies": description.subtopologies,
@@ -155,9 +166,11 @@ class Topologies:
         }
 
     def _of_subtopologies(self, topology: str) -> Mapping[int, Answer]:
-        """Return the figures of sub-topologies over all of their tasks, by the names of their fields, as far as they
-        were measured: the share (0 to 1) of the time of all tasks, the bytes of state in local databases, the lag,
-        records a second, and the records that were dropped."""
+        """Return the figures of sub-topologies over all of their tasks.
+
+        They are by field name, as far as measured. The figures are the share (0 to 1) of the time of all tasks, the
+        bytes of state in local databases, the lag, records per second, and dropped records.
+        """
         tasks: dict[str, dict[str, float]] = {}
         for name, metric in self.observer.metrics().get(topology, {}).items():
             tags = name.tags
@@ -194,18 +207,20 @@ class Topologies:
         return {**node_fields(node), "line": description.lines.get(node.name), "serdes": shown}
 
     def tapped(self, topology: str, node: str) -> list[Answer] | None:
-        """Return the last records that have reached a node, the newest first, with short texts for keys and values;
-        None if no tap of it is open."""
+        """Return the last records that have reached a node, newest first.
+
+        None if no tap of it is open. Keys and values are short texts.
+        """
         records = self.named(topology)[1].tapped(node)
         return None if records is None else [_tapped(record) for record in reversed(records)]
 
     def _serde(self, part: str, name: str | None) -> str:
-        """Return the name of a serde, of None that of the configuration for keys or values."""
+        """Return the name of a serde; for None, the configured default for keys or values."""
         default = self.config[f"default.{part}.serde"]
         return name or ("none" if default is None else f"{type(default).__name__} (default.{part}.serde)")
 
     def _lags(self, topology: str, description: TopologyDescription) -> Mapping[str, int]:
-        """Return how far each source is behind in its topics; those without tasks here are left out."""
+        """Return the lag of each source in its topics; sources without tasks here are omitted."""
         seen = self.observer.newest.topologies.get(topology)
         lags: dict[str, int] = {}
         for task in (seen.tasks if seen is not None else None) or ():
@@ -219,7 +234,7 @@ class Topologies:
         }
 
     def _topics_of(self, source: SourceDescription, topology: str, known: Iterable[str]) -> list[str]:
-        """Return those of the known topics that a source reads."""
+        """Return the known topics that a source reads."""
         if source.topic_pattern is not None:
             return [topic for topic in known if re.fullmatch(source.topic_pattern, topic)]
         id = self.config.required("application.id") + (f"-{topology}" if topology else "")
@@ -247,6 +262,6 @@ def _tapped(record: TappedRecord) -> Answer:
 
 
 def _number(metric: Metric) -> float | None:
-    """Return the value of a metric, None of one without records, which has none."""
+    """Return the value of a metric, None without records."""
     value = metric.metric_value
     return None if isinstance(value, str) or value != value else float(value)

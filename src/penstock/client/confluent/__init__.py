@@ -1,6 +1,6 @@
-"""The clients over confluent-kafka (librdkafka), and the only package that imports it.
+"""Clients over confluent-kafka (librdkafka); no other package imports it.
 
-What they promise is in client/api.py, how they are set up in client/settings.py.
+client/api.py documents their contracts, client/settings.py their settings.
 """
 
 from penstock.client.confluent.admin import ConfluentAdmin

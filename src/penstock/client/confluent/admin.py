@@ -1,4 +1,4 @@
-"""Admin over confluent-kafka: topics, their configuration, offsets of partitions and of groups."""
+"""Admin over confluent-kafka: topics, their configuration, and offsets of partitions and groups."""
 
 from __future__ import annotations
 
@@ -58,39 +58,45 @@ from penstock.record import TopicPartition
 T = TypeVar("T")
 
 _NO_ID = "A" * 22
-"""How an id of zeros is written, which stands for none."""
+"""The text of an id of zeros, for a missing id."""
 
 _DEAD = "Dead"
-"""The state of a group that does not exist, or is of Kafka Streams."""
+"""State of a group that does not exist, or that is a Streams group."""
 
 _NO_PARTITION = 2**31 - 1
 _STABLE_SECONDS = 0.5
-"""How long an offset may be unstable before an error reports an open transaction."""
+"""Time (s) for an offset to become stable before an error reports an open transaction."""
 
 _FIRST_TRY = 0.25
-"""The share of its timeout after which a new client repeats a request."""
+"""Fraction of the timeout after which a new client repeats a request."""
 
 _FIRST_TRY_SECONDS = 2.5
-"""The most that this part is, however long the bound; each further try gets twice the time of the one before."""
+"""Maximum length (s) of the first attempt; each further attempt gets twice the time."""
 
 _QUOTA_SECONDS = 120.0
-"""For how long changes of topics are requested again that brokers do not make because of a quota."""
+"""Time (s) of retries for topic changes that brokers refuse because of a quota."""
 
 _QUOTA_PAUSE_SECONDS = 1.0
 
 _REST_SECONDS = 1.0
-"""How long a client that was replaced is kept, so that nothing else refers to it when it ends."""
+"""Lifetime (s) of a replaced client. It ensures that the last reference to the client is in the thread that ends it."""
 
-_EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # confluent-kafka gives it no types
+_EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # confluent-kafka has no types for it
 _LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # as above
 
 
 class ConfluentAdmin:
-    """Admin over confluent-kafka. A client without an answer is replaced: librdkafka may keep asking a broker that is
-    away."""
+    """Admin over confluent-kafka.
+
+    It connects in the background. A client whose request times out is replaced, because librdkafka may keep asking a
+    broker that is unavailable. The constructor raises ConfigError for settings that librdkafka refuses.
+
+    Args:
+        config: the configuration of the application.
+        timeout_ms: the timeout (ms) of each call.
+    """
 
     def __init__(self, config: StreamsConfig, timeout_ms: int = 10_000) -> None:
-        """Connect in the background; each call is bounded by `timeout_ms`. Raises ConfigError."""
         self._config = config
         self._connection = ClientConnection(client_settings(config, ADMIN), timeout_ms)
         self._client: AdminClient | None = None
@@ -98,7 +104,7 @@ class ConfluentAdmin:
         self._renew()
 
     def cluster_id(self) -> str | None:
-        """Return the id of the cluster, None if brokers give none."""
+        """Return the id of the cluster, None if brokers do not return an id."""
 
         def ask(client: AdminClient, seconds: float) -> str | None:
             found: str | None = _result(client.describe_cluster(request_timeout=seconds), seconds).cluster_id
@@ -107,13 +113,12 @@ class ConfluentAdmin:
         return self._call("asking for the id of the cluster", ask)
 
     def topics(self) -> dict[str, int]:
-        """Return the number of partitions of each topic, internal ones too."""
+        """Return the number of partitions of each topic, including internal topics."""
         metadata = self._call("listing topics", lambda client, seconds: client.list_topics(timeout=seconds))
         return {name: len(topic.partitions) for name, topic in metadata.topics.items()}
 
     def topic_ids(self, names: Collection[str]) -> dict[str, str]:
-        """Return the id of each of these topics; those that do not exist are left out, and all where brokers give no
-        ids. Raises TopicAuthorizationError for one that this user may not see, whether it exists or not."""
+        """Return the ids of topics, omitting missing topics; see `client.api`."""
         if not names:
             return {}
         wanted = TopicCollection(sorted(names))
@@ -125,7 +130,7 @@ class ConfluentAdmin:
         return self._call("asking for the ids of topics", ask)
 
     def create_topics(self, topics: Sequence[NewTopic]) -> None:
-        """Create `topics` and return when they can be used; raises TopicExistsError if one exists (others are made)."""
+        """Create `topics` and wait until they are usable; see `client.api`."""
         if not topics:
             return
         wanted = {
@@ -140,7 +145,7 @@ class ConfluentAdmin:
         names = {topic.name for topic in topics}
         deadline = time.monotonic() + self._connection.timeout
         while not self._usable(names):
-            self.topic_ids(names)  # raises where this user may create them, and not see them
+            self.topic_ids(names)  # raises if this user may create topics, but not describe them
             if time.monotonic() >= deadline:
                 raise KafkaError(f"Topics {sorted(names)} were created, but have no leaders yet; try again.")
             time.sleep(RETRY_SECONDS)
@@ -155,7 +160,7 @@ class ConfluentAdmin:
             self._change_slowly("deleting topic", names, ask, _topic_right("DELETE"))
 
     def create_partitions(self, name: str, total: int) -> None:
-        """Raise the number of partitions of topic `name` to `total`."""
+        """Increase the number of partitions of topic `name` to `total`."""
 
         def ask(client: AdminClient, left: Collection[str]) -> dict[str, Future[Any]]:
             return client.create_partitions([NewPartitions(name, total)], **self._bounds())
@@ -163,18 +168,18 @@ class ConfluentAdmin:
         self._change_slowly("adding partitions to topic", [name], ask, _topic_right("ALTER"))
 
     def describe_topic(self, name: str) -> TopicDescription:
-        """Return partitions and configuration of topic `name`."""
+        """Return the partitions and the configuration of topic `name`."""
         return self.describe_topics([name])[0]
 
     def describe_topics(self, names: Sequence[str]) -> list[TopicDescription]:
-        """Return partitions and configuration of topics, in the order of `names`, with two requests."""
+        """Return the partitions and configurations of topics, in the order of `names`, with two requests."""
         if not names:
             return []
         doing = f"describing topic {', '.join(map(repr, names[:3]))}"
         metadata = self._call(doing, lambda client, seconds: client.list_topics(timeout=seconds))
         missing = [name for name in names if name not in metadata.topics]
         if missing:
-            self.topic_ids(missing)  # raises where it is only not to be seen
+            self.topic_ids(missing)  # raises if the topic exists, but this user may not describe it
             self._connection.fail(Code(Code.UNKNOWN_TOPIC_OR_PART), f"describing topic {missing[0]!r}")
         resources = {name: ConfigResource(ResourceType.TOPIC, name) for name in names}
 
@@ -186,12 +191,12 @@ class ConfluentAdmin:
         return [_described(name, metadata.topics[name].partitions, configs[name]) for name in names]
 
     def alter_topic_configs(self, names: Sequence[str], set: Mapping[str, str], delete: Collection[str]) -> None:
-        """Change the configuration of topics; keys that are not named stay as they are.
+        """Change the configuration of topics; other keys keep their values.
 
         Args:
             names: the topics.
             set: values by key.
-            delete: keys whose defaults are to apply again.
+            delete: keys to reset to their defaults.
 
         Raises:
             KafkaError: a key or a value is refused, or the brokers are older than Kafka 2.3.
@@ -212,7 +217,7 @@ class ConfluentAdmin:
         self._change("changing the configuration of topic", ask, lambda name: Right("ALTER_CONFIGS", "topic", name))
 
     def groups(self) -> list[GroupDescription]:
-        """Return the groups of consumers by id, without their members."""
+        """Return the consumer groups ordered by id, without their members."""
 
         def ask(client: AdminClient, seconds: float) -> list[GroupDescription]:
             found = _result(client.list_consumer_groups(request_timeout=seconds), seconds)
@@ -224,11 +229,7 @@ class ConfluentAdmin:
         return self._call("listing groups", ask, Right("DESCRIBE", "cluster", ""))
 
     def describe_group(self, group: str) -> GroupDescription:
-        """Return a group of consumers and its members; one that does not exist is dead.
-
-        Args:
-            group: its id.
-        """
+        """Return the consumer group of this id with its members; a missing group is Dead."""
 
         def ask(client: AdminClient, seconds: float) -> GroupDescription:
             try:
@@ -255,53 +256,48 @@ class ConfluentAdmin:
         try:
             with Cluster(self._config, self._connection.timeout_ms) as cluster:
                 return describe_streams_group(cluster, group)
-        except ConfigError:  # these settings do not suit the connections that ask for it
+        except ConfigError:  # the settings are not supported by the connections of this request
             return None
 
     def beginning_offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the offset of the first record that each partition still has."""
+        """Return the offset of the first remaining record of each partition."""
         return self._offsets(partitions, _EARLIEST)
 
     def end_offsets(
         self, partitions: Sequence[TopicPartition], read_committed: bool = False
     ) -> dict[TopicPartition, int]:
-        """Return the offset after the last record of each partition; with `read_committed` its last stable offset."""
+        """Return the end offset of each partition; with `read_committed` its last stable offset."""
         return {partition: end.offset for partition, end in self.end_positions(partitions, read_committed).items()}
 
     def end_positions(
         self, partitions: Sequence[TopicPartition], read_committed: bool = False
     ) -> dict[TopicPartition, EpochPosition]:
-        """Return what `end_offsets` does, each with the epoch of the leader that answered; -1 if it does not tell."""
+        """Return the `end_offsets` with the epochs of the leaders that answered, -1 for unknown epochs."""
         isolation = IsolationLevel.READ_COMMITTED if read_committed else IsolationLevel.READ_UNCOMMITTED
         return self._positions(partitions, _LATEST, isolation)
 
     def offsets_for_time(self, partitions: Sequence[TopicPartition], timestamp_ms: int) -> dict[TopicPartition, int]:
-        """Return the offset of the first record of each partition that is not older than `timestamp_ms`; partitions
-        without such a record are left out."""
+        """Return the earliest offsets with timestamps of at least `timestamp_ms`; see `client.api`."""
         spec = OffsetSpec.for_timestamp(timestamp_ms)
         found = self._offsets(partitions, spec)
         return {partition: offset for partition, offset in found.items() if offset >= 0}
 
     def truncated(self, positions: Mapping[TopicPartition, EpochPosition]) -> dict[TopicPartition, EpochPosition]:
-        """Return which positions are above what is left of the log that they belong to; see `client.api`."""
+        """Return the positions above the remaining log of their leader epoch; see `client.api`."""
         try:
             with Cluster(self._config, self._connection.timeout_ms) as cluster:
                 return truncated(cluster, positions)
-        except ConfigError:  # these settings do not suit the connections that ask for it
+        except ConfigError:  # the settings are not supported by the connections of this request
             return {}
 
     def committed_offsets(
         self, group: str, partitions: Sequence[TopicPartition], stable: bool = True
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return what consumer group `group` has committed; partitions without are left out.
-
-        stable: raise UnstableOffsetCommitError if an open transaction is about to commit others; else return the
-        last that are committed.
-        """
+        """Return the committed offsets of consumer group `group`; see `client.api`."""
         if not partitions:
             return {}
-        # A consumer asks, because an admin client of librdkafka ends the process if the coordinator moves meanwhile: it
-        # looks for the group that only consumers have (rd_kafka_handle_OffsetFetch).
+        # A consumer sends the request: an admin client of librdkafka ends the process if the coordinator moves
+        # meanwhile, because it looks up the group, which only consumers have (rd_kafka_handle_OffsetFetch).
         forced = {"group.id": group, "isolation.level": "read_committed" if stable else "read_uncommitted"}
         settings = client_settings(self._config, CONSUMER, forced, HURRIED)
         connection = ClientConnection(settings, self._connection.timeout_ms)
@@ -310,8 +306,8 @@ class ConfluentAdmin:
 
         def ask() -> list[Position]:
             asked = [Position(*partition) for partition in partitions]
-            # What no transaction writes is answered as soon as the coordinator is found. librdkafka keeps to itself
-            # that an offset is not stable, and asks again until its time is over.
+            # A partition without transactional offsets is answered as soon as the coordinator is found. librdkafka does
+            # not report unstable offsets: it asks again until the timeout.
             reader.committed([Position(partitions[0].topic, _NO_PARTITION)], connection.timeout)
             try:
                 return _checked(reader.committed(asked, _STABLE_SECONDS if stable else connection.timeout))
@@ -348,8 +344,7 @@ class ConfluentAdmin:
         self._call(f"committing offsets of group {group!r}", ask, *needs)
 
     def delete_groups(self, groups: Sequence[str]) -> None:
-        """Delete consumer groups with what they have committed; those that do not exist are left out. Raises KafkaError
-        for one that has members."""
+        """Delete consumer groups with their committed offsets; see `client.api`."""
 
         def ask(client: AdminClient, seconds: float) -> None:
             futures = client.delete_consumer_groups(list(groups), request_timeout=seconds)
@@ -364,7 +359,7 @@ class ConfluentAdmin:
             self._call(f"deleting the groups {', '.join(groups)}", ask, Right("DELETE", "group", " ".join(groups)))
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> None:
-        """Delete the records before these offsets; raises KafkaError if the brokers cannot or may not."""
+        """Delete the records before these offsets. Raises KafkaError if the brokers cannot, or this user may not."""
         if before:
             positions = [Position(*partition, offset) for partition, offset in before.items()]
 
@@ -375,9 +370,9 @@ class ConfluentAdmin:
             self._change("deleting records of", ask, lambda at: Right("DELETE", "topic", at.topic))
 
     def close(self) -> None:
-        """Release connections and threads; harmless when called again."""
+        """Release connections and threads; idempotent."""
         self._connection.serve = nothing_to_serve
-        self._client = None  # librdkafka ends an admin client when its last reference goes
+        self._client = None  # librdkafka closes an admin client when its last reference is dropped
 
     def _offsets(self, partitions: Sequence[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
         found = self._positions(partitions, spec, IsolationLevel.READ_UNCOMMITTED)
@@ -391,7 +386,7 @@ class ConfluentAdmin:
         request = {Position(*partition): spec for partition in partitions}
 
         def ask(client: AdminClient, seconds: float) -> dict[TopicPartition, EpochPosition]:
-            if not self._knows_leaders:  # librdkafka sometimes lets three seconds pass before it looks for them
+            if not self._knows_leaders:  # librdkafka sometimes waits three seconds before it looks up leaders
                 client.list_topics(timeout=seconds)
                 self._knows_leaders = True
             futures = client.list_offsets(request, isolation_level=isolation, request_timeout=seconds)
@@ -401,7 +396,7 @@ class ConfluentAdmin:
                     for position, future in futures.items()
                 }
             except KafkaException as error:
-                # after a broker's restart, librdkafka would keep the leaders that it knows for minutes
+                # after a broker's restart, librdkafka would keep the old leaders for minutes
                 self._knows_leaders = False
                 if error.args[0].code() == Code._NOENT and _has_all(client.list_topics(timeout=seconds), partitions):
                     raise KafkaException(Code(Code.LEADER_NOT_AVAILABLE, "no leader was known")) from error
@@ -412,7 +407,7 @@ class ConfluentAdmin:
         except UnknownTopicOrPartitionError:
             self.topic_ids(
                 {tp.topic for tp in partitions}
-            )  # librdkafka answers the same for topics that this user may not see
+            )  # librdkafka returns the same error for topics that this user may not describe
             raise
 
     def _id(self, topic: str, future: Future[Any], seconds: float) -> str | None:
@@ -445,8 +440,11 @@ class ConfluentAdmin:
         ask: Callable[[AdminClient, Collection[str]], Mapping[Any, Future[Any]]],
         needs: Callable[[Any], Right],
     ) -> None:
-        """As `_change`, of topics. Those that brokers leave as they are, since this user changes too many
-        (`controller_mutation_rate`), are requested again for some time."""
+        """Change topics as `_change` does, retrying those over a quota.
+
+        Brokers refuse changes while this user exceeds `controller_mutation_rate`; these are requested again for some
+        time.
+        """
         deadline, left = time.monotonic() + _QUOTA_SECONDS, set(names)
         while left:
             put_off: set[str] | None = set() if time.monotonic() < deadline else None
@@ -462,9 +460,13 @@ class ConfluentAdmin:
         needs: Callable[[Any], Right],
         put_off: set[str] | None = None,
     ) -> None:
-        """Request changes once, because they may happen without an answer; waits for each before the first error
-        is raised. doing: what is done to each of them. needs: the right for one. put_off: takes those that brokers have
-        not made because of a quota; None where that is an error."""
+        """Request changes without retries, because a change may happen without an answer.
+
+        All are awaited before the first error is raised.
+
+        doing: the change, for errors. needs: returns the permission for one item. put_off: collects the items that
+        brokers refused because of a quota; if None, these are errors.
+        """
         client = self._open(doing)
         failed: tuple[KafkaException | TimeoutError, Any] | None = None
         for key, future in ask(client).items():
@@ -483,8 +485,11 @@ class ConfluentAdmin:
             self._connection.fail(code, f"{doing} {key}", needs(key))
 
     def _call(self, doing: str, ask: Callable[[AdminClient, float], T], *needs: Right) -> T:
-        """Return what `ask` gives for a client and the seconds that it has: at first a part of the bound, then more, up
-        to what is left of it, with a new client where none was answered. needs: the rights for it."""
+        """Return the result of `ask`, called with a client and its time (s).
+
+        The first attempt gets a fraction of the timeout, later ones more, up to the remaining time. After an unanswered
+        attempt, the next one uses a new client. needs: the permissions for the request.
+        """
         deadline = time.monotonic() + self._connection.timeout
         seconds = min(self._connection.timeout * _FIRST_TRY, _FIRST_TRY_SECONDS)
 
@@ -504,11 +509,11 @@ class ConfluentAdmin:
         return result
 
     def _renew(self) -> None:
-        """Begin with a new client; the one before ends in the background, which may take long."""
+        """Replace the client; the old one ends in the background, which may take long."""
         self._connection.take_reports()
         self._connection.serve = nothing_to_serve
         if self._client is not None:
-            in_background("penstock-admin-end", partial(self._client.poll, _REST_SECONDS))  # and lets go of it
+            in_background("penstock-admin-end", partial(self._client.poll, _REST_SECONDS))  # and drops its reference
         self._client = self._connection.make(AdminClient)
         self._connection.serve = self._client.poll
         self._knows_leaders = False
@@ -524,12 +529,14 @@ def _is_above_quota(error: KafkaException | TimeoutError) -> bool:
 
 
 def _result(future: Future[T], seconds: float) -> T:
-    """Return what a request of `seconds` gave; raises its error, or TimeoutError. An error that the future itself
-    raises would keep the client in a reference cycle, and librdkafka ends the program if the garbage collector deletes
-    a client in one of the client's threads."""
+    """Return the result of a request of `seconds`; raises its error, or TimeoutError.
+
+    The error is copied: raised by the future itself, it would keep the client in a reference cycle, and librdkafka ends
+    the program if the garbage collector deletes a client in one of the client's threads.
+    """
     error = future.exception(
         timeout=seconds + 1
-    )  # librdkafka times a request out itself; leave time for that answer to arrive
+    )  # librdkafka times out the request itself; leave time for that error to arrive
     if error is not None:
         raise type(error)(*error.args)
     return future.result()
@@ -545,8 +552,11 @@ def _described(name: str, partitions: Mapping[int, Any], entries: Mapping[str, A
 
 
 def _metadata(position: Position) -> str:
-    """Return the text beside an offset. It is right if a client of librdkafka has committed it, with a zero byte behind
-    it: of others librdkafka gives what follows in memory too (see penstock/client/sockets/offsets.py)."""
+    """Return the metadata of an offset, empty if it is not UTF-8.
+
+    It is correct if a client of librdkafka has committed it, with a trailing zero byte: for others, librdkafka also
+    returns the memory after it (see penstock/client/sockets/offsets.py).
+    """
     try:
         return position.metadata or ""
     except UnicodeDecodeError:
@@ -566,11 +576,14 @@ def _has_all(metadata: ClusterMetadata, partitions: Sequence[TopicPartition]) ->
 
 
 def _position(found: ListOffsetsResultInfo) -> EpochPosition:
-    """Return an offset from a broker and the epoch of its leader; raises KafkaException if there is none: for a
-    partition whose leader went away meanwhile, librdkafka returns an impossible offset instead of an error."""
+    """Return the offset and the leader epoch from a broker's result.
+
+    Raises KafkaException for an invalid offset. librdkafka returns an impossible offset, instead of an error, for a
+    partition whose leader went away meanwhile.
+    """
     offset = int(found.offset)
     if offset == OFFSET_INVALID:
-        raise KafkaException(Code(Code._TRANSPORT, "the broker went away", False, True))  # one to be tried again
+        raise KafkaException(Code(Code._TRANSPORT, "the broker went away", False, True))  # retriable
     return EpochPosition(offset, UNKNOWN_LEADER_EPOCH if found.leader_epoch is None else int(found.leader_epoch))
 
 

@@ -1,4 +1,4 @@
-"""The writer of epochs without transactions, for brokers that serve none, or where nobody asks for them."""
+"""The writer of epochs without transactions, for brokers or applications without them."""
 
 from __future__ import annotations
 
@@ -34,8 +34,10 @@ from penstock.record import PartitionBatch
 
 
 class _GaplessProducer(Producer):
-    """A producer that ends when a batch is refused; its delivery reports show it for each record, and no call raises
-    it."""
+    """A producer that ends when a batch is refused.
+
+    The delivery report of each record has the error; no call raises it.
+    """
 
     def poll(self, timeout: float = -1) -> int:
         """Serve reports for up to `timeout` seconds."""
@@ -46,7 +48,10 @@ class _GaplessProducer(Producer):
             return 0
 
     def flush(self, timeout: float = -1) -> int:
-        """Send what there is and serve reports for up to `timeout` seconds; return how many are still to come."""
+        """Send the queued records and serve reports for up to `timeout` seconds.
+
+        Returns the number of remaining records.
+        """
         try:
             return super().flush(timeout)
         except KafkaException as error:
@@ -55,31 +60,37 @@ class _GaplessProducer(Producer):
 
 
 def _raise_unreported(error: KafkaException) -> None:
-    """Raise `error` unless it means that the producer has ended at a refused batch, as its delivery reports do."""
+    """Raise `error` unless it only reports a refused batch, as delivery reports also do."""
     if error.args[0].code() != Code._GAPLESS_GUARANTEE:
         raise error
 
 
 class _Unwritten(NamedTuple):
-    """Rows of an output: those that were refused, or were in one batch with such, and those that were not sent for
-    that."""
+    """Unwritten rows of an output.
+
+    refused: rows that brokers refused, or that were in a batch with such a row. held_back: rows not sent because of
+    these.
+    """
 
     refused: list[RefusedError]
     held_back: list[RefusedError]
 
 
 class AtLeastOnceWriter:
-    """Writes without transactions: an epoch that is run again after a crash is written again.
+    """Writes without transactions: an epoch that runs again after a crash is written again.
 
-    The records of a partition are written in their order. What comes after a batch that is refused waits until those
-    records of the batch that are not to blame are written.
+    The records of a partition are written in order. Records after a refused batch wait until the valid records of the
+    batch are written. The first write connects.
+
+    Args:
+        config: the configuration of the application.
+        timeout_ms: the timeout (ms) of each wait.
+        before_write: called before anything is sent; its errors are raised.
     """
 
     def __init__(
         self, config: StreamsConfig, timeout_ms: int = 60_000, before_write: Callable[[], object] = lambda: None
     ) -> None:
-        """Connect when first used; timeout_ms bounds each wait. before_write: called before anything is sent; what it
-        raises is raised."""
         self._before_write = before_write
         self._config = config
         self._timeout_ms = timeout_ms
@@ -97,9 +108,11 @@ class AtLeastOnceWriter:
         note: str = "",
         group_commit: GroupCommit | None = None,
     ) -> bool:
-        """Write `output` and return True when the brokers have it; raises KafkaError if they do not take it, and what
-        `on_refused` raises for a record that they refuse. owner, note: unused, because brokers do not learn which epoch
-        was written. group_commit: committed when the brokers have the output."""
+        """Write `output` and return True when the brokers have it.
+
+        Raises KafkaError if they do not accept it, and the errors of `on_refused` for a record that they refuse. owner,
+        note: unused, because brokers do not record the epoch. group_commit: committed after the output.
+        """
         self._before_write()
         instead: list[PartitionBatch] = []
         left = list(output)
@@ -120,7 +133,7 @@ class AtLeastOnceWriter:
         return True
 
     def _send(self, epoch: int, output: Sequence[PartitionBatch], one_by_one: bool) -> _Unwritten:
-        """Send `output` and return what of it was not written."""
+        """Send `output` and return its unwritten rows."""
         connection, producer = self._ready(one_by_one)
         doing = f"writing epoch {epoch}"
         self._reports.forget()
@@ -149,7 +162,7 @@ class AtLeastOnceWriter:
         return _Unwritten(refused, held_back)
 
     def _has_written_all(self) -> bool:
-        """Wait for what was sent, and return whether nothing of it holds back what comes after it."""
+        """Wait for the records sent, and return whether no refused record holds back later ones."""
         connection, producer = self._producer or self._ready(one_by_one=False)
         drained_while_taken(connection, producer)
         return not (isinstance(producer, _GaplessProducer) and self._reports.failures)

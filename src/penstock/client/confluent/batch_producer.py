@@ -1,5 +1,7 @@
-"""Producer of whole batches over confluent-kafka: written in the background, without transactions, for a host that
-learns up to which offset each partition was written."""
+"""Producer of whole batches over confluent-kafka, in the background and without transactions.
+
+It returns the end offsets of the partitions to the host.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +26,17 @@ from penstock.record import PartitionBatch, TopicPartition
 
 
 class ConfluentBatchProducer:
-    """BatchProducer over confluent-kafka: idempotent, without transactions."""
+    """BatchProducer over confluent-kafka: idempotent, without transactions.
+
+    It connects in the background.
+
+    Args:
+        config: the configuration of the application.
+        timeout_ms: the timeout (ms) of a flush, and of a wait for space in the buffer.
+        refusals: refused records of an earlier producer whose output this one writes.
+    """
 
     def __init__(self, config: StreamsConfig, timeout_ms: int = 120_000, refusals: Refusals | None = None) -> None:
-        """Connect in the background. timeout_ms: longest wait for room in the buffer, and of a flush. refusals: what
-        brokers have refused of an earlier producer, whose output this one is to write."""
         self._refusals = refusals or Refusals()
         self._config = config
         self._timeout_ms = timeout_ms
@@ -46,7 +54,7 @@ class ConfluentBatchProducer:
         self._connection.serve = self._client.poll
 
     def send(self, output: Sequence[PartitionBatch], on_refused: OnRefused = fail_on_refused) -> None:
-        """Take records to be written in the background; see `client.api.BatchProducer`."""
+        """Write records in the background; see `client.api.BatchProducer`."""
         client = self._open()
         self._pace.give(sum(len(each.batch) for each in output), len(client))
         try:
@@ -58,18 +66,18 @@ class ConfluentBatchProducer:
         self._raise_failed()
 
     def lags(self) -> bool:
-        """Return whether brokers take records so slowly that those sent should be flushed before there are more."""
+        """Return whether brokers are so slow that the sent records should be flushed before others are sent."""
         return self._pace.seconds_left(len(self._open())) > LAG_SECONDS
 
     def flush(self) -> dict[TopicPartition, int]:
-        """Return the ends of the partitions when all records are written; see `client.api.BatchProducer`."""
+        """Wait until all records are written, and return the ends of the partitions; see `client.api.BatchProducer`."""
         self._drain()
         if self._refusals.written():
             self._connect()
         return self._reports.take_ends()
 
     def close(self) -> None:
-        """Release connections and threads, and drop what was not written; harmless when called again."""
+        """Release connections and threads, and drop unwritten records; idempotent."""
         self._time_zero.close()
         if self._client is not None:
             self._reports.ignore()
@@ -79,7 +87,7 @@ class ConfluentBatchProducer:
             self._client = None
 
     def _drain(self) -> bool:
-        """Wait until all records taken are written; raise the error if one is not."""
+        """Wait until all records are written; raise the error of a record that failed."""
         try:
             remaining = drained_while_taken(self._connection, self._open())
         except KafkaException as error:

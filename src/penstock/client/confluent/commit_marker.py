@@ -1,4 +1,4 @@
-"""The marker of a sink partition: the number of its last committed epoch, as an offset of an internal commits topic."""
+"""The commit marker of a sink partition: its last committed epoch, as an offset of an internal commits topic."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from penstock.errors import RetriableError, TaskCorruptedError, TaskMigratedErro
 from penstock.record import TopicPartition
 
 COORDINATOR_TIMEOUT_MS: Final = 10_000
-"""How long a client may take to reach the coordinator of the group. librdkafka may not find one that has moved (its
-issue 5511); a new client finds it immediately."""
+"""Timeout (ms) of a client that looks for the group coordinator. librdkafka may not find one that has moved (its issue
+5511); a new client finds it immediately."""
 
 
 class CommitMarker:
-    """The marker of one sink partition.
+    """Reads and formats the commit marker of one sink partition.
 
     Args:
         config: the application's configuration.
-        transactional_id: that of the writer, for messages.
+        transactional_id: the transactional id of the writer, for messages.
         group: consumer group under which epochs are committed.
-        partition: of the commits topic; it must exist.
-        timeout_ms: the bound (ms) of one call.
-        was_committed: called with the epoch if there is no marker: whether that epoch is known to be committed anyway.
+        partition: the partition of the commits topic; it must exist.
+        timeout_ms: the timeout (ms) of one call.
+        was_committed: called with the epoch if the marker is missing; returns whether that epoch is committed anyway.
             Brokers delete committed offsets after `offsets.retention.minutes`.
     """
 
@@ -60,11 +60,11 @@ class CommitMarker:
         return {self.partition: OffsetAndMetadata(epoch, f"{owner} {note}".rstrip())}
 
     def committed_by(self, owner: str) -> None:
-        """Take that the marker is committed, and of `owner` from now on."""
+        """Note that the last committed marker is one of `owner`."""
         self._seen = owner
 
     def has(self, epoch: int, owner: str, note: str) -> bool:
-        """Return whether `epoch` of `owner` is committed; errors: as `TransactionalWriter.write`."""
+        """Return whether `epoch` of `owner` is committed. Raises as `TransactionalWriter.write`."""
         found = self.read()
         if found.offset < 0:  # never committed, or deleted by the brokers after their retention
             return self._was_committed(epoch)
@@ -97,8 +97,11 @@ class CommitMarker:
         return True
 
     def read(self) -> Position:
-        """Return the committed epoch. A reader that knew its group before the last broker was away may not find it any
-        more: then a new reader asks."""
+        """Return the committed epoch.
+
+        A reader that has found its group before all brokers were unavailable may not find it again. A new reader then
+        repeats the request.
+        """
         deadline = time.monotonic() + self._timeout_ms / 1000
         position = Position(self.partition.topic, self.partition.partition)
         while True:

@@ -1,7 +1,7 @@
-"""What all clients over confluent-kafka share: how they are made, bounded retries, and errors that a person can read.
+"""The base of all clients over confluent-kafka: creation, retries with a timeout, and readable errors.
 
-Rules: every wait has a bound; what librdkafka reports in the background (a broker that is down, a refused login) is
-    kept and reported with the call that failed; values of settings are never reported, because they may be secrets.
+Rules: every wait has a timeout; librdkafka's background errors (a broker that is down, a refused login) are reported
+    with the call that failed; errors never contain values of settings, because these may be secrets.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ C = TypeVar("C")
 
 
 def _facility(line: logging.LogRecord) -> object:
-    """Return what a line of librdkafka is about: FAIL, for one, of each attempt to connect."""
+    """Return the facility of a log line of librdkafka, such as FAIL for connection errors."""
     return line.args[0] if isinstance(line.args, tuple) and line.args else line.msg
 
 
 _log = limit_rate(logging.getLogger("penstock.client.librdkafka"), up_to=logging.ERROR, kind=_facility)
 _log.addHandler(
     logging.NullHandler()
-)  # librdkafka's lines are for those who set up logging; the errors contain what matters
+)  # librdkafka's lines are for users with logging set up; the errors contain the essentials
 
-_log.addFilter(lambda line: "enable.gapless.guarantee" not in line.getMessage())  # a warning of what is on purpose
+_log.addFilter(lambda line: "enable.gapless.guarantee" not in line.getMessage())  # warns of an intended setting
 
 _FLUSH_SECONDS = 0.1
 
 RETRY_SECONDS = 0.05
-"""Pause between two attempts at the same call."""
+"""Pause (s) between two attempts at the same call."""
 
 _NO_LOGIN = frozenset((Code._AUTHENTICATION, Code._SSL, Code.SASL_AUTHENTICATION_FAILED))
 _NO_LOGIN_TEXTS = ("SSL handshake failed", "SSL routines")
-"""The text of librdkafka, with the code of a broken connection, if one side does not accept the other over TLS."""
+"""Texts in librdkafka's connection errors if client or broker rejects the other over TLS."""
 
 _UNREACHABLE = _NO_LOGIN | {Code._TIMED_OUT, Code._TRANSPORT, Code._ALL_BROKERS_DOWN, Code._RESOLVE}
 
@@ -64,17 +64,17 @@ _PASSING = frozenset(
     (
         Code._TRANSPORT,
         Code._ALL_BROKERS_DOWN,
-        Code._DESTROY_BROKER,  # the one that bootstrap.servers named, once the brokers are known by their own names
+        Code._DESTROY_BROKER,  # a bootstrap.servers entry, once the brokers are known by their own names
         Code._TIMED_OUT,
         Code._TIMED_OUT_QUEUE,
-        Code._MSG_TIMED_OUT,  # a record that no broker accepted in time, such as with too few in-sync replicas
+        Code._MSG_TIMED_OUT,  # no broker accepted the record in time, e.g. with too few in-sync replicas
         Code._WAIT_COORD,
         Code._WAIT_CACHE,
         Code._RETRY,
         Code.LEADER_NOT_AVAILABLE,
         Code.NOT_LEADER_FOR_PARTITION,
         Code.FENCED_LEADER_EPOCH,
-        Code.UNKNOWN_LEADER_EPOCH,  # the broker does not know the leader yet that this client knows
+        Code.UNKNOWN_LEADER_EPOCH,  # this client knows of a newer leader than the broker
         Code.REPLICA_NOT_AVAILABLE,
         Code.BROKER_NOT_AVAILABLE,
         Code.STALE_BROKER_EPOCH,
@@ -97,41 +97,40 @@ _PASSING = frozenset(
         Code.THROTTLING_QUOTA_EXCEEDED,
     )
 )
-"""Codes of requests that may succeed a moment later; librdkafka marks them itself only in transactions (Kafka class:
-RetriableException)."""
+"""Codes of retriable errors; librdkafka itself marks them only in transactions (Kafka class: RetriableException)."""
 
 _DAMAGED = frozenset((Code._BAD_MSG, Code._BAD_COMPRESSION, Code._NOT_IMPLEMENTED))
-"""Codes for a batch of records with a wrong checksum, or with a format or a compression that is not known."""
+"""Codes for a batch with a wrong checksum, or with an unknown format or compression."""
 
 UNKNOWN_TOPIC = frozenset((Code.UNKNOWN_TOPIC_OR_PART, Code._UNKNOWN_TOPIC, Code._UNKNOWN_PARTITION, Code._NOENT))
 """Codes for a missing topic or partition."""
 
 
 class Background:
-    """What librdkafka reports in the background.
+    """librdkafka's background reports.
 
-    A client refers to it, and it refers to nobody: a reference cycle would keep a released client, with its threads and
-    sockets, until the garbage collector runs.
+    A client refers to it, but it has no reference to a client: a reference cycle would keep a released client, with its
+    threads and sockets, until the garbage collector runs.
     """
 
     def __init__(self) -> None:
         self.noticed: Code | None = None
-        """What was last reported."""
+        """The last error reported."""
         self.throttled_until = 0.0
-        """Until when (s, by the monotonic clock) brokers make this client wait, as they last said."""
+        """End of the brokers' throttling of this client (s, monotonic clock), as last reported."""
 
     def notice(self, error: Code) -> None:
-        """Take a report, unless it only reports a missing connection after one that gave the reason."""
+        """Keep an error, unless it only reports the lost connection after its cause."""
         if self.noticed is None or _tells_more(error, self.noticed):
             self.noticed = error
         _log.debug("%s", error.str())
 
     def throttle(self, event: ThrottleEvent) -> None:
-        """Take that a broker makes this client wait, since it is above its quota."""
+        """Record that a broker throttles this client, which is above its quota."""
         self.throttled_until = max(self.throttled_until, time.monotonic() + float(event.throttle_time))
 
     def take_event(self, poll: Callable[[float], Message | None], seconds: float) -> None:
-        """Take a report that a consumer returned from a poll."""
+        """Poll a consumer, and keep the error that it returns as an event."""
         event = poll(seconds)
         error = None if event is None else event.error()
         if error is not None:
@@ -139,10 +138,14 @@ class Background:
 
 
 class ClientConnection:
-    """What all clients share: how they are made, and how librdkafka's errors become Penstock's."""
+    """The base of all clients: creates them, and maps librdkafka's errors to Penstock's.
+
+    Args:
+        settings: the result of `client_settings`.
+        timeout_ms: the timeout (ms) of one call.
+    """
 
     def __init__(self, settings: Mapping[str, Any], timeout_ms: int) -> None:
-        """Take what `client_settings` gave and the bound (ms) of one call."""
         self._reported = Background()
         self.settings = {**settings, "error_cb": self._reported.notice, "logger": _log}
         self.settings["throttle_cb"] = self._reported.throttle
@@ -153,38 +156,38 @@ class ClientConnection:
         self.servers = self._failures.servers
         self.timeout_ms = timeout_ms
         self.serve: Callable[[float], object] = nothing_to_serve
-        """Takes waiting reports, for up to that many seconds; set by clients that do not take them themselves."""
+        """Serves queued reports for up to that many seconds. Set by clients that do not serve them themselves."""
 
     @property
     def timeout(self) -> float:
-        """The bound of one call in seconds, as confluent-kafka wants it."""
+        """The timeout of one call in seconds, for confluent-kafka."""
         return self.timeout_ms / 1000
 
     @property
     def noticed(self) -> Code | None:
-        """What librdkafka last reported in the background."""
+        """The last error that librdkafka reported in the background."""
         return self._reported.noticed
 
     @property
     def throttled_until(self) -> float:
-        """Until when (s, by the monotonic clock) brokers make this client wait, since it is above its quota."""
+        """End of the throttling of this client (s, monotonic clock), which is above its quota."""
         return self._reported.throttled_until
 
     def answered(self) -> None:
-        """Forget what was reported before: brokers have answered since."""
+        """Clear the reported error: brokers have answered since."""
         self._reported.noticed = None
 
     def serve_events_of(self, consumer: Consumer) -> None:
-        """From now on, take the reports that `consumer` returns from polls."""
+        """Serve the events of `consumer` from now on by polling it."""
         self.serve = partial(self._reported.take_event, consumer.poll)
 
     def take_reports(self) -> None:
-        """Take what librdkafka has to report."""
-        with suppress(KafkaException):  # a client that cannot go on raises it here, and from the call that failed
+        """Serve librdkafka's queued reports."""
+        with suppress(KafkaException):  # a client with a fatal error raises it here, and from the call that failed
             apart(partial(self.serve, 0))
 
     def is_refused(self) -> bool:
-        """Return whether the login was refused, and is of no use any more; another token may be on its way."""
+        """Return whether the login is refused for good; with OAUTHBEARER, another token may follow."""
         self.take_reports()
         return self.noticed is not None and is_no_login(self.noticed) and self._failures.mechanism != "OAUTHBEARER"
 
@@ -192,7 +195,7 @@ class ClientConnection:
         return None if self.noticed is None else str(self.noticed.str())
 
     def make(self, client: Callable[[dict[str, Any]], C]) -> C:
-        """Make a client from the settings; raises ConfigError naming the key that librdkafka refuses."""
+        """Create a client from the settings; raises ConfigError naming the key that librdkafka refuses."""
         try:
             return client(self.settings)
         except KafkaException as error:
@@ -200,8 +203,7 @@ class ClientConnection:
             key = next((key for key in sorted(self.settings, key=len, reverse=True) if key in reason), None)
             if error.args[0].code() != Code._INVALID_ARG or key is None:
                 raise KafkaError(f"Cannot create a client for bootstrap.servers={self.servers}: {reason}.") from error
-            # The reason may repeat a value, and the value may be a secret: the message leaves it out, and the error is
-            # not chained.
+            # The reason may contain a value, which may be a secret: the message omits it, and the error is not chained.
             if "No such" in reason:
                 raise unknown_key(key, key) from None
             raise ConfigError(
@@ -210,7 +212,7 @@ class ClientConnection:
             ) from None
 
     def fail(self, error: Code, doing: str, *needs: Right) -> NoReturn:
-        """Raise the StreamsError for what librdkafka reported while `doing` something. needs: the rights for it."""
+        """Raise the StreamsError for librdkafka's error in `doing`. needs: the permissions for it."""
         code, reason = error.code(), error.str().rstrip(".")
         if code in _UNREACHABLE:
             self.take_reports()
@@ -239,7 +241,7 @@ class ClientConnection:
         raise self._failures.answer(code, reason, doing, *needs, is_passing=passing(error))
 
     def call(self, doing: str, action: Callable[[], T], *needs: Right) -> T:
-        """Return what `action` returns; it is tried again within the bound while the error is a passing one."""
+        """Return the result of `action`, retrying within the timeout while its errors are retriable."""
         deadline = time.monotonic() + self.timeout
         self.answered()
         while True:
@@ -262,7 +264,7 @@ def is_no_login(code: Code) -> bool:
 
 
 def is_forbidden(code: Code) -> bool:
-    """Return whether a right is missing: to ask again would not help."""
+    """Return whether a permission is missing, so that a retry would not help."""
     return code.code() in FORBIDDEN
 
 
@@ -273,13 +275,12 @@ def _tells_more(error: Code, than: Code) -> bool:
 
 
 def drained(producer: Producer, seconds: float, has_failed: Callable[[], bool] = lambda: False) -> int:
-    """Wait up to `seconds` until brokers have answered all records, and return for how many they have not.
+    """Wait up to `seconds` for answers to all records; return the number of unanswered ones.
 
-    It waits no longer when `has_failed` finds the report of a record that brokers did not accept: in a transaction,
-    librdkafka does not send the records behind it, and reports nothing of them before the abort.
-
-    A fatal error is raised as KafkaException. That needs short steps: where `Producer.flush` waits longer than 200 ms,
-    it looks for signals with the error pending, and raises the error itself, which is no exception.
+    The wait ends early if `has_failed` finds the report of a record that brokers did not accept: in a transaction,
+    librdkafka does not send the records after it, and reports nothing about them before the abort. A fatal error is
+    raised as KafkaException. That requires short steps: when `Producer.flush` waits longer than 200 ms, it checks for
+    signals with the error pending, and raises the error itself, which is not an exception.
     """
     deadline = time.monotonic() + seconds
     while len(producer) and not has_failed() and (left := deadline - time.monotonic()) > 0:
@@ -288,21 +289,27 @@ def drained(producer: Producer, seconds: float, has_failed: Callable[[], bool] =
 
 
 def apart(call: Callable[[], T]) -> T:
-    """Run a call of a client from the handler of an error, in a thread of its own. If it fails there, confluent-kafka
-    keeps the error that is being handled for ever, and with its frames the client, whose sockets and threads stay."""
+    """Run a client's call in a thread of its own, from an exception handler.
+
+    If it failed in this thread, confluent-kafka would keep the exception being handled forever, and with its frames the
+    client with its sockets and threads.
+    """
     return in_background("penstock-client", call).result()
 
 
 def nothing_to_serve(seconds: float) -> None:
-    """A consumer serves its reports while it is polled."""
+    """Do nothing: a consumer serves its reports in polls."""
 
 
 def passing(code: Code) -> bool:
-    """Return whether the same call may succeed a moment later."""
+    """Return whether an error is retriable: the same call may succeed a moment later."""
     return bool(code.retriable()) or code.code() in _PASSING
 
 
 def is_silence(error: KafkaException | TimeoutError) -> bool:
-    """Return whether an error means that no answer came. After a broker went away, librdkafka may keep failing for
-    minutes, while a new client finds another broker immediately."""
+    """Return whether an error means that no answer came.
+
+    After a broker went away, librdkafka may keep failing for minutes, while a new client finds another broker
+    immediately.
+    """
     return isinstance(error, TimeoutError) or error.args[0].code() in _UNREACHABLE

@@ -1,4 +1,4 @@
-"""Consumer and Fetcher over confluent-kafka: records of assigned partitions as batches of bytes."""
+"""Consumer and Fetcher over confluent-kafka, which return records as batches of bytes."""
 
 from __future__ import annotations
 
@@ -24,23 +24,34 @@ from penstock.errors import BrokerNotFoundError, KafkaError, OffsetOutOfRangeErr
 from penstock.record import Headers, RecordBatch, TopicPartition
 
 _FETCH_RECORDS = 10_000
-"""Records requested from librdkafka in one call, and so the most in one batch."""
+"""Maximum number of records in one call of librdkafka, and in one batch."""
 
 _ASSUMED_BYTES = 10_000
-"""Of a record, before there was one."""
+"""Assumed size (bytes) of a record before the first one."""
 
 _FIRST_TRY = 0.25
-"""The share of the timeout after which another consumer continues if no record has come."""
+"""Fraction of the timeout without records after which another consumer continues."""
 
 _LONGEST_MS = 86_400_000
-"""The longest max.poll.interval.ms: no consumer here is in a group, but librdkafka wants it longer than the session."""
+"""The maximum of max.poll.interval.ms.
+
+No consumer here is in a group, but librdkafka requires a longer interval than that of the session.
+"""
 
 _LOOK_SECONDS = 0.5
-"""How often a wait for records looks whether they can still come."""
+"""Interval (s) at which a wait for records checks whether records can still arrive."""
 
 
 class ConfluentConsumer:
-    """Consumer over confluent-kafka; it follows partitions until it is closed."""
+    """Consumer over confluent-kafka; it connects in the background.
+
+    Args:
+        config: the configuration of the application.
+        read_committed: skip records of aborted and open transactions.
+        timeout_ms: the timeout (ms) of one call.
+        role: CONSUMER or RESTORE_CONSUMER; selects the configuration keys.
+        defaults: default settings of this client, which override those of its role.
+    """
 
     def __init__(
         self,
@@ -50,8 +61,6 @@ class ConfluentConsumer:
         role: str = CONSUMER,
         defaults: Mapping[str, Any] | None = None,
     ) -> None:
-        """Connect in the background. read_committed: leave out records of aborted and open transactions. role: whose
-        configuration keys count, CONSUMER or RESTORE_CONSUMER. defaults: of this client, over those of its role."""
         self._config, self._read_committed = config, read_committed
         settings = client_settings(config, role, _settings(read_committed), defaults)
         self._connection = ClientConnection(settings, timeout_ms)
@@ -62,12 +71,12 @@ class ConfluentConsumer:
         self._epochs: dict[TopicPartition, int] = {}
         self._paused: set[TopicPartition] = set()
         self._pending: deque[Message] = deque()
-        """An error that was not raised yet, for records came before it, and what came after it; less than one poll."""
+        """An error to be raised after earlier records, and the messages after it. They are less than one poll."""
         self._record_bytes = _ASSUMED_BYTES
-        """Of a record, on average in the last poll."""
+        """Average size (bytes) of a record in the last poll."""
 
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Read these partitions from these offsets on, in place of what was assigned before."""
+        """Read these partitions from these offsets, replacing the previous assignment."""
         targets = [Position(*partition, offset) for partition, offset in positions.items()]
         client = self._open()
         self._end_pauses(self._paused)
@@ -78,7 +87,7 @@ class ConfluentConsumer:
         self._stalls.begin(positions)
 
     def incremental_assign(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Read these partitions too, from these offsets on; the others keep their positions."""
+        """Add these partitions, from these offsets; the others keep their positions."""
         targets = [Position(*partition, offset) for partition, offset in positions.items()]
         client = self._open()
         self._look_up(client, positions)
@@ -86,7 +95,7 @@ class ConfluentConsumer:
         self._stalls.begin(positions)
 
     def incremental_unassign(self, partitions: Collection[TopicPartition]) -> None:
-        """Read these partitions no longer; no record of them is returned after it."""
+        """Stop reading these partitions; their records are no longer returned."""
         targets = _positions_of(partitions)
         client = self._open()
         self._end_pauses(self._paused.intersection(partitions))
@@ -98,7 +107,7 @@ class ConfluentConsumer:
             self._epochs.pop(partition, None)
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
-        """Return no more records of these partitions until `resume`, but for those that have arrived already."""
+        """Stop fetching these partitions until `resume`; records that have already arrived are still returned."""
         targets = _positions_of(partitions)
         client = self._open()
         self._connection.call("pausing partitions", lambda: client.pause(targets))
@@ -114,31 +123,32 @@ class ConfluentConsumer:
         self._stalls.resume(partitions)
 
     def _end_pauses(self, partitions: Collection[TopicPartition]) -> None:
-        """Resume partitions that are given up: librdkafka would keep the pause for the next assignment."""
+        """Resume partitions before they are unassigned: librdkafka would pause them again in the next assignment."""
         if partitions:
             self.resume(list(partitions))
 
     def known_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return how far each of these partitions can be read, as the last fetch showed it, without a request."""
+        """Return the readable end of each partition from the last fetch, without a request."""
         client = self._open()
         found = {each: client.get_watermark_offsets(Position(*each), cached=True) for each in partitions}
         return {each: high for each, (_, high) in found.items() if high >= 0}
 
     def reached_ends(self) -> dict[TopicPartition, int]:
-        """Return up to where partitions have been read to their end since the last call; see `client.api`."""
+        """Return the end offsets of partitions read to their end; see `client.api`."""
         reached, self._reached = self._reached, {}
         return reached
 
     def leader_epochs(self) -> Mapping[TopicPartition, int]:
-        """Return under which epoch of its leader the last record of each partition was written that has arrived."""
+        """Return the leader epoch of the last record received from each partition."""
         return self._epochs
 
     def poll(
         self, timeout_ms: int, max_records: int, max_bytes: int | None = None
     ) -> list[tuple[TopicPartition, RecordBatch]]:
-        """Return up to `max_records` records that have arrived, and about `max_bytes` of them, waiting up to
-        `timeout_ms` for the first. An error amid records is raised by the next call, and what came after it is returned
-        by the one behind that."""
+        """Return up to `max_records` records, about `max_bytes`, waiting up to `timeout_ms` for the first.
+
+        An error amid records is raised by the next call; the call after that returns the records that follow it.
+        """
         self._stalls.look(self.known_ends)
         arrived = self._poll(timeout_ms, max_records, max_bytes)
         for partition, batch in arrived:
@@ -192,8 +202,11 @@ class ConfluentConsumer:
         return [(partition, _batch(run)) for partition, run in runs]
 
     def _some(self, client: Consumer, most: int, most_bytes: int | None, timeout: float) -> list[Message]:
-        """Return messages as `_arrived`, but few more than fill `most_bytes`. Their size is known when they are here:
-        so they are taken in parts, each as large as the records before let expect."""
+        """Return messages as `_arrived` does, exceeding `most_bytes` by a few at most.
+
+        Sizes are known only after messages arrive, so they are requested in parts; the average size of the previous
+        records determines the length of each part.
+        """
         if most_bytes is None:
             return _arrived(client, most, timeout)
         messages: list[Message] = []
@@ -215,14 +228,16 @@ class ConfluentConsumer:
         self._stalls.moved(partition, offset)
 
     def close(self) -> None:
-        """Release connections and threads; harmless when called again."""
+        """Release connections and threads; idempotent."""
         if self._client is not None:
             self._client.close()
             self._client = None
 
     def _look_up(self, client: Consumer, partitions: Collection[TopicPartition]) -> None:
-        """Make the client learn who leads the partitions of topics that it has not read yet: by itself, librdkafka
-        looks for new topics once a second. If no broker answers, that must do."""
+        """Make the client look up the leaders of new topics, as far as brokers answer.
+
+        librdkafka itself looks for new topics only once a second.
+        """
         for topic in sorted({partition.topic for partition in partitions} - self._looked_up):
             try:
                 client.list_topics(topic, _LOOK_SECONDS)
@@ -237,23 +252,29 @@ class ConfluentConsumer:
 
 
 class ConfluentFetcher:
-    """Fetcher over confluent-kafka. It keeps one consumer for each isolation level that it was asked for."""
+    """Fetcher over confluent-kafka, with one consumer for each isolation level in use.
+
+    The first fetch connects.
+
+    Args:
+        config: the configuration of the application.
+        timeout_ms: longest wait (ms) for the next records of a range.
+        role: CONSUMER or RESTORE_CONSUMER; selects the configuration keys.
+    """
 
     def __init__(self, config: StreamsConfig, timeout_ms: int = 60_000, role: str = CONSUMER) -> None:
-        """Connect at the first fetch. timeout_ms: longest wait for the next records of a range. role: whose
-        configuration keys count, CONSUMER or RESTORE_CONSUMER."""
         self._config = config
         self._role = role
         self._timeout_ms = timeout_ms
         self._clients: dict[bool, tuple[ClientConnection, Consumer]] = {}
         self._looked_up: set[tuple[bool, str]] = set()
         self._reading: dict[bool, object] = {}
-        """Which range each consumer reads: they are read in turns where a caller takes batches of several."""
+        """The current range of each consumer. The ranges alternate if a caller interleaves the batches of several."""
 
     def fetch(
         self, partition: TopicPartition, start_offset: int, end_offset: int, read_committed: bool
     ) -> Generator[RecordBatch, None, None]:
-        """Yield the records of `partition` from `start_offset` to before `end_offset`, in order; see `client.api`."""
+        """Yield the records of `partition` from `start_offset` until before `end_offset`; see `client.api`."""
         doing = f"reading {partition} from offset {start_offset} to {end_offset}"
         reached, is_first, range_read = start_offset, True, object()
         while reached < end_offset:
@@ -271,7 +292,7 @@ class ConfluentFetcher:
                 else:
                     return
             except BrokerNotFoundError:
-                # librdkafka may keep asking a broker that is away; a new consumer finds another one
+                # librdkafka may keep asking a broker that is unavailable; a new consumer finds another one
                 self._drop(read_committed)
                 check_stalled(self._config, partition, reached, read_committed)
                 if not is_first:
@@ -292,7 +313,7 @@ class ConfluentFetcher:
         seconds: float,
         needs: Right,
     ) -> Iterator[RecordBatch]:
-        """Yield what the consumer delivers, until a record or the end of the partition at or behind `end_offset`."""
+        """Yield the consumer's records until one, or the end of the partition, reaches `end_offset`."""
         while True:
             arrived = _sorted_out(self._next(connection, consumer, doing, seconds, needs), end_offset)
             if arrived.records:
@@ -306,8 +327,11 @@ class ConfluentFetcher:
     def _next(
         connection: ClientConnection, consumer: Consumer, doing: str, seconds: float, needs: Right
     ) -> list[Message]:
-        """Return the next messages and events; raises KafkaError if none come within `seconds`, or none can. The time
-        for which brokers make this client wait, since it is above its quota, does not count."""
+        """Return the next messages and events.
+
+        Raises KafkaError if they do not arrive within `seconds`, or cannot arrive. Time during which brokers throttle
+        this client for its quota does not count.
+        """
         deadline = time.monotonic() + seconds
         while True:
             messages = _arrived(consumer, _FETCH_RECORDS, min(seconds, _LOOK_SECONDS))
@@ -325,28 +349,30 @@ class ConfluentFetcher:
                 connection.fail(silence if leader_error is None else leader_error, doing, needs)
 
     def close(self) -> None:
-        """Release connections and threads; harmless when called again."""
+        """Release connections and threads; idempotent."""
         for _, consumer in self._clients.values():
             consumer.close()
         self._clients.clear()
 
     def _look_up(self, read_committed: bool, consumer: Consumer, topic: str) -> None:
-        """Make a consumer learn who leads the partitions of a topic that it has not read yet: by itself, librdkafka
-        looks for new topics once a second."""
+        """Make a consumer look up the leaders of a new topic.
+
+        librdkafka itself looks for new topics only once a second.
+        """
         if (read_committed, topic) not in self._looked_up:
             _ask_for_leader(consumer, topic)
             self._looked_up.add((read_committed, topic))
 
     def _drop(self, read_committed: bool) -> None:
-        """Forget a consumer; it ends in the background, which may take long."""
+        """Discard a consumer; it ends in the background, which may take long."""
         _, consumer = self._clients.pop(read_committed)
         self._looked_up.clear()
         in_background("penstock-consumer-end", consumer.close)
 
     def _client(self, read_committed: bool) -> tuple[ClientConnection, Consumer]:
         if read_committed not in self._clients:
-            # The end of a partition is an event: behind the last record there may be only control records. All
-            # requested records have arrived: waiting for more would delay the next range.
+            # The end of a partition is an event, because control records may follow the last record. All requested
+            # records have arrived: waiting for more would delay the next range.
             forced = {**_settings(read_committed), "fetch.wait.max.ms": 5}
             connection = ClientConnection(client_settings(self._config, self._role, forced), self._timeout_ms)
             self._clients[read_committed] = (connection, connection.make(Consumer))
@@ -362,8 +388,8 @@ def _settings(read_committed: bool) -> dict[str, Any]:
 
 
 def _arrived(consumer: Consumer, most: int, timeout: float) -> list[Message]:
-    """Return up to `most` messages and events that have arrived, waiting up to `timeout` seconds for the first."""
-    messages = consumer.consume(most, 0)  # with a time-out it would wait until there are `most`
+    """Return up to `most` messages and events, waiting up to `timeout` (s) for the first."""
+    messages = consumer.consume(most, 0)  # with a timeout it would wait for all `most`
     if not messages:
         first = consumer.poll(timeout)
         messages = [] if first is None else [first, *consumer.consume(most - 1, 0)]
@@ -371,8 +397,11 @@ def _arrived(consumer: Consumer, most: int, timeout: float) -> list[Message]:
 
 
 class _Arrived(NamedTuple):
-    """The messages of one call of a consumer, sorted: the records of the range, whether they reach its end, and the
-    error that stops more, with its offset."""
+    """The sorted messages of one call of a consumer.
+
+    records: those of the range. is_end: whether the range is complete. failure, failed_at: an error that prevents
+    further records, and its offset.
+    """
 
     records: list[Message]
     is_end: bool
@@ -381,7 +410,7 @@ class _Arrived(NamedTuple):
 
 
 def _sorted_out(messages: list[Message], end_offset: int) -> _Arrived:
-    """Part records before `end_offset` from events, which may stand anywhere among them."""
+    """Separate records before `end_offset` from events, which may be anywhere among them."""
     if not any(map(Message.error, messages)):
         is_end = _offset(messages[-1]) >= end_offset - 1
         records = [each for each in messages if _offset(each) < end_offset] if is_end else messages
@@ -401,24 +430,26 @@ def _sorted_out(messages: list[Message], end_offset: int) -> _Arrived:
 
 
 def _is_end(event: Message) -> bool:
-    """Return whether an event means that a partition was read to its end."""
+    """Return whether an event means that the consumer has reached the end of a partition."""
     error = event.error()
     return error is not None and error.code() == Code._PARTITION_EOF
 
 
 def _fails(error: Code) -> bool:
-    """Return whether an event means that a partition cannot be read any further; the others pass, and end no read."""
+    """Return whether an event makes a partition unreadable; other events do not end a read."""
     if error.code() in (Code._PARTITION_EOF, Code.GROUP_AUTHORIZATION_FAILED):
-        return False  # librdkafka asks for the coordinator of the group, which is not needed to assign partitions
+        return False  # librdkafka looks up the group's coordinator, which assigned partitions do not need
     if is_no_login(error):
-        return False  # a token may have expired, and the next is on its way
+        return False  # a token may have expired, and the next one may follow
     return bool(error.fatal()) or not passing(error) or error.code() in UNKNOWN_TOPIC
 
 
 def _ask_for_leader(consumer: Consumer, topic: str) -> Code | None:
-    """Make `consumer` look up the current leaders of `topic`; return the error if it cannot. librdkafka looks once when
-    a connection is lost, and usually finds the old leader; then it asks that one for minutes. It reports nothing at all
-    about a topic that this user may not see."""
+    """Make `consumer` look up the current leaders of `topic`; return the error if it cannot.
+
+    librdkafka looks once when a connection is lost, and usually finds the old leader; then it asks that one for
+    minutes. It reports no error for a topic that this user may not describe.
+    """
     try:
         error: Code | None = consumer.list_topics(topic, _LOOK_SECONDS).topics[topic].error
     except KafkaException:
@@ -427,8 +458,11 @@ def _ask_for_leader(consumer: Consumer, topic: str) -> Code | None:
 
 
 def _is_about(error: Code, topic: str) -> bool:
-    """Return whether what librdkafka reported in the background is of a partition of `topic`: a consumer keeps asking
-    for topics that it read before. Its text begins with the name and the number of the partition."""
+    """Return whether a background error of librdkafka concerns a partition of `topic`.
+
+    A consumer keeps requesting metadata of topics that it read before. The text of the error begins with the name of
+    the topic and the number of the partition.
+    """
     return error.str().startswith(f"{topic} [")
 
 

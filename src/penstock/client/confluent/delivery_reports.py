@@ -1,4 +1,4 @@
-"""The delivery reports of a producer: how far partitions are written, and records that brokers did not accept."""
+"""Delivery reports of a producer: the ends of its partitions, and records that brokers did not accept."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ from penstock.record import PartitionBatch, TopicPartition
 
 
 class DeliveryReports:
-    """Keeps the reports of one producer; the client refers to it, and it to nothing."""
+    """Keeps the delivery reports of one producer. The client refers to it; it refers to no client."""
 
     def __init__(self) -> None:
         self.failures: list[tuple[Code, Message]] = []
-        """Records that were not delivered, with the error of each; at most all of one write."""
+        """Undelivered records with their errors; at most all records of one write."""
         self._last: dict[tuple[str | None, int | None], int] = {}
         self._ignores_failures = False
 
     def delivered(self, error: Code | None, message: Message) -> None:
-        """Take the report of one record (a callback of librdkafka)."""
+        """Record the report of one record (a callback of librdkafka)."""
         if error is None:  # mostly, and for each record: as little as possible
             self._last[message.topic(), message.partition()] = message.offset() or 0
         elif not self._ignores_failures:
             self.failures.append((error, message))
 
     def written(self, partition: TopicPartition, end: int) -> None:
-        """Take the end of a partition after records that were written without librdkafka."""
+        """Record the end of a partition after records that were written without librdkafka."""
         self._last[partition] = end - 1
 
     def take_ends(self) -> dict[TopicPartition, int]:
-        """Give up the ends of the partitions written to since the last time."""
+        """Return and forget the ends of the partitions written to since the last call."""
         last, self._last = self._last, {}
         return {TopicPartition(topic or "", number or 0): offset + 1 for (topic, number), offset in last.items()}
 
     def forget(self) -> None:
-        """Forget everything."""
+        """Forget all reports."""
         self._last = {}
         self.failures.clear()
         self._ignores_failures = False
 
     def ignore(self) -> None:
-        """Forget everything, and ignore records that are not delivered until the next time: all that are dropped."""
+        """Forget all reports, and ignore failures until the next `forget`: an abort drops all records."""
         self.forget()
         self._ignores_failures = True
 
@@ -54,11 +54,11 @@ class DeliveryReports:
         return self._first(lambda code: not (is_refusal(code) or is_held_back(code)))
 
     def cause(self) -> tuple[Code, TopicPartition] | None:
-        """Return the first error that is no refusal, rather one of its own than a consequence, with its partition."""
+        """Return the first error that is no refusal, with its partition; consequences of other errors come last."""
         return self.first_failure() or self._first(is_held_back)
 
     def lacks_cause(self) -> bool:
-        """Return whether there are only records that were not sent because of others, whose reports may come later."""
+        """Return whether all failures are consequences of other failures, whose reports may arrive later."""
         return bool(self.failures) and all(is_held_back(code) for code, _ in self.failures)
 
     def refused_records(self) -> Mapping[Place, Code]:
@@ -67,7 +67,7 @@ class DeliveryReports:
         return {(m.topic(), m.partition(), m.key(), m.value()): code for code, m in islice(refused, MOST_REFUSED)}
 
     def rows(self, output: Sequence[PartitionBatch], reported: Callable[[Code], bool]) -> list[RefusedError]:
-        """Return the rows of `output` with such an error, found by key and value: a report has nothing else."""
+        """Return the rows of `output` with such an error, found by key and value: reports contain no row number."""
         wanted: dict[Place, list[Code]] = {}
         for code, message in self.failures:
             if reported(code):

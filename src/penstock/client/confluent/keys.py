@@ -1,4 +1,4 @@
-"""Which keys librdkafka takes, asked without a client."""
+"""Checks for configuration keys of librdkafka, without creating a client."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from penstock.client.settings import CONSUMER, RESTORE_CONSUMER
 
 _END = "penstock.end"
-"""No key of librdkafka: it is refused after all that stand before it, so no client is made."""
+"""A key that librdkafka does not have, after all others. It is refused, so no client is created."""
 
 
 def takes(role: str, key: str) -> bool:
-    """Return whether librdkafka, or confluent-kafka over it, has a key.
+    """Return whether librdkafka or confluent-kafka has a key.
 
     Args:
-        role: CONSUMER, RESTORE_CONSUMER, PRODUCER or ADMIN, of the client that it is for.
-        key: without a prefix.
+        role: the role of the client: CONSUMER, RESTORE_CONSUMER, PRODUCER or ADMIN.
+        key: the key without a prefix.
     """
     client = Consumer if role in (CONSUMER, RESTORE_CONSUMER) else Producer
     try:
@@ -23,5 +23,5 @@ def takes(role: str, key: str) -> bool:
     except KafkaException as error:
         return f'No such configuration property: "{key}"' not in error.args[0].str()
     except (AttributeError, TypeError, ValueError):
-        return True  # one of confluent-kafka, that wants a function
+        return True  # a key of confluent-kafka whose value is a function
     return True

@@ -24,10 +24,16 @@ _PARTITIONER = "murmur2_random"
 
 
 class ConfluentProducer:
-    """Producer over confluent-kafka: idempotent, without transactions."""
+    """Producer over confluent-kafka: idempotent, without transactions.
+
+    It connects in the background.
+
+    Args:
+        config: the configuration of the application.
+        timeout_ms: the timeout (ms) of a flush, and of a wait for space in the buffer.
+    """
 
     def __init__(self, config: StreamsConfig, timeout_ms: int = 120_000) -> None:
-        """Connect in the background. timeout_ms: longest wait for room in the buffer, and of a flush."""
         self._reports = DeliveryReports()
         forced = {"on_delivery": self._reports.delivered}
         self._connection = ClientConnection(client_settings(config, PRODUCER, forced), timeout_ms)
@@ -45,7 +51,7 @@ class ConfluentProducer:
         timestamp: int | None = None,
         headers: Headers = (),
     ) -> None:
-        """Take a record to be written in the background; see `client.api.Producer`."""
+        """Write a record in the background; see `client.api.Producer`."""
         client = self._open()
         self._topic = topic
         if timestamp == 0:
@@ -69,7 +75,7 @@ class ConfluentProducer:
         self._raise_failed()
 
     def flush(self) -> None:
-        """Return when all records taken are written; raises KafkaError if one could not be."""
+        """Wait until all records are written. Raises KafkaError if one failed."""
         try:
             remaining = drained(self._open(), self._connection.timeout)
         except KafkaException as error:
@@ -79,7 +85,7 @@ class ConfluentProducer:
             self._connection.fail(Code(Code._TIMED_OUT, f"{counted(remaining, 'record')} not written"), "writing")
 
     def close(self) -> None:
-        """Flush and release connections and threads; harmless when called again."""
+        """Flush and release connections and threads; idempotent."""
         self._time_zero.close()
         if self._client is not None:
             try:
@@ -129,8 +135,10 @@ class ConfluentProducer:
             self._fail_for_good(error)
 
     def _fail_for_good(self, error: KafkaException) -> NoReturn:
-        """Raise a fatal error, if any; after it, the producer cannot write any more. Where the right to write one topic
-        at least is missing, it is not for a topic."""
+        """Raise the error for a failed poll, after which the producer cannot continue.
+
+        The user may lack the right to write to any topic, so the topic of the last record is named.
+        """
         self._connection.fail(error.args[0], f"writing to {self._topic!r}", Right("WRITE", "topic", self._topic))
 
     def _open(self) -> Producer:

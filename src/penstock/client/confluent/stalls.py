@@ -1,5 +1,7 @@
-"""Partitions of which nothing arrives though they have more: a damaged batch may be in the way, for which librdkafka
-asks again and again without a word."""
+"""Detection of stalled partitions: no records arrive although the partition has more.
+
+The cause may be a damaged batch, which librdkafka fetches again and again without an error.
+"""
 
 from __future__ import annotations
 
@@ -17,58 +19,64 @@ from penstock.record import TopicPartition
 _log = logging.getLogger(__name__)
 
 STALLED_SECONDS = 5.0
-"""For how long nothing has arrived of a partition that has more before its next batch is looked at, each time."""
+"""Time (s) without records before each check of the next batch of an unfinished partition."""
 
 _LOOK_SECONDS = 1.0
 _TIMEOUT_MS = 1_000
 _MOST_OF_TIME = 10
-"""How many times as long as a look the pause behind it is at least: a broker may be away."""
+"""Minimum ratio of the pause after a check to its duration. A broker may be unavailable."""
 
 Ends = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, int]]
-"""Returns how far partitions can be read, as far as that is known."""
+"""Returns the readable ends of partitions, omitting unknown ones."""
 
 
 class Stalls:
-    """Follows how far partitions are read."""
+    """Tracks the progress of partitions.
+
+    Args:
+        config: the configuration of the application.
+        read_committed: the isolation level of the consumer.
+    """
 
     def __init__(self, config: StreamsConfig, read_committed: bool) -> None:
-        """Follow nothing. read_committed: as the consumer reads."""
         self._config = config
         self._read_committed = read_committed
         self._next: dict[TopicPartition, int] = {}
         self._since: dict[TopicPartition, float] = {}
-        """Since when (s) the next record of each partition that is being read has been awaited."""
+        """Start of the wait (s, monotonic) for the next record, by partition. Paused partitions are missing."""
         self._looks_at = 0.0
 
     def begin(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Follow these partitions too, from these offsets on."""
+        """Track these partitions too, from these offsets."""
         self._next.update(positions)
         self.resume(positions)
 
     def end(self, partitions: Collection[TopicPartition]) -> None:
-        """Follow these partitions no longer."""
+        """Stop tracking these partitions."""
         for partition in partitions:
             self._next.pop(partition, None)
         self.pause(partitions)
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
-        """Await nothing of these partitions."""
+        """Expect no records of these partitions."""
         for partition in partitions:
             self._since.pop(partition, None)
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
-        """Await records of these partitions from now on."""
+        """Expect records of these partitions from now on."""
         self._since.update(dict.fromkeys(partitions, time.monotonic()))
 
     def moved(self, partition: TopicPartition, offset: int) -> None:
-        """Take that a partition is read up to `offset`."""
+        """Set the position of a partition to `offset`."""
         self._next[partition] = offset
         if partition in self._since:
             self._since[partition] = time.monotonic()
 
     def look(self, ends: Ends) -> None:
-        """Look at the next batch of a partition that has more, and of which nothing has arrived for long; mostly it is
-        not time to. Raises CorruptRecordError for a damaged one."""
+        """Check the next batch of a stalled partition; most calls return without a check.
+
+        Raises CorruptRecordError if the batch is damaged.
+        """
         began = time.monotonic()
         if began < self._looks_at:
             return
@@ -83,7 +91,7 @@ class Stalls:
 
 
 def check_stalled(config: StreamsConfig, partition: TopicPartition, offset: int, read_committed: bool) -> None:
-    """Raise CorruptRecordError if the batch at `offset` is damaged; where it cannot be looked at, nobody knows."""
+    """Raise CorruptRecordError if the batch at `offset` is damaged. A failed check only logs a debug line."""
     try:
         with Cluster(config, _TIMEOUT_MS, CONSUMER) as cluster:
             check_batch_at(cluster, partition, offset, read_committed)

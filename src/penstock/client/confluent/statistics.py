@@ -1,4 +1,4 @@
-"""What librdkafka reports of the clients of this process every `statistics.interval.ms`, added up until it is taken."""
+"""Statistics that librdkafka reports every `statistics.interval.ms`, summed over the clients of this process."""
 
 from __future__ import annotations
 
@@ -19,20 +19,19 @@ _THROTTLED: Mapping[str, str] = {CONSUMER: names.FETCH_THROTTLE_TIME, PRODUCER: 
 
 
 class ClientStatistics:
-    """The reports of clients; any thread may bring one."""
+    """Accumulates the reports of clients; thread-safe."""
 
     def __init__(self) -> None:
-        """Have no reports."""
         self._lock = threading.Lock()
         self._measured: dict[str, dict[str, Measurement]] = {}
         self._bytes: dict[str, tuple[int, int]] = {}
 
     def report(self, role: str, text: str) -> None:
-        """Take a report.
+        """Add a report.
 
         Args:
-            role: CONSUMER or PRODUCER; others are left out.
-            text: the statistics as librdkafka gives them, in JSON (STATISTICS.md).
+            role: CONSUMER or PRODUCER; reports of other roles are ignored.
+            text: the statistics of librdkafka, as JSON (STATISTICS.md).
         """
         if role not in _THROTTLED:
             return
@@ -46,7 +45,7 @@ class ClientStatistics:
                     of_client[known] = of_client.get(known, NOTHING).plus(measurement)
 
     def take_of(self, config: StreamsConfig) -> dict[str, Measurement]:
-        """Give up what the clients of an application have reported since the last time, by operations of clients."""
+        """Return and remove the reports of an application's clients since the last call, by operation."""
         with self._lock:
             taken = [self._measured.pop(client_id(config, role), {}) for role in _THROTTLED]
         measured: dict[str, Measurement] = {}
@@ -57,7 +56,7 @@ class ClientStatistics:
 
     def _of(self, role: str, told: Mapping[str, Any]) -> Iterator[tuple[str, Measurement]]:
         brokers = told["brokers"].values()
-        # librdkafka counts only what brokers did throttle
+        # librdkafka counts only throttled requests
         throttled = _together(brokers, "throttle", 1)
         yield _THROTTLED[role], throttled if throttled.number else Measurement(1, 0, 0, 0)
         yield names.REQUEST_LATENCY, _together(brokers, "rtt", 1_000)
@@ -74,13 +73,13 @@ class ClientStatistics:
 
 
 def _keep_newest(of_clients: dict[str, Any]) -> None:
-    """Forget the oldest client if there are too many."""
+    """Drop the oldest client if there are too many."""
     if len(of_clients) > _MOST_CLIENTS:
         del of_clients[next(iter(of_clients))]
 
 
 def _together(brokers: Iterable[Mapping[str, Any]], window: str, units: int) -> Measurement:
-    """Return the value of a window over all brokers, in ms; units: how many of the window's units make one ms."""
+    """Return a window's values over all brokers, in ms; units: the window's units per ms."""
     measured = NOTHING
     for broker in brokers:
         found = broker.get(window, {})
@@ -91,4 +90,4 @@ def _together(brokers: Iterable[Mapping[str, Any]], window: str, units: int) -> 
 
 
 STATISTICS = ClientStatistics()
-"""The reports of all clients of this process."""
+"""The statistics of all clients of this process."""

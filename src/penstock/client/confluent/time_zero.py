@@ -1,9 +1,9 @@
-"""Records with timestamp 0, which librdkafka cannot write: it takes 0 for no timestamp, and writes the current time.
+"""Records with timestamp 0, which librdkafka cannot write: it replaces 0 by the current time.
 
-Each part of an output that has such a record is written without librdkafka, by `RecordWriter`. Rules:
-- The records of a partition keep their order: what librdkafka has of it is written before.
-- In a transaction, a partition is written by one of the two alone as long as a client lives, because both would number
-  its records. Which one is decided before the first record.
+`RecordWriter` writes each part of an output that has such a record, without librdkafka. Rules:
+- The records of a partition keep their order: records already sent to librdkafka are written first.
+- In a transaction, librdkafka and `RecordWriter` never write to the same partition during the lifetime of a client,
+  because both would number its records. The first record decides.
 """
 
 from __future__ import annotations
@@ -31,30 +31,32 @@ RefusedRow = tuple[int, Code]
 
 _MOST_BYTES: Final = 512 * 1024
 _MOST_ROWS: Final = 10_000
-"""Bytes of keys and values, and rows, of one batch of the log; a larger record has a batch of its own."""
+"""Maximum size (bytes of keys and values) and rows of a batch. A larger record has its own batch."""
 
 _REPORT_MS: Final = 50
-"""How often librdkafka reports the epoch of a producer (ms)."""
+"""Interval (ms) of librdkafka's reports, which contain the epoch of a producer."""
 
 _QUIET_COMMITS: Final = 20
-"""Commits without timestamp 0 after which librdkafka writes all partitions again."""
+"""Number of commits without timestamp 0 after which librdkafka writes all partitions again."""
 
 
 class ByItself(Protocol):
-    """Decides which parts of an output are written without librdkafka, and writes them."""
+    """Selects the parts of an output to be written without librdkafka, and writes them."""
 
     def takes(self, output: PartitionBatch) -> bool:
-        """Return whether `output` is to be written by `write`."""
+        """Return whether `write` must write `output`."""
         ...
 
     def write(self, output: PartitionBatch) -> Sequence[RefusedRow]:
-        """Write `output`, and return the rows that brokers refuse for what they are; all others are written. Raises
-        KafkaException, and what RecordWriter.write raises."""
+        """Write `output`, and return the rows that brokers refuse as invalid; all others are written.
+
+        Raises KafkaException, and the errors of RecordWriter.write.
+        """
         ...
 
 
 class NewClientNeededError(Exception):
-    """A partition has a record with timestamp 0, and librdkafka has written to it under the same epoch."""
+    """librdkafka has written to a partition with timestamp 0 under the same epoch."""
 
 
 def has_time_zero(output: PartitionBatch) -> bool:
@@ -63,18 +65,18 @@ def has_time_zero(output: PartitionBatch) -> bool:
 
 
 def nothing_written(partition: TopicPartition, end: int) -> None:
-    """Ignore the offset after the last record that was written."""
+    """Ignore an end offset."""
 
 
 class TimeZero:
-    """Writes without transactions.
+    """Writes records with timestamp 0 without transactions.
 
     Args:
         config: the configuration of the application.
-        timeout_ms: the bound (ms) of one call.
-        may_write: a method of the client that this object belongs to; it waits until brokers have what librdkafka was
-            given, and returns whether they have accepted it.
-        written: takes a partition and the offset after the last record that was written.
+        timeout_ms: the timeout (ms) of one call.
+        may_write: a method of the owning client; it waits until brokers have answered librdkafka's records, and returns
+            whether they have accepted them.
+        written: called with a partition and the offset after its last written record.
     """
 
     def __init__(
@@ -95,7 +97,7 @@ class TimeZero:
         return has_time_zero(output)
 
     def write(self, output: PartitionBatch) -> Sequence[RefusedRow]:
-        """Write `output`; see ByItself. Without what comes before it, each row is held back."""
+        """Write `output`; see ByItself. If earlier records were not accepted, each row is held back."""
         may_write = self._may_write()
         if may_write is None or not may_write():
             return [(row, Code(Code._PURGE_QUEUE)) for row in range(len(output.batch))]
@@ -106,25 +108,25 @@ class TimeZero:
             raise
 
     def writer(self) -> RecordWriter:
-        """Return what writes the records."""
+        """Return the writer of the records, creating it if needed."""
         if self._writer is None:
             self._writer = RecordWriter(self._config, self._timeout_ms)
         return self._writer
 
     def close(self) -> None:
-        """Release the connections; harmless when called again."""
+        """Release the connections; idempotent."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None
 
 
 class TransactionalTimeZero:
-    """Writes in the transactions of a client, under its producer id and epoch.
+    """Writes records with timestamp 0 in a client's transactions, under its producer id and epoch.
 
     Args:
         config: the configuration of the application.
-        timeout_ms: the bound (ms) of one call.
-        transactional_id: that of the client.
+        timeout_ms: the timeout (ms) of one call.
+        transactional_id: the transactional id of the client.
     """
 
     def __init__(
@@ -145,7 +147,7 @@ class TransactionalTimeZero:
         self._epoch = _ReportedEpoch(_ignore)
 
     def settings(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return with which settings the next client is to be made, in place of `settings`."""
+        """Return the settings of the next client, based on `settings`."""
         if not self._own:
             return settings
         self._epoch = _ReportedEpoch(settings.get("stats_cb", _ignore))
@@ -153,11 +155,11 @@ class TransactionalTimeZero:
 
     @property
     def has_written(self) -> bool:
-        """Whether something was written under the epoch of the client."""
+        """Whether this object has written records under the epoch of the client."""
         return self._writer is not None and self._writer.has_written
 
     def claim(self, output: Sequence[PartitionBatch]) -> bool:
-        """Take that `output` will be written; return whether that is possible with this client, or needs a new one."""
+        """Reserve the partitions with timestamp 0; return whether this client can write them."""
         found = {TopicPartition(each.topic, each.partition) for each in output if has_time_zero(each)}
         if not found:
             return True
@@ -167,8 +169,13 @@ class TransactionalTimeZero:
         return self._is_ready and not new & self._of_client
 
     def continue_with(self, client: Producer, seconds: float, written: Callable[[TopicPartition, int], object]) -> None:
-        """Take that `client` is made, with `settings`; raises RetriableError if its epoch is not known in time.
-        written: takes a partition and the offset after the last record that was written."""
+        """Use a new client, created with `settings`.
+
+        Args:
+            client: the new client.
+            seconds: how long to wait for its epoch. Raises RetriableError if it is not known in time.
+            written: called with a partition and the offset after its last written record.
+        """
         self._written = written
         self._of_client.clear()
         self._is_ready = bool(self._own)
@@ -179,8 +186,10 @@ class TransactionalTimeZero:
         self._writer.continue_as(self._epoch.of(client, seconds))
 
     def takes(self, output: PartitionBatch) -> bool:
-        """Return whether `output` is of a partition that is written without librdkafka; raises NewClientNeededError if
-        it must be and cannot."""
+        """Return whether the partition of `output` is written without librdkafka.
+
+        Raises NewClientNeededError if it must be, but librdkafka has written to it.
+        """
         if not self._own and not has_time_zero(output):
             return False
         if not self.claim([output]):
@@ -197,22 +206,25 @@ class TransactionalTimeZero:
         return list(_written_rows(self._writer, output, self._written))
 
     def commit(self) -> None:
-        """Commit the transaction for a client that may have nothing in it; raises KafkaException if brokers refuse
-        it."""
+        """Commit the transaction for a client that may have no records in it. Raises KafkaException if refused."""
         code = 0 if self._writer is None else self._writer.end(is_commit=True)
         if code:
             raise KafkaException(Code(code))
 
     def give_up(self) -> Callable[[], object]:
-        """Return what ends the transaction without a commit, for a client that has written and may have nothing in it.
-        It takes as long as a call, and may run beside what follows: the next client writes over other connections."""
+        """Return a function that aborts the transaction, for a client that may have no records in it.
+
+        It takes as long as one call, and may run concurrently with the next client, which uses other connections.
+        """
         writer, self._writer = self._writer, None
         assert writer is not None
         return partial(_abort, writer)
 
     def committed(self) -> bool:
-        """Take that a transaction is committed; return whether the next one needs a new client, with which librdkafka
-        writes all partitions again."""
+        """Note a commit; return whether the next transaction needs a new client.
+
+        With that client, librdkafka writes all partitions again.
+        """
         if self._writer is None or not self._own:
             return False
         self._writer.ended()
@@ -223,20 +235,20 @@ class TransactionalTimeZero:
         return True
 
     def close(self) -> None:
-        """Release the connections; harmless when called again."""
+        """Release the connections; idempotent."""
         if self._writer is not None:
             self._writer.close()
 
 
 class _ReportedEpoch:
-    """Keeps the producer id and the epoch of a client, as librdkafka reports them; passes its reports on."""
+    """Remembers producer id and epoch of a client from its statistics, and passes these on."""
 
     def __init__(self, pass_on: Callable[[str], object]) -> None:
         self._pass_on = pass_on
         self._found: tuple[int, int] | None = None
 
     def report(self, text: str) -> None:
-        """Take the statistics of the client."""
+        """Receive the statistics of the client, as JSON."""
         self._pass_on(text)
         if self._found is None:
             eos = orjson.loads(text)["eos"]
@@ -244,7 +256,7 @@ class _ReportedEpoch:
                 self._found = eos["producer_id"], eos["producer_epoch"]
 
     def of(self, client: Producer, seconds: float) -> tuple[int, int]:
-        """Return them of `client`, which is initialised; raises RetriableError if no report comes in time."""
+        """Return producer id and epoch of an initialised client. Raises RetriableError if no report arrives in time."""
         deadline = time.monotonic() + seconds
         while self._found is None:
             if time.monotonic() >= deadline:
@@ -265,7 +277,7 @@ def _abort(writer: RecordWriter) -> None:
 def _written_rows(
     writer: RecordWriter, output: PartitionBatch, written: Callable[[TopicPartition, int], object]
 ) -> Iterator[RefusedRow]:
-    """Write `output` in batches, those that brokers refuse a record at a time; yield the rows that they refuse."""
+    """Write `output` in batches, refused batches again record by record. Yields the rows that brokers refuse."""
     partition = TopicPartition(output.topic, output.partition)
     waiting = list(reversed(list(_batches(output.batch))))
     while waiting:
@@ -283,7 +295,7 @@ def _written_rows(
 
 
 def _batches(batch: RecordBatch) -> Iterator[tuple[int, int]]:
-    """Yield first row and the row after the last one of each batch of the log."""
+    """Yield the range of rows of each batch of the log."""
     start = size = 0
     for row, (key, value) in enumerate(zip(batch.keys, batch.values, strict=True)):
         size += len(key or b"") + len(value or b"")

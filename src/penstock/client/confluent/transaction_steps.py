@@ -1,4 +1,4 @@
-"""The steps of a transaction, as calls of librdkafka that fail for a moment, or do not return."""
+"""Calls of librdkafka in a transaction, which may fail temporarily or never return."""
 
 from __future__ import annotations
 
@@ -13,12 +13,16 @@ from penstock.client.confluent.connection import RETRY_SECONDS, passing
 
 
 class UnansweredError(KafkaException):
-    """A producer has not returned from a step of its transaction: it cannot abort, and what it has done is unknown."""
+    """A call of a producer in a transaction has not returned; its effect is unknown, and an abort is impossible."""
 
 
 def until(seconds: float, step: Callable[[], object]) -> None:
-    """Run a step of the transaction protocol, repeated while its error is a passing one, for at most `seconds`; raises
-    KafkaException."""
+    """Run a step of the transaction protocol, and retry after temporary errors.
+
+    Args:
+        seconds: the limit (s) of all attempts.
+        step: the step. Its KafkaException is raised if it is permanent, or after the limit.
+    """
     deadline = time.monotonic() + seconds
     while True:
         try:
@@ -32,9 +36,13 @@ def until(seconds: float, step: Callable[[], object]) -> None:
 
 
 def returning(seconds: float, step: Callable[[], object], throttled_until: Callable[[], float] = lambda: 0.0) -> None:
-    """Run a step that may not return in spite of its timeout: librdkafka waits for a group coordinator that went away.
-    Raises UnansweredError after `seconds`, and abandons the waiting thread with its producer. throttled_until: returns
-    until when (s, monotonic) brokers make the client wait, a time that does not count."""
+    """Run a step that may ignore its own timeout: librdkafka waits for a group coordinator that has disappeared.
+
+    Args:
+        seconds: the limit (s). After it, UnansweredError is raised, and the thread is abandoned with its producer.
+        step: the step.
+        throttled_until: returns the end (s, monotonic) of the brokers' throttling, which does not count.
+    """
     deadline = time.monotonic() + seconds
     future = in_background("penstock-transaction", step)
     try:

@@ -1,8 +1,8 @@
-"""The transactional producer of librdkafka: its life, its transactions, and the quirks of both.
+"""The transactional producer of librdkafka: its life cycle and its transactions.
 
-Whether a failed transaction can be aborted is up to librdkafka: a producer that was fenced, or whose transaction the
-broker has ended, cannot do anything any more. It is thrown away, and a new one of the same transactional id ends what
-it left open. So after an abort the transaction is over in any case.
+librdkafka decides whether a failed transaction can be aborted. A producer that was fenced, or whose transaction the
+broker has ended, fails in every call. It is discarded, and the next producer of the same transactional id ends its open
+transaction. So a transaction is always over after `abort`.
 """
 
 from __future__ import annotations
@@ -37,28 +37,33 @@ FENCED: Final = frozenset((Code._FENCED, Code.INVALID_PRODUCER_EPOCH, Code.PRODU
 """Codes of calls to a producer that another one has fenced, or whose transaction brokers have ended."""
 
 LATE_SECONDS: Final = 1.0
-"""How much later than its time-out a call may return."""
+"""How much later (s) than its timeout a call may return."""
 
 _ABORT_SECONDS: Final = 5.0
-"""How long a client may take to abort; a new one does it in less time than one that cannot reach a coordinator."""
+"""Timeout (s) of an abort. A new producer is quicker than one that cannot reach its coordinator."""
 
 _REPORT_SECONDS: Final = 0.1  # until the delivery reports of a failed transaction have arrived
 _MOST_REPORTS: Final = 20
-"""How often to look for the report of the record because of which others were not sent."""
+"""Maximum number of polls for the report of the record that caused other failures."""
 
 _HURRIED_SECONDS: Final = 0.1
 _HURRIED_PRODUCERS: Final = 6
 
 _TIMEOUT: Final = "transaction.timeout.ms"
 _TRANSACTION_TIMEOUT_MS: Final = 60_000
-"""librdkafka's default of it."""
+"""librdkafka's default of transaction.timeout.ms."""
 
 
 class Slowness(NamedTuple):
-    """A transaction for which there was too little time.
+    """A transaction that was too long for its timeout.
 
-    is_ended: brokers have ended it. is_longer: the next one has more time. is_throttled: the client was above its
-    quota. waiting, taken: records that brokers had not taken, and that they had. timeout_ms: its time-out.
+    Args:
+        is_ended: whether brokers have ended it.
+        is_longer: whether the next transaction has a longer timeout.
+        is_throttled: whether the client exceeded its quota.
+        waiting: number of records that brokers had not accepted.
+        taken: number of records that brokers had accepted.
+        timeout_ms: the timeout (ms) of the transaction.
     """
 
     is_ended: bool
@@ -70,17 +75,17 @@ class Slowness(NamedTuple):
 
 
 class TransactionalClient:
-    """The producer of one transactional id, and one transaction after the other.
+    """The producer of one transactional id. It has one transaction at a time.
 
-    A call raises KafkaException for what librdkafka reports, unless it says otherwise; the caller decides what follows.
+    Methods raise the KafkaException of librdkafka unless they say otherwise; the caller handles it.
 
     Args:
         config: the configuration of the application.
-        transactional_id: its id; each new producer of it fences those before.
-        timeout_ms: the bound (ms) of one call.
+        transactional_id: the transactional id; each new producer fences the previous ones.
+        timeout_ms: the timeout (ms) of one call.
         forced: settings that users may not change.
         defaults: settings that users may change.
-        rights: those that its use needs besides that to the transactional id.
+        rights: required rights in addition to the right to the transactional id.
     """
 
     def __init__(
@@ -93,9 +98,9 @@ class TransactionalClient:
         rights: Sequence[Right] = (),
     ) -> None:
         self.reports = DeliveryReports()
-        """Those of the last producer; a call that was abandoned may still bring reports of an earlier one."""
+        """Reports of the current producer only: an abandoned call may still receive reports of an earlier one."""
         own = {"transactional.id": transactional_id}
-        # Settings are made for each producer: secrets that they refer to may have changed.
+        # Each producer gets new settings: referenced secrets may have changed.
         self._settings = partial(client_settings, config, PRODUCER, {**own, **forced}, {**HURRIED, **defaults})
         settings = self._settings()
         self.time = TransactionTimeout(int(settings.get(_TIMEOUT, _TRANSACTION_TIMEOUT_MS)))
@@ -114,12 +119,18 @@ class TransactionalClient:
 
     @property
     def age(self) -> float:
-        """For how long (s) the transaction has been open."""
+        """Time (s) since the begin of the transaction."""
         return time.monotonic() - self._began
 
     def ready(self, sending: Mapping[str, Any]) -> None:
-        """Have a producer that has fenced all earlier ones, perhaps one of an earlier transaction; raises KafkaError.
-        sending: settings of a new one."""
+        """Create a producer that fences all earlier ones, unless the current one can continue.
+
+        Args:
+            sending: additional settings of a new producer.
+
+        Raises:
+            KafkaError: no producer could be initialised.
+        """
         if self._producer is not None:
             return
         connection = ClientConnection(self._settings(), self._timeout_ms)
@@ -133,8 +144,7 @@ class TransactionalClient:
         self._forget_epoch()
 
     def claim(self, output: Sequence[PartitionBatch]) -> bool:
-        """Take that `output` will be written; return whether that is possible with this producer, or needs a new one,
-        for its records with timestamp 0."""
+        """Reserve the partitions of `output`; return False if its records with timestamp 0 need a new producer."""
         return self._time_zero.claim(output)
 
     def begin(self) -> None:
@@ -151,32 +161,39 @@ class TransactionalClient:
         on_refused: Callable[[RefusedError], object] = raise_refused,
         refuses: Callable[[Code], bool] = is_refusal,
     ) -> None:
-        """Give the producer all records; see `send_output`. Raises NewClientNeededError for records that are not
-        claimed."""
+        """Send all records; see `send_output`. Raises NewClientNeededError for records that are not claimed."""
         producer = self._ready_producer()
         self._pace.give(sum(len(each.batch) for each in output), len(producer))
         send_output(self.connection, producer, self._time_zero, output, on_refused, refuses)
         producer.poll(0)
 
     def lags(self) -> bool:
-        """Return whether brokers take records so slowly that those sent should be committed before there are more."""
+        """Return whether brokers are so slow that the sent records should be committed before others are sent."""
         return self._pace.seconds_left(self._waiting()) > min(LAG_SECONDS, self.time.seconds / 4)
 
     def drain(self, seconds: float) -> int:
-        """Wait until brokers have accepted every record or not accepted one, or will not take all in time; return how
-        many they have not answered."""
+        """Wait until all records are accepted, one has failed, or the timeout cannot be met.
+
+        Returns:
+            the number of records without an answer.
+        """
         return drained(self._ready_producer(), seconds, lambda: bool(self.reports.failures) or self._is_hopeless())
 
     def drain_while_taken(self) -> int:
-        """Wait as `drain`, but as long as brokers take some, however long the transaction is open by then."""
+        """Wait like `drain`, but as long as brokers accept records, regardless of the age of the transaction."""
         return drained_while_taken(self.connection, self._ready_producer(), lambda: bool(self.reports.failures))
 
     def send_offsets(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: GroupIdentity, seconds: float, most: float
     ) -> None:
-        """Commit `offsets` of `member` in the transaction; each text gets a zero byte at its end. seconds: the time-out
-        of the request, which librdkafka does not always keep. most: after how long (s) UnansweredError is raised; time
-        that brokers make the client wait is added, up to the time-out."""
+        """Commit offsets in the transaction. librdkafka appends a zero byte to each metadata text.
+
+        Args:
+            offsets: the offsets with their metadata.
+            member: the committing member.
+            seconds: the timeout (s) of the request, which librdkafka does not always respect.
+            most: time (s) until UnansweredError is raised; throttling is added, up to `seconds`.
+        """
         producer = self._ready_producer()
         positions = [Position(*partition, each.offset, each.metadata) for partition, each in offsets.items()]
         send = partial(producer.send_offsets_to_transaction, positions, group_metadata(member), seconds)
@@ -185,22 +202,24 @@ class TransactionalClient:
         self._has_offsets = True
 
     def connect_offsets(self) -> TransactionOffsets:
-        """Return the commits of offsets without librdkafka; raises ConfigError if they do not know a setting."""
+        """Return the offset commits without librdkafka. Raises ConfigError for a setting that they do not support."""
         if self._offsets is None:
-            # An answer that is lost is not waited for longer than the transaction lasts.
+            # A lost answer delays the caller for at most the timeout of the transaction.
             timeout_ms = min(self._timeout_ms, self.time.ms)
             self._offsets = TransactionOffsets(self._config, self._transactional_id, timeout_ms)
         return self._offsets
 
     def commit_texts(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: GroupIdentity) -> None:
-        """Commit `offsets` in the transaction without librdkafka, which writes a zero byte at the end of each text. The
-        group must be a part of the transaction. Raises KafkaError if there is no answer."""
+        """Commit offsets in the transaction without librdkafka, which appends a zero byte to each metadata text.
+
+        The group must already be part of the transaction. Raises KafkaError if the broker does not answer.
+        """
         code = self.connect_offsets().commit(offsets, member)
         if code:
             raise KafkaException(Code(code))
 
     def commit(self, seconds: float) -> None:
-        """Commit the transaction within `seconds`; the next one may get a new producer, which begins as usual."""
+        """Commit the transaction within `seconds`. The next transaction may use a new producer."""
         producer = self._ready_producer()
         if not self._has_offsets:  # then librdkafka may know of nothing to commit
             self._time_zero.commit()
@@ -211,8 +230,10 @@ class TransactionalClient:
             self.discard()
 
     def abort(self) -> None:
-        """End the transaction without a commit. A producer that cannot, or whose commits are unknown, is thrown away,
-        and the next one ends what it left open."""
+        """Abort the transaction.
+
+        A producer that cannot abort, or whose commits are unknown, is discarded. The next one ends its transaction.
+        """
         has_ended = False
         if self._producer is not None and self.is_open:
             self.reports.ignore()
@@ -230,7 +251,7 @@ class TransactionalClient:
         self.reports.forget()
 
     def discard(self) -> None:
-        """Throw the producer away, with its transaction; the next one fences it."""
+        """Discard the producer with its transaction; the next producer fences it."""
         self._producer, self.is_open = None, False
         self.connection.serve = nothing_to_serve  # else the connection keeps the producer
 
@@ -241,8 +262,11 @@ class TransactionalClient:
         self._time_zero.close()
 
     def reason(self, error: Code) -> Code:
-        """Return why the producer cannot go on, if it cannot: after that each call fails, and says only that it does,
-        and a poll raises the reason. A poll also brings the reports of records, which may tell more."""
+        """Return the cause of `error`.
+
+        After a fatal error, librdkafka fails each call without the reason; only a poll raises it. A poll also delivers
+        the reports of records, which may be more specific.
+        """
         if self._producer is not None and error.code() not in FENCED:
             try:
                 for _ in range(_MOST_REPORTS):
@@ -255,10 +279,12 @@ class TransactionalClient:
         return error
 
     def slowness(self, error: Code) -> Slowness | None:
-        """Give the next transaction more time, if `error` shows that this one had too little and more may help.
+        """Lengthen the timeout of the next transaction if `error` shows that this one was too slow.
 
-        Brokers that end a transaction for its time-out answer as if another producer had fenced this one. Returns None
-        if it is not for the time.
+        If brokers end a transaction after its timeout, they answer as if another producer had fenced this one.
+
+        Returns:
+            the facts for messages, None if the timeout did not cause the error.
         """
         age, timeout_ms = self.age, self.time.ms
         is_ended = error.code() in FENCED and age >= self.time.seconds
@@ -280,7 +306,7 @@ class TransactionalClient:
         return 0 if self._producer is None else len(self._producer)
 
     def _is_hopeless(self) -> bool:
-        """Return whether brokers take records too slowly for all to be taken in time, as far as half of it shows."""
+        """Return whether, after half of the timeout, brokers appear too slow to accept all records in time."""
         age, waiting = self.age, self._waiting()
         is_known = age > self.time.seconds / 2 and self._pace.taken(waiting) > 0
         return is_known and self._pace.seconds_left(waiting) > 2 * (self.time.seconds - age)
@@ -290,7 +316,7 @@ class TransactionalClient:
         return self.connection.throttled_until
 
     def _forget_epoch(self) -> None:
-        """Take that the next transaction may have another epoch."""
+        """Forget the producer epoch: the next transaction may have another one."""
         if self._offsets is not None:
             self._offsets.forget()
 
@@ -303,7 +329,7 @@ class TransactionalClient:
 def initialized_within(
     timeout: TransactionTimeout, connection: ClientConnection, transactional_id: str, *rights: Right
 ) -> Producer:
-    """As `initialized`, of a producer whose transactions may take `timeout`, or less where brokers refuse so much."""
+    """Return `initialized` with a transaction timeout of `timeout`, or less if brokers refuse it."""
     while True:
         connection.settings = {**connection.settings, _TIMEOUT: timeout.ms}
         try:
@@ -316,10 +342,15 @@ def initialized_within(
 
 
 def initialized(connection: ClientConnection, transactional_id: str, *rights: Right) -> Producer:
-    """Return a producer that has fenced all earlier ones of `transactional_id`. rights: those that it needs.
+    """Return a producer that has fenced all earlier ones of `transactional_id`.
 
-    While the broker completes the previous transaction, which takes milliseconds, it refuses, and librdkafka asks
-    again only after half a second. A new producer asks immediately, so the first ones get little time.
+    The broker refuses while it completes the previous transaction, which takes milliseconds, and librdkafka retries
+    only after half a second. A new producer asks immediately, so the first ones get little time.
+
+    Args:
+        connection: the connection of the producer.
+        transactional_id: the transactional id.
+        rights: the rights that it needs, for errors.
     """
     deadline = time.monotonic() + connection.timeout
     patience, hurried = _HURRIED_SECONDS, _HURRIED_PRODUCERS
@@ -341,8 +372,10 @@ def initialized(connection: ClientConnection, transactional_id: str, *rights: Ri
 
 
 def group_metadata(member: GroupIdentity) -> bytes:
-    """Return `member` as librdkafka writes the metadata of a consumer: those of a consumer that assigns partitions
-    itself name no member, and offsets with them are taken from anybody."""
+    """Return `member` in librdkafka's format of consumer group metadata.
+
+    librdkafka's own metadata of a consumer with `assign` name no member, so brokers accept its offsets from any client.
+    """
     generation = struct.pack("=i", member.generation)
     texts = f"{member.group}\0{member.member_id}\0".encode()
     instance = b"\x01" if member.instance_id is None else b"\x00" + member.instance_id.encode() + b"\0"

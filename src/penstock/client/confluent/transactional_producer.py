@@ -30,19 +30,19 @@ from penstock.record import PartitionBatch, TopicPartition
 _TRANSACTION_TIMEOUT_MS = 10_000
 
 _OVER = frozenset((Code._FATAL, Code._STATE))
-"""Codes of calls to a client whose transaction has failed before, for a reason that they do not have."""
+"""Codes of calls after a failed transaction; they do not contain the reason of the failure."""
 
 
 class ConfluentTransactionalProducer:
-    """One transaction after the other; see `client.api.TransactionalProducer`.
+    """A transactional producer; see `client.api.TransactionalProducer`.
 
-    A new one has ended what earlier producers of its transactional id left open.
+    The constructor ends open transactions of earlier producers of the transactional id.
 
     Args:
         config: the configuration of the application.
-        transactional_id: that of the producer.
-        timeout_ms: the bound (ms) of each call.
-        before_commit: called when the whole transaction is sent and nothing is committed.
+        transactional_id: the transactional id of the producer.
+        timeout_ms: the timeout (ms) of each call.
+        before_commit: called after all records are sent, before the commit.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class ConfluentTransactionalProducer:
         self._ready()
 
     def send(self, output: Sequence[PartitionBatch], on_refused: OnRefused = fail_on_refused) -> None:
-        """Take records to be written in the transaction."""
+        """Write records in the transaction."""
         if not self._client.claim(output):
             self._renew(output)
         self._begin()
@@ -74,13 +74,13 @@ class ConfluentTransactionalProducer:
             self._fail(error.args[0], partition_of(error, output).topic)
         except NewClientNeededError:
             self._renew(output)
-        except StreamsError:  # a record was refused, and nothing is to be written without it
+        except StreamsError:  # a record was refused; the others must not be written without it
             self._client.abort()
             raise
         self._raise_failed()
 
     def lags(self) -> bool:
-        """Return whether brokers take records so slowly that those sent should be committed before there are more."""
+        """Return whether brokers are so slow that the sent records should be committed before others are sent."""
         return self._client.lags()
 
     def commit(
@@ -89,15 +89,15 @@ class ConfluentTransactionalProducer:
         """Commit the transaction with `offsets`."""
         client = self._client
         self._begin()
-        seconds = max(client.time.seconds - client.age, LATE_SECONDS)  # after its time-out, it is over anyway
+        seconds = max(client.time.seconds - client.age, LATE_SECONDS)  # after its timeout, it is over anyway
         has_texts = any(each.metadata for each in offsets.values())
         try:
             remaining = client.drain(seconds)
             self._raise_failed()
             if remaining:
-                raise KafkaException(Code(Code._TIMED_OUT, "the brokers have not taken all records"))
+                raise KafkaException(Code(Code._TIMED_OUT, "the brokers have not accepted all records"))
             if offsets:
-                # With texts, one makes the group a part of the transaction, and `commit_texts` commits all.
+                # With texts, one offset adds the group to the transaction, and `commit_texts` commits all.
                 first = dict(islice(offsets.items(), 1)) if has_texts else offsets
                 client.send_offsets(first, member, seconds, seconds + LATE_SECONDS)
             if has_texts:
@@ -111,12 +111,12 @@ class ConfluentTransactionalProducer:
         return client.reports.take_ends()
 
     def abort(self) -> None:
-        """End the transaction without a commit."""
+        """Abort the transaction."""
         self._client.abort()
         self._ready()
 
     def close(self) -> None:
-        """Abort, and release connections and threads; harmless when called again."""
+        """Abort, and release connections and threads; idempotent."""
         self._is_closed = True
         self._client.abort()
         self._client.close()
@@ -129,8 +129,10 @@ class ConfluentTransactionalProducer:
             raise
 
     def _renew(self, output: Sequence[PartitionBatch]) -> None:
-        """Give up the client, since only a new one can share the partitions of `output` that have timestamp 0. If it
-        has begun a transaction, raise the error for it: its records are made again."""
+        """Discard the producer: only a new one can share the partitions of `output` with timestamp 0.
+
+        Raises RefusedOutputError if a transaction is open: its records must be processed again.
+        """
         is_open = self._client.is_open
         self._client.abort()
         self._client.discard()
@@ -163,11 +165,11 @@ class ConfluentTransactionalProducer:
         refused = self._client.reports.refused_records()
         if refused:
             self._client.abort()
-            self._client.discard()  # the next one sends in another way
+            self._client.discard()  # the next producer has other settings
             raise self._refusals.take(refused)
 
     def _fail(self, error: Code, topic: str) -> None:
-        """End the transaction because of `error`, and raise the error for it."""
+        """Abort the transaction and raise the error of Penstock for `error`."""
         error = self._client.reason(error)
         self._raise_refused()
         reported = self._client.reports.cause()
@@ -194,14 +196,13 @@ class ConfluentTransactionalProducer:
         self._client.connection.fail(error, f"writing as {self._transactional_id}", *rights, *self._client.rights)
 
     def _raise_slow(self, error: Code) -> None:
-        """End the transaction and raise the error for it if there was too little time for it, and give the next one
-        more. Brokers that end it answer as if another producer had fenced this one."""
+        """Abort a transaction that was too slow, lengthen the timeout of the next one, and raise the error."""
         slow = self._client.slowness(error)
         if slow is None:
             return
         self._client.abort()
         if slow.is_longer:
-            self._client.discard()  # the next one has more time
+            self._client.discard()  # the next producer has a longer timeout
         if not (slow.is_ended or (slow.is_throttled and slow.is_longer)):
             return
         left = f"brokers had not taken {counted(slow.waiting, 'record')}"

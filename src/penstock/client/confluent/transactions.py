@@ -1,19 +1,18 @@
-"""The writer of epochs in transactions: all output of one sink partition and one epoch in one transaction.
+"""The transactional writer: one transaction has all output of one epoch for one sink partition.
 
-`TransactionalWriter` writes an epoch once, however often and from however many processes it is called. The transaction
-that holds the records also commits, as an offset of an internal commits topic, the number of the epoch, with the owner
-(the identity of its topology version) and a note as metadata: the *marker* of the epoch. Rules, which together make
-zombies harmless:
+`TransactionalWriter` writes an epoch once, regardless of the number of calls and processes. The transaction of the
+records also commits the *marker* of the epoch: an offset of an internal commits topic, which is the number of the
+epoch, with the owner (the identity of its topology version) and a note as metadata. Three rules make zombies harmless:
 
-1. A new producer first ends what earlier producers of its transactional id left open, and fences them
+1. A new producer first fences earlier producers of its transactional id, and ends their open transactions
    (`init_transactions`).
-2. Then the committed epoch is read, each time, never remembered: if it is this epoch of this owner, the output is there
-   already.
-3. Then the transaction. If it fails for whatever reason the producer is thrown away, and the next attempt begins at 1.
-   So is a producer that does not answer: it could not abort, and what it still does after the fence is refused.
+2. Then the writer reads the committed epoch, at each attempt, without a cache. If it is this epoch of this owner, the
+   output is already committed.
+3. Then the transaction follows. If it fails for any reason, the producer is discarded, and the next attempt begins at
+   step 1. A producer that does not answer is also discarded: it could not abort, and brokers refuse its later requests.
 
-Between 1 and the end of 3 nobody else can have written under the transactional id, or this producer is fenced and its
-transaction fails.
+Between 1 and the end of 3 no other producer can have written under the transactional id, or this producer is fenced
+and its transaction fails.
 """
 
 from __future__ import annotations
@@ -157,7 +156,7 @@ class TransactionalWriter:
             if not self._client.claim(write.left) or self._client.is_open:  # open: an earlier call was interrupted
                 self._client.discard()
             try:
-                # Fence first, then look: what is committed after the fence stays so, as only this producer can write.
+                # Fence first, then look: what is committed after the fence stays so: no other producer can write.
                 self._client.ready(write.settings)
                 if self._marker.has(epoch, owner, note):
                     return False
@@ -171,11 +170,15 @@ class TransactionalWriter:
 
     def fence(self) -> None:
         """Fence the previous writer, and end its open transaction; raises as `write`."""
+        if self._client.is_open:  # an earlier call was interrupted
+            self._client.discard()
         self._client.ready({})
 
     def has_written(self, epoch: int, owner: str) -> bool:
-        """Fence the previous writer, and return whether the output of `epoch` of `owner` is committed; from then on
-        only this writer can write it. Raises as `write`."""
+        """Fence the previous writer, and return whether the output of `epoch` of `owner` is committed.
+
+        From then on no other writer can write it. Raises as `write`.
+        """
         self.fence()
         return self._marker.has(epoch, owner, "")
 
@@ -188,7 +191,7 @@ class TransactionalWriter:
             self._admin = None
 
     def _attempt(self, write: _EpochWrite, owner: str, note: str, on_refused: OnRefused) -> bool:
-        """Write what is left in a transaction; return whether it is committed, or is to be written again."""
+        """Write the remaining output in a transaction; return False if it must be written again."""
         refused: list[RefusedError] = []
         self._client.reports.forget()
         try:
@@ -230,9 +233,9 @@ class TransactionalWriter:
 
     def _commit_group(self, group_commit: GroupCommit, patience: float) -> None:
         """Make the group part of the transaction, then commit the offsets again with their texts as they are."""
-        nobody = GroupIdentity(group_commit.group, -1, "")
-        self._client.send_offsets(group_commit.offsets, nobody, self._client.connection.timeout, patience)
-        self._client.commit_texts(group_commit.offsets, nobody)
+        no_member = GroupIdentity(group_commit.group, -1, "")
+        self._client.send_offsets(group_commit.offsets, no_member, self._client.connection.timeout, patience)
+        self._client.commit_texts(group_commit.offsets, no_member)
         # Offsets of a transaction are taken from anybody. Only now: an instance that joins the group after this waits
         # for the end of the transaction.
         if self._admin is None:
@@ -248,8 +251,8 @@ class TransactionalWriter:
             self._client.discard()
             raise has_members(write.group_commit.group) from error
         reported_rows = self._client.reports.rows(write.left, is_refusal)
+        is_early = isinstance(error, UnansweredError) and write.is_early()
         if not reported_rows:  # a refused record is no failure of the brokers, and has its own limit
-            is_early = isinstance(error, UnansweredError) and write.is_early()
             write.failures += not is_early and not self._gets_longer(code)
         # The report of a record shows a missing right, or that the brokers did not accept it in time, of which the
         # transaction only shows that they did not answer.
@@ -272,14 +275,13 @@ class TransactionalWriter:
         return refused
 
     def _gets_longer(self, error: Code) -> bool:
-        """Return whether brokers have taken records too slowly for the transaction, and the next one has more time:
-        that is no failure."""
+        """Return whether slow brokers caused `error`, and the next transaction has more time; that is no failure."""
         slow = self._client.slowness(error)
         return slow is not None and slow.is_longer and (slow.taken > 0 or slow.is_throttled)
 
 
 class _EpochWrite:
-    """One call of `write`: the output that is left, and how often and how long it is tried."""
+    """One call of `write`: the remaining output, and the limits of its retries."""
 
     def __init__(
         self, timeout_ms: int, epoch: int, output: Sequence[PartitionBatch], group_commit: GroupCommit | None
@@ -292,7 +294,7 @@ class _EpochWrite:
         self.one_by_one = False
         self._longest = 2 * timeout_ms / 1000
         self.patience = min(COORDINATOR_TIMEOUT_MS / 1000, self._longest)
-        """How long (s) the producer may take for the offsets of the transaction."""
+        """Timeout (s) of the offsets of the transaction."""
         self._waits_until = 0.0
 
     @property
@@ -301,15 +303,15 @@ class _EpochWrite:
         return ONE_BY_ONE if self.one_by_one else {}
 
     def is_early(self) -> bool:
-        """Take that the producer did not answer; return whether that is too early to be a failure.
+        """Note a request without an answer; return whether it is too early to count it as a failure.
 
-        The client may hang, or the coordinator be away or slow: each client gets more time than the one before, and
-        failures count when the longest time is over.
+        The client may hang, or the coordinator may be unavailable or slow. Each client gets more time than the previous
+        one, and failures count once the longest time is over.
         """
         self._waits_until = self._waits_until or time.monotonic() + self._longest
         self.patience = min(2 * self.patience, self._longest)
         return self.may_wait()
 
     def may_wait(self) -> bool:
-        """Return whether brokers that do not answer are waited for."""
+        """Return whether to wait longer for brokers that do not answer."""
         return time.monotonic() < self._waits_until

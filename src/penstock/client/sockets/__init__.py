@@ -1,6 +1,5 @@
-"""Penstock's own connections to brokers, for what librdkafka has no function for: membership of groups, transactions as
-an administrator sees them.
+"""Penstock's own connections to brokers, for requests that librdkafka lacks.
 
-A connection is made from the same configuration keys as the clients of librdkafka; which of them it has no counterpart
-for, it refuses (tls.py, sasl.py).
+They concern group membership and the administration of transactions. Connections use the same configuration keys as the
+clients of librdkafka; they refuse keys without a counterpart (tls.py, sasl.py).
 """

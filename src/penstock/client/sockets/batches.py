@@ -1,7 +1,7 @@
-"""Looks at one batch of a partition as the broker sends it: librdkafka asks again and again, and reports nothing, where
-the length of a batch or of a record in it is damaged.
+"""Checks one batch of a partition as the broker sends it.
 
-Rule: what may be whole is taken for whole. Nothing here reads records.
+librdkafka retries forever, without an error, if the length of a batch or of a record in it is damaged. Rule: a batch
+that may be intact is considered intact. This module does not read records.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from penstock.record import TopicPartition
 FETCH: Final = Api("Fetch", 1, 4, 12)
 
 _MOST_BYTES: Final = 1024 * 1024
-"""Bytes that are asked for; a broker sends the first batch whole, however large it is."""
+"""Requested size (bytes); a broker sends the first batch completely, whatever its size."""
 
 _BEGIN: Final = struct.Struct(">qiib")
 """Base offset, length, leader epoch and format of a batch."""
@@ -27,7 +27,7 @@ _ATTRIBUTES_AT, _COUNT_AT, _COMPRESSION_MASK = 21, 57, 0x07
 
 
 def check_batch_at(cluster: Cluster, partition: TopicPartition, offset: int, read_committed: bool) -> None:
-    """Look at the batch of `partition` with the record at `offset`.
+    """Check the batch of `partition` that contains the record at `offset`.
 
     Raises:
         CorruptRecordError: its lengths are damaged.
@@ -58,7 +58,7 @@ def check_batch_at(cluster: Cluster, partition: TopicPartition, offset: int, rea
 
 
 def _damage(records: bytes) -> str | None:
-    """Return what is wrong with the first batch in `records`, None if nothing is."""
+    """Return the damage of the first batch in `records`, None if it is intact."""
     if not records:
         return None
     if len(records) < _HEADER_SIZE:
@@ -77,7 +77,7 @@ def _damage(records: bytes) -> str | None:
 
 
 def _holds(records: bytes, count: int) -> bool:
-    """Return whether `records` are so many, by their lengths."""
+    """Return whether `records` contains exactly `count` records, according to their lengths."""
     at = 0
     for _ in range(count):
         length, shift = 0, 0

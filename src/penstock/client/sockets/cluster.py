@@ -1,7 +1,8 @@
-"""Connections to the brokers of a cluster: whichever of them answers, one by its id, the leader of a partition, the
-coordinator of a group or a transactional id.
+"""Connections to the brokers of a cluster.
 
-Rule: a call is repeated while it fails for a reason that passes, within the bound of the client.
+Requests go to any broker, one by id, the leader of a partition, or a coordinator.
+
+Rule: a call is retried while its error is retriable, within the timeout of the client.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from penstock_broker.wire.error_codes import ErrorCode
 T = TypeVar("T")
 
 GROUP, TRANSACTION = 0, 1
-"""What a coordinator coordinates."""
+"""Types of coordinators."""
 
 METADATA: Final = Api("Metadata", 3, 4, 12)
 FIND_COORDINATOR: Final = Api("FindCoordinator", 10, 1, 6)
@@ -44,15 +45,15 @@ class BrokerNode(NamedTuple):
 
 
 class Cluster:
-    """Asks the brokers of a cluster; a context manager that closes its connections.
+    """Sends requests to the brokers of a cluster; a context manager that closes its connections.
 
     Args:
         config: the configuration of the application.
-        timeout_ms: the bound (ms) of one call, with all its attempts but the last.
-        role: whose configuration keys count: CONSUMER, PRODUCER or ADMIN.
+        timeout_ms: the timeout (ms) of one call; its last attempt may exceed it.
+        role: CONSUMER, PRODUCER or ADMIN; selects the configuration keys.
 
     Raises:
-        ConfigError: a configuration key has no counterpart in Penstock's own connections, or a wrong value.
+        ConfigError: a configuration key has no counterpart in Penstock's own connections, or an invalid value.
     """
 
     def __init__(self, config: StreamsConfig, timeout_ms: int = 10_000, role: str = ADMIN) -> None:
@@ -70,17 +71,17 @@ class Cluster:
         self.close()
 
     def close(self) -> None:
-        """Close the connections; harmless when called again."""
+        """Close the connections; idempotent."""
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
 
     def connect(self, node: BrokerNode, doing: str) -> BrokerConnection:
-        """Return a new connection, which the caller closes. Raises what BrokerConnection raises."""
+        """Return a new connection, to be closed by the caller. Raises the errors of BrokerConnection."""
         return BrokerConnection(node.host, node.port, self._settings, doing)
 
     def repeat(self, attempt: Callable[[], T]) -> T:
-        """Return what `attempt` returns, which is repeated while it raises RetriableError, within the bound."""
+        """Return the result of `attempt`, retrying RetriableError within the timeout."""
         deadline = time.monotonic() + self._settings.timeout_ms / 1000
         while True:
             try:
@@ -91,12 +92,12 @@ class Cluster:
                 time.sleep(_RETRY_SECONDS)
 
     def check(self, part: Message, doing: str, *needs: Right) -> None:
-        """Raise the error of an answer, or of a part of one, that has an error code.
+        """Raise the error of a response or a part of it, if any.
 
         Args:
-            part: what has `error_code` and perhaps `error_message`.
-            doing: what was asked for.
-            needs: the rights for it.
+            part: a message with `error_code` and perhaps `error_message`.
+            doing: the purpose of the request.
+            needs: the permissions for the request.
         """
         code: int = part["error_code"]
         if code == ErrorCode.none:
@@ -111,8 +112,10 @@ class Cluster:
         raise self._settings.failures.answer(code, reason, doing, *needs, is_passing=is_passing)
 
     def ask_any(self, api: Api, body: Message, doing: str) -> Message:
-        """Return the answer of the first broker that gives one: of those that are connected, then those of
-        bootstrap.servers. Raises what BrokerConnection raises."""
+        """Return the response of the first broker that answers.
+
+        Connected brokers are tried before those of bootstrap.servers. Raises the errors of BrokerConnection.
+        """
         known = [address for address, connection in self._connections.items() if not connection.is_closed]
         failure: BrokerNotFoundError | None = None
         for host, port in dict.fromkeys((*known, *self._bootstrap)):
@@ -123,7 +126,7 @@ class Cluster:
         raise failure or ConfigError("Invalid configuration bootstrap.servers: it names no broker.")
 
     def ask(self, node: BrokerNode, api: Api, body: Message, doing: str) -> Message:
-        """Return the answer of one broker. Raises what BrokerConnection raises."""
+        """Return the response of one broker. Raises the errors of BrokerConnection."""
         return self._ask(node.host, node.port, api, body, doing)
 
     def nodes(self, doing: str) -> dict[int, BrokerNode]:
@@ -131,7 +134,7 @@ class Cluster:
         return _nodes(self.ask_any(METADATA, {"topics": []}, doing))
 
     def partitions(self, doing: str, topic: str | None = None) -> dict[TopicPartition, Message]:
-        """Return the partitions of a topic, or of all topics, as Metadata describes them.
+        """Return the partitions of a topic, or of all topics, as in the Metadata response.
 
         Raises:
             UnknownTopicOrPartitionError: the topic does not exist.
@@ -147,11 +150,11 @@ class Cluster:
         return result
 
     def leader(self, partition: TopicPartition, doing: str) -> BrokerNode:
-        """Return the broker that leads a partition.
+        """Return the leader of a partition.
 
         Raises:
             UnknownTopicOrPartitionError: the partition does not exist.
-            RetriableError: it has no leader now.
+            RetriableError: the partition has no leader at present.
         """
         found = self.partitions(doing, partition.topic).get(partition)
         if found is None:
@@ -165,16 +168,16 @@ class Cluster:
         return nodes[leader]
 
     def coordinator(self, kind: int, key: str, doing: str, *needs: Right) -> BrokerNode:
-        """Return the broker that coordinates a group or a transactional id.
+        """Return the coordinator of a group or a transactional id.
 
         Args:
             kind: GROUP or TRANSACTION.
             key: the id of the group, or the transactional id.
-            doing: what it is asked for.
-            needs: the rights for it.
+            doing: the purpose of the request.
+            needs: the permissions for the request.
 
         Raises:
-            RetriableError: there is none now.
+            RetriableError: there is no coordinator at present.
         """
         body = {"key": key, "key_type": kind, "coordinator_keys": [key]}
         answer = self.ask_any(FIND_COORDINATOR, body, doing)
@@ -190,10 +193,10 @@ class Cluster:
 
 
 def parsed_servers(servers: str) -> list[tuple[str, int]]:
-    """Return hosts and ports of `bootstrap.servers`.
+    """Return the hosts and ports in `bootstrap.servers`.
 
     Args:
-        servers: such as `one:9092,two:9092`; a host may be an address of IPv6 in brackets.
+        servers: such as `one:9092,two:9092`; a host may be an IPv6 address in brackets.
 
     Raises:
         ConfigError: a port is not a number.

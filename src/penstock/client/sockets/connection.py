@@ -1,9 +1,9 @@
-"""One connection to a broker: framing, TLS, login and the versions of APIs; requests and answers one after the other.
+"""One connection to a broker: framing, TLS, login, API versions, one request at a time.
 
-Not here: which broker is asked and what an answer means (cluster.py). Rules:
-- Every wait has a bound. After a wait that was too long, or an answer that cannot be read, the connection is closed:
-  what would arrive next belongs to an earlier request.
-- An answer is at most as large as `receive.message.max.bytes`, and its buffer grows with what has arrived.
+cluster.py selects the broker and interprets responses. Rules:
+- Every wait has a timeout. After a timeout or an unreadable response, the connection is closed: the next bytes would
+  belong to an earlier request.
+- A response is limited to `receive.message.max.bytes`, and its buffer grows with the bytes that arrive.
 - A connection belongs to one thread at a time.
 """
 
@@ -27,7 +27,7 @@ from penstock_broker.wire.primitives import Cursor, MalformedMessageError, Sink
 
 
 class Api(NamedTuple):
-    """An API of brokers, and the versions in which this client can use it."""
+    """An API of brokers, with the versions that this client supports."""
 
     name: str
     key: int
@@ -48,7 +48,7 @@ _LARGEST_ANSWER: Final = 100_000_000
 """librdkafka's default of receive.message.max.bytes."""
 
 _RENEWED_AT: Final = 0.8
-"""The share of a session's life after which the client logs in again on the same connection (KIP-368)."""
+"""Fraction of a session's lifetime after which the client reauthenticates on the same connection (KIP-368)."""
 
 _PROTOCOLS: Final = {
     "PLAINTEXT": (False, False),
@@ -56,18 +56,18 @@ _PROTOCOLS: Final = {
     "SASL_PLAINTEXT": (False, True),
     "SASL_SSL": (True, True),
 }
-"""security.protocol: whether it has TLS, and a login."""
+"""By security.protocol: whether it has TLS, and a login."""
 
 
 class ConnectionSettings:
-    """What all connections of a client are made with.
+    """Settings of all connections of a client.
 
     Args:
-        settings: the configuration of the client under librdkafka's names.
-        timeout_ms: the bound (ms) of one request.
+        settings: the settings of the client, under librdkafka's names.
+        timeout_ms: the timeout (ms) of one request.
 
     Raises:
-        ConfigError: a key has no counterpart here, or its value cannot be used.
+        ConfigError: a key has no counterpart here, or an invalid value.
     """
 
     def __init__(self, settings: Mapping[str, Any], timeout_ms: int) -> None:
@@ -87,14 +87,14 @@ class BrokerConnection:
     """A connection to one broker; a context manager that closes it.
 
     Args:
-        host: of the broker.
-        port: of the broker.
-        settings: how it is made.
-        doing: what it is made for, for errors.
+        host: the host of the broker.
+        port: the port of the broker.
+        settings: the settings of the connection.
+        doing: the purpose of the connection, for errors.
 
     Raises:
-        BrokerNotFoundError: the broker cannot be reached.
-        AuthenticationError: one side does not accept the other.
+        BrokerNotFoundError: the broker is unreachable.
+        AuthenticationError: one side rejects the other.
     """
 
     def __init__(self, host: str, port: int, settings: ConnectionSettings, doing: str) -> None:
@@ -129,7 +129,7 @@ class BrokerConnection:
 
     @property
     def has_pending_bytes(self) -> bool:
-        """Whether bytes have arrived that a wait for the socket does not show, because TLS has decrypted them."""
+        """Whether TLS has decrypted bytes that a wait for the socket would miss."""
         return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
 
     def fileno(self) -> int:
@@ -137,14 +137,14 @@ class BrokerConnection:
         return self._socket.fileno()
 
     def close(self) -> None:
-        """Close the connection; harmless when called again."""
+        """Close the connection; idempotent."""
         self._socket.close()
 
     def version(self, api: Api) -> int:
-        """Return the newest version of an API that both sides have.
+        """Return the newest version of an API that both sides support.
 
         Raises:
-            UnsupportedVersionError: there is none.
+            UnsupportedVersionError: they have no version in common.
         """
         oldest, newest = self._versions.get(api.key, (0, -1))
         chosen = min(newest, api.newest)
@@ -157,30 +157,30 @@ class BrokerConnection:
         return chosen
 
     def call(self, api: Api, body: Message, doing: str, timeout_ms: int | None = None) -> Message:
-        """Send a request and return its answer.
+        """Send a request and return its response.
 
         Args:
-            api: its API.
-            body: its fields.
-            doing: what it is for, for errors.
-            timeout_ms: bound (ms) of the wait for the answer, None for that of the client.
+            api: the API.
+            body: the fields of the request.
+            doing: the purpose of the request, for errors.
+            timeout_ms: the timeout (ms) of the response, None for that of the client.
 
         Raises:
-            BrokerNotFoundError: no answer arrived in time, or the connection broke.
+            BrokerNotFoundError: no response arrived in time, or the connection broke.
             UnsupportedVersionError: the broker does not have the API.
         """
         self.send(api, body, doing)
         return self.receive(doing, timeout_ms)
 
     def send(self, api: Api, body: Message, doing: str) -> None:
-        """Send a request; `receive` returns its answer. Arguments and errors are those of `call`."""
+        """Send a request; `receive` returns its response. Arguments and errors are those of `call`."""
         deadline = self._deadline(self._settings.timeout_ms)
         if time.monotonic() >= self._renew_at:
             self._log_in(deadline, doing)
         self._send(api, self.version(api), body, deadline, doing)
 
     def receive(self, doing: str, timeout_ms: int | None = None) -> Message:
-        """Return the answer to the request that was sent last. Arguments and errors are those of `call`."""
+        """Return the response to the last request. Arguments and errors are those of `call`."""
         return self._receive(self._deadline(self._settings.timeout_ms if timeout_ms is None else timeout_ms), doing)
 
     def _deadline(self, timeout_ms: int) -> float:
@@ -217,7 +217,7 @@ class BrokerConnection:
         self._versions = {one["api_key"]: (one["min_version"], one["max_version"]) for one in answer["api_keys"]}
 
     def _log_in(self, deadline: float, doing: str) -> None:
-        """Log in, also again on a connection whose session is about to expire (KIP-368)."""
+        """Log in, or reauthenticate on a connection whose session is about to expire (KIP-368)."""
         chosen = self._settings.mechanism
         if chosen is None:
             return
@@ -280,7 +280,7 @@ class BrokerConnection:
         if cursor.number(_SIZE) != self._correlation_id:
             raise MalformedMessageError("an answer to another request")
         if api is API_VERSIONS:
-            # A broker that does not know the version answers in the oldest one.
+            # A broker that does not have the version responds with the oldest one.
             if _TEXT.unpack_from(content, _SIZE.size)[0] == ErrorCode.unsupported_version:
                 version = API_VERSIONS.oldest
         elif is_flexible(api.key, version):
@@ -305,9 +305,9 @@ class BrokerConnection:
         return left
 
     def _broken(self, error: Exception, doing: str) -> KafkaError:
-        """Close the connection and return the error for what broke it."""
+        """Close the connection and return the error for the exception that broke it."""
         self.close()
-        # A broker closes the connection of a client whose certificate it does not accept after the handshake.
+        # A broker that rejects the client's certificate closes the connection after the handshake.
         if isinstance(error, ssl.SSLError):
             return self._failures.login(doing, self._reason(error))
         return self._failures.silence(doing, self._reason(error))

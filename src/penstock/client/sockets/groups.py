@@ -1,5 +1,7 @@
-"""What librdkafka cannot do with groups: describe those of the protocol of Kafka Streams (KIP-1071), and remove members
-of classic ones."""
+"""Requests about groups that librdkafka lacks.
+
+It cannot describe groups of Kafka Streams' protocol (KIP-1071), or remove members of classic groups.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +22,14 @@ LEAVE_GROUP: Final = Api("LeaveGroup", 13, 3, 5)
 
 
 def describe_streams_group(cluster: Cluster, group: str) -> GroupDescription | None:
-    """Return a group of Kafka Streams and its members, None if there is none of this type (Kafka class:
-    StreamsGroupDescription).
+    """Return a Streams group and its members, None if it does not exist (Kafka class: StreamsGroupDescription).
 
     Args:
         cluster: the brokers.
         group: the id of the group.
 
     Raises:
-        GroupAuthorizationError: a right is missing.
+        GroupAuthorizationError: a permission is missing.
     """
     doing, right = f"describing the group {group!r}", Right("DESCRIBE", "group", group)
 
@@ -43,7 +44,7 @@ def describe_streams_group(cluster: Cluster, group: str) -> GroupDescription | N
 
     try:
         found = cluster.repeat(ask)
-    except UnsupportedVersionError:  # such brokers have no group of this type
+    except UnsupportedVersionError:  # such brokers have no groups of this type
         return None
     if found is None:
         return None
@@ -68,18 +69,18 @@ def _member(answer: Message, read: dict[str, tuple[str, ...]]) -> MemberDescript
 
 def remove_members(cluster: Cluster, group: str, member_ids: Collection[str], reason: str) -> None:
     """Remove members from a classic group as if they had left (Kafka class: RemoveMembersFromConsumerGroupOptions).
-    Those that are no longer in the group are left out.
 
-    A member that still runs learns of it at its next heartbeat, and joins again under another id.
+    Members that have already left are skipped. A removed member that still runs notices at its next heartbeat, and
+    joins again under another id.
 
     Args:
         cluster: the brokers.
         group: the id of the group.
-        member_ids: the ids of the members, static ones too.
+        member_ids: the ids of the members, including static ones.
         reason: for the log of the broker.
 
     Raises:
-        GroupAuthorizationError: a right is missing.
+        GroupAuthorizationError: a permission is missing.
         KafkaError: the brokers do not answer, or refuse.
     """
     if not member_ids:

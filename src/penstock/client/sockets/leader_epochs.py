@@ -1,5 +1,8 @@
-"""Finds out whether a log was truncated below a position, although it has grown beyond it again (KIP-320): each leader
-of a partition writes its records under an epoch of its own, and brokers know where the records of an epoch end."""
+"""Detection of truncated logs by leader epochs (KIP-320).
+
+A log may be truncated below a position, and then grow beyond it again. Each leader of a partition writes its records
+under an epoch of its own, and brokers know the end offset of each epoch.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +28,13 @@ _DOING: Final = "asking where the records of a leader end"
 def truncated(
     cluster: Cluster, positions: Mapping[TopicPartition, EpochPosition]
 ) -> dict[TopicPartition, EpochPosition]:
-    """Return which of the positions are above what is left of the log that they belong to, each with the end of that
-    and its epoch; both -1 if the brokers do not know it. Brokers before Kafka 2.3 tell nothing.
+    """Return the positions above the remaining log of their leader epoch.
+
+    Each comes with the end of the remaining log and its epoch, both -1 if the brokers do not know it. The result is
+    empty for brokers before Kafka 2.3.
 
     Raises:
-        KafkaError: the brokers do not answer, or do not allow it.
+        KafkaError: the brokers do not answer, or a permission is missing.
     """
     return cluster.repeat(lambda: _truncated(cluster, positions)) if positions else {}
 

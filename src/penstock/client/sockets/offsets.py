@@ -1,8 +1,8 @@
-"""Committed offsets of a group, with the text beside them as it was committed.
+"""Committed offsets of a group, with their unchanged metadata.
 
-librdkafka gives that text without its end when another client has committed it: what follows in memory is read too. And
-confluent-kafka commits it with a zero byte at its end. Here, reading leaves the byte out; and `commit_offsets` and
-`TransactionOffsets` commit without it, because Kafka Streams does not understand a text with it.
+librdkafka does not terminate the metadata of other clients: it also returns the memory after it. confluent-kafka
+appends a zero byte to metadata. In this module, reads remove that byte; `commit_offsets` and `TransactionOffsets`
+commit without it, because Kafka Streams cannot parse metadata with it.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ TXN_OFFSET_COMMIT: Final = Api("TxnOffsetCommit", 28, 3, 3)
 def committed_offsets(
     cluster: Cluster, group: str, partitions: Sequence[TopicPartition], stable: bool = True
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return what a group has committed; partitions without are left out.
+    """Return the committed offsets of a group; partitions without an offset are omitted.
 
     Args:
         cluster: the brokers.
         group: the id of the group.
-        partitions: of which to ask.
-        stable: wait for open transactions that are about to commit others (KIP-447).
+        partitions: the partitions to look up.
+        stable: wait for open transactions with pending offsets (KIP-447).
 
     Raises:
-        UnstableOffsetCommitError: a transaction was open all the time that a call may take.
-        GroupAuthorizationError: a right is missing.
+        UnstableOffsetCommitError: a transaction was open until the timeout.
+        GroupAuthorizationError: a permission is missing.
     """
     if not partitions:
         return {}
@@ -74,9 +74,9 @@ def committed_offsets(
 
 
 def commit_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-    """Commit `offsets` for consumer group `group`, which must have no members.
+    """Commit `offsets` for consumer group `group`, which must not have members.
 
-    Raises TaskMigratedError if it has members, KafkaError if the brokers do not answer or do not allow it.
+    Raises TaskMigratedError if it has members, KafkaError if the brokers do not answer or a permission is missing.
     """
     if not offsets:
         return
@@ -102,7 +102,7 @@ def commit_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPartition
 
 
 def has_members(group: str) -> TaskMigratedError:
-    """Return the error of a commit for a group that has members, which commit its offsets themselves."""
+    """Return the error of a commit for a group with members. These commit the offsets of the group themselves."""
     return TaskMigratedError(
         f"The group {group} has members: instances of the application run on another host. Run the application on one "
         "host only."
@@ -110,7 +110,7 @@ def has_members(group: str) -> TaskMigratedError:
 
 
 def offset_topics(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Sequence[Message]:
-    """Return `offsets` by topic, as requests that commit them have them."""
+    """Return `offsets` by topic, in the format of commit requests."""
     topics: dict[str, list[Message]] = {}
     for partition, (offset, metadata, leader_epoch) in offsets.items():
         one = {
@@ -124,15 +124,15 @@ def offset_topics(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Sequen
 
 
 class TransactionOffsets:
-    """Commits offsets in the open transactions of another client, in place of those that it has committed there.
+    """Commits offsets in the open transactions of another client, replacing those that it committed there.
 
     Args:
         config: the configuration of the application.
-        transactional_id: that of the other client.
-        timeout_ms: the bound (ms) of one call, with all its attempts but the last.
+        transactional_id: the transactional id of the other client.
+        timeout_ms: the timeout (ms) of one call; its last attempt may exceed it.
 
     Raises:
-        ConfigError: a configuration key has no counterpart in Penstock's own connections, or a wrong value.
+        ConfigError: a configuration key has no counterpart in Penstock's own connections, or an invalid value.
     """
 
     def __init__(self, config: StreamsConfig, transactional_id: str, timeout_ms: int) -> None:
@@ -142,14 +142,14 @@ class TransactionOffsets:
         self._node: BrokerNode | None = None
 
     def forget(self) -> None:
-        """Take that the other client may have another producer id or epoch now."""
+        """Look up producer id and epoch of the other client again before the next commit."""
         self._producer = None
 
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: GroupIdentity) -> int:
-        """Commit `offsets` as `member` of its group; the group must already be part of the transaction.
+        """Commit `offsets` as `member` of its group, which must already be part of the transaction.
 
         Returns:
-            The error code of a refusal, or that of none.
+            The error code of a refusal, or that of success.
 
         Raises:
             RetriableError: the brokers did not answer in time.
@@ -192,7 +192,7 @@ class TransactionOffsets:
         return int(ErrorCode.none)
 
     def close(self) -> None:
-        """Release the connections; harmless when called again."""
+        """Release the connections; idempotent."""
         self._cluster.close()
 
 
@@ -203,7 +203,7 @@ COUNTED_OUT: Final = (
     ErrorCode.stale_member_epoch,
     ErrorCode.fenced_member_epoch,
 )
-"""What a group answers to one that is no member of it."""
+"""Error codes of a group for a client that is not a member."""
 
 _ELSEWHERE: Final = (ErrorCode.not_coordinator, ErrorCode.coordinator_not_available)
 _PASSING: Final = (

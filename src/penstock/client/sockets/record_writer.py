@@ -1,9 +1,9 @@
-"""Writes records to partitions in batches of Penstock's own codec, alone or in the open transaction of another client.
+"""Writes records with Penstock's own codec, alone or in the open transaction of another client.
 
-librdkafka cannot write every record: it takes 0 for no timestamp. Rules:
-- The sequence numbers of a partition begin at 0 for each producer id and epoch. So no other client writes to a
+librdkafka cannot write timestamp 0, which it treats as a missing timestamp. Rules:
+- The sequence numbers of a partition start at 0 for each producer id and epoch. Therefore no other client writes to a
   partition under the same id and epoch.
-- A request that is repeated has the same sequence numbers: the broker appends its records once.
+- A repeated request has the same sequence numbers: the broker appends its records once.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ _CODES: Final = frozenset(map(int, ErrorCode))
 
 
 class RecordWriter:
-    """Writes records, without transactions under a producer id of its own.
+    """Writes records, under a producer id of its own unless in transactions.
 
     Args:
         config: the configuration of the application.
-        timeout_ms: the bound (ms) of one call, with all its attempts but the last.
-        transactional_id: that of a client in whose open transactions to write, None for no transactions. `continue_as`
-            then names the producer id and the epoch of that client. To ask the brokers for them would be wrong: they
-            know only those of the newest client, and an older one must be fenced.
+        timeout_ms: the timeout (ms) of one call; its last attempt may exceed it.
+        transactional_id: the transactional id of a client in whose open transactions to write, None for no
+            transactions. `continue_as` then sets the producer id and the epoch of that client. They must not be
+            requested from the brokers, which know only those of the newest client: an older client must be fenced.
 
     Raises:
-        ConfigError: a configuration key has no counterpart in Penstock's own connections, or a wrong value.
+        ConfigError: a configuration key has no counterpart in Penstock's own connections, or an invalid value.
     """
 
     def __init__(self, config: StreamsConfig, timeout_ms: int, transactional_id: str | None = None) -> None:
@@ -61,15 +61,15 @@ class RecordWriter:
         return bool(self._sequences)
 
     def write(self, partition: TopicPartition, batch: RecordBatch) -> tuple[int, int]:
-        """Append `batch`, which becomes one batch of the log.
+        """Append `batch` as one batch of the log.
 
         Returns:
-            The error code of a refusal, or that of none; and the offset after its last record.
+            The error code of a refusal, or that of success; and the offset after its last record.
 
         Raises:
             RetriableError: the brokers did not answer in time; it is unknown whether the records were written.
             UnknownTopicOrPartitionError: the partition does not exist.
-            KafkaError: the transactional id is unknown, or a right is missing.
+            KafkaError: the transactional id is unknown, or a permission is missing.
         """
         producer = self._producer = self._producer or self._cluster.repeat(self._new_producer)
         sequence = self._sequences.setdefault(partition, 0)
@@ -84,12 +84,14 @@ class RecordWriter:
         return code, first + len(batch)
 
     def partitions(self, topic: str) -> int:
-        """Return how many partitions a topic has; raises UnknownTopicOrPartitionError."""
+        """Return the number of partitions of a topic; raises UnknownTopicOrPartitionError."""
         return len(self._cluster.partitions(f"writing to {topic!r}", topic))
 
     def end(self, is_commit: bool) -> int:
-        """Commit or abort the open transaction of the other client, which does not know of it: it has neither records
-        nor offsets there. Return the error code of a refusal, or that of none."""
+        """Commit or abort a transaction without records or offsets of the other client.
+
+        The other client does not know of such a transaction. Returns the error code of a refusal, or that of success.
+        """
         if self._producer is None or not self._added:
             return int(ErrorCode.none)
         producer_id, epoch = self._producer
@@ -98,17 +100,17 @@ class RecordWriter:
         return self._cluster.repeat(lambda: self._refusal(self._ask_coordinator(END_TXN, body, doing), doing))
 
     def ended(self) -> None:
-        """Take that the transaction has ended."""
+        """Reset the state of the transaction after its end."""
         self._added.clear()
 
     def continue_as(self, producer: tuple[int, int]) -> None:
-        """Take that the producer has another id and epoch from now on."""
+        """Use another producer id and epoch from now on."""
         self._producer = producer
         self._sequences.clear()
         self._added.clear()
 
     def close(self) -> None:
-        """Release the connections; harmless when called again."""
+        """Release the connections; idempotent."""
         self._cluster.close()
 
     def _new_producer(self) -> tuple[int, int]:
@@ -155,14 +157,16 @@ class RecordWriter:
             [found] = topic["partition_responses"]
             code = self._refusal(found, doing, Right("WRITE", "topic", partition.topic))
         except RetriableError:
-            self._leaders.pop(partition, None)  # another broker may lead it now
+            self._leaders.pop(partition, None)  # the leader may have changed
             raise
         is_there = code == ErrorCode.duplicate_sequence_number
         return int(ErrorCode.none) if is_there else code, found["base_offset"]
 
     def _refusal(self, answer: Message, doing: str, *rights: Right) -> int:
-        """Return the error code of an answer, for which the caller has a use; raises the errors that pass, and those of
-        missing rights."""
+        """Return the error code of a response for the caller.
+
+        Raises retriable errors, and those of missing permissions.
+        """
         code: int = answer["error_code"]
         if code in FORBIDDEN or (code in _CODES and ErrorCode(code).retriable):
             self._cluster.check(answer, doing, *self._rights, *rights)

@@ -1,7 +1,7 @@
 """The logins of a connection: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER, without sockets.
 
-A login is an exchange: a generator that yields what the client sends and receives what the broker answers. Rule: a
-broker that cannot prove that it knows the password is refused (SCRAM). Messages never contain values of settings.
+A login is an exchange: a generator that yields the messages of the client and receives those of the broker. Rule: with
+SCRAM, a broker that cannot prove its knowledge of the password is refused. Errors never contain values of settings.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ Exchange = Generator[bytes, bytes, None]
 """One login: yields the messages of the client, receives those of the broker."""
 
 _MOST_ITERATIONS: Final = 1_000_000
-"""Of SCRAM: a broker decides how often the client computes a hash."""
+"""Maximum for SCRAM: the broker determines the number of hashes that the client computes."""
 
 _LEAST_ITERATIONS: Final = 4_096
 
 
 class Mechanism:
-    """A way to log in.
+    """A SASL mechanism.
 
     Args:
-        name: as SaslHandshake has it.
-        begin: begins a login.
+        name: its name in SaslHandshake.
+        begin: starts a login.
     """
 
     def __init__(self, name: str, begin: Callable[[], Exchange]) -> None:
@@ -39,11 +39,11 @@ class Mechanism:
 
 
 def mechanism(settings: Mapping[str, Any], timeout_ms: int) -> Mechanism:
-    """Return the way to log in that a client is configured for.
+    """Return the configured SASL mechanism of a client.
 
     Args:
-        settings: its configuration under librdkafka's names.
-        timeout_ms: the bound (ms) of a request for a token.
+        settings: the settings of the client, under librdkafka's names.
+        timeout_ms: the timeout (ms) of a request for a token.
 
     Raises:
         ConfigError: Penstock's own connections do not have the mechanism, or a key is missing.
@@ -84,7 +84,7 @@ def oauthbearer(token: Token) -> Exchange:
     extensions = "".join(f"{name}={value}\x01" for name, value in token.extensions.items())
     refusal = yield f"n,,\x01auth=Bearer {token.value}\x01{extensions}\x01".encode()
     if refusal:
-        # The broker reports why, and expects one more message before it ends the login.
+        # The broker has sent its reason, and expects one more message before it ends the login.
         yield b"\x01"
 
 
@@ -93,12 +93,12 @@ def scram(algorithm: str, user: str, password: str, nonce: str) -> Exchange:
 
     Args:
         algorithm: sha256 or sha512.
-        user: its name.
-        password: its password.
-        nonce: a random text of this login.
+        user: the name of the user.
+        password: the password of the user.
+        nonce: a random text for this login.
 
     Raises:
-        AuthenticationError: the broker's answers break the protocol, or it does not know the password.
+        AuthenticationError: the broker violates the protocol, or does not know the password.
     """
     name = user.replace("=", "=3D").replace(",", "=2C")
     first = f"n={name},r={nonce}"

@@ -1,7 +1,7 @@
-"""The TLS of a connection, from librdkafka's configuration keys.
+"""The TLS settings of a connection, from librdkafka's configuration keys.
 
-Rule: a key that restricts whom a client trusts, and that Python's ssl module cannot follow, is refused. Messages never
-contain values, because they may be secrets.
+Rule: a key that restricts trust, but that Python's ssl module does not support, is refused. Errors never contain
+values, because these may be secrets.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ _UNSUPPORTED: Final[Mapping[str, str]] = {
     "ssl.engine.location": "set ssl.certificate.location and ssl.key.location",
     "ssl.providers": "set them in openssl.cnf",
 }
-"""Keys of librdkafka without a counterpart in Python's ssl module, and what to do instead."""
+"""Keys of librdkafka without a counterpart in Python's ssl module, with an alternative."""
 
 _FALSE: Final = ("false", "0", "f")
 
 
 def tls_context(settings: Mapping[str, Any]) -> ssl.SSLContext:
-    """Return the TLS of a client.
+    """Return the TLS context of a client.
 
     Args:
-        settings: its configuration under librdkafka's names.
+        settings: the settings of the client, under librdkafka's names.
 
     Raises:
-        ConfigError: a key has no counterpart, or a file cannot be used; names the key.
+        ConfigError: a key has no counterpart, or a file cannot be used; the error names the key.
     """
     for key, instead in _UNSUPPORTED.items():
         if settings.get(key) not in (None, ""):
@@ -54,16 +54,16 @@ def tls_context(settings: Mapping[str, Any]) -> ssl.SSLContext:
 
 
 def trusted_by(context: ssl.SSLContext, location: object, pem: object, key: str) -> None:
-    """Trust the certificates of a file or directory, of a text of PEM, or else those of the system.
+    """Trust the certificates of a path, a PEM text, or by default the system.
 
     Args:
-        context: what trusts them.
-        location: the path, None for none.
-        pem: the text, None for none.
+        context: the TLS context to change.
+        location: the path of a file or directory, None without a path.
+        pem: the PEM text, None without a text.
         key: the configuration key of the path.
 
     Raises:
-        ConfigError: they cannot be read.
+        ConfigError: the certificates cannot be read.
     """
     if pem:
         _checked(f"{key.rpartition('.')[0]}.pem", lambda: context.load_verify_locations(cadata=str(pem)))
@@ -83,20 +83,20 @@ def _trust(context: ssl.SSLContext, settings: Mapping[str, Any]) -> None:
 
 
 def _identify(context: ssl.SSLContext, settings: Mapping[str, Any]) -> None:
-    """Set the certificate by which brokers know this client, and its key."""
+    """Set the certificate that identifies this client to brokers, and its key."""
     password = settings.get("ssl.key.password")
     location = settings.get("ssl.certificate.location")
     if location:
         key = settings.get("ssl.key.location")
         _checked(
             "ssl.certificate.location",
-            # Without a password, OpenSSL would ask for one at the terminal.
+            # Without a password, OpenSSL would prompt for one in the terminal.
             lambda: context.load_cert_chain(str(location), None if key is None else str(key), str(password or "")),
         )
         return
     certificate = settings.get("ssl.certificate.pem")
     if certificate:
-        # The ssl module takes the key from files alone.
+        # The ssl module reads keys only from files.
         with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
             file.write(f"{settings.get('ssl.key.pem', '')}\n{certificate}\n")
             file.flush()

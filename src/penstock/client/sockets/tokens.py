@@ -1,7 +1,7 @@
-"""Tokens for OAUTHBEARER: from the user's function, from a server by HTTP, or unsigned ones for tests, as librdkafka
-has them.
+"""Tokens for OAUTHBEARER, with the same sources as in librdkafka.
 
-Rule: a token is asked for again only when it is about to expire. Messages never contain tokens or secrets.
+They come from the user's function, from an HTTP server, or are unsigned, for tests. Rule: a token is requested again
+only when it is about to expire. Errors never contain tokens or secrets.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from penstock.client.sockets.tls import trusted_by
 from penstock.errors import AuthenticationError, ConfigError
 
 _RENEWED_AT: Final = 0.8
-"""The share of its life after which a token is replaced, as in librdkafka."""
+"""Fraction of its lifetime after which a token is replaced, as in librdkafka."""
 
 _LARGEST_ANSWER: Final = 1024 * 1024
 
 
 class Token(NamedTuple):
-    """A token. expires_s: seconds since the epoch; extensions: what goes to the broker beside it."""
+    """A token. expires_s: seconds since the epoch; extensions: sent to the broker with the token."""
 
     value: str
     expires_s: float
@@ -34,18 +34,18 @@ class Token(NamedTuple):
 
 
 TokenSource = Callable[[], Token]
-"""Returns a token that is valid."""
+"""Returns a valid token."""
 
 
 def token_source(settings: Mapping[str, Any], timeout_ms: int) -> TokenSource:
-    """Return where a client has its tokens from.
+    """Return the token source of a client.
 
     Args:
-        settings: its configuration under librdkafka's names.
-        timeout_ms: the bound (ms) of a request by HTTP.
+        settings: the settings of the client, under librdkafka's names.
+        timeout_ms: the timeout (ms) of an HTTP request.
 
     Raises:
-        ConfigError: no source is configured, or one that Penstock's own connections do not have.
+        ConfigError: no source is configured, or Penstock's own connections do not have it.
     """
     text = str(settings.get("sasl.oauthbearer.config", ""))
     if (given := settings.get("oauth_cb")) is not None:
@@ -76,7 +76,10 @@ def _kept(ask: TokenSource) -> TokenSource:
 
 
 def _of_function(function: Callable[[str], Any], text: str) -> Token:
-    """Return what the user's `oauth_cb` gives: token, expiry (s), and perhaps a principal and extensions."""
+    """Return the result of the user's `oauth_cb`.
+
+    It has a token, its expiry (s), and optionally a principal and extensions.
+    """
     found = function(text)
     try:
         value, expires_s, *others = found
@@ -94,7 +97,7 @@ def unsecured_token(claims: Mapping[str, str], now_s: float) -> Token:
 
     Args:
         claims: the parts of sasl.oauthbearer.config.
-        now_s: seconds since the epoch.
+        now_s: the current time, in seconds since the epoch.
 
     Raises:
         ConfigError: lifeSeconds is not a number.
@@ -119,7 +122,7 @@ def _part(content: Mapping[str, Any]) -> str:
 
 
 def _server(settings: Mapping[str, Any], timeout_ms: int) -> TokenSource:
-    """Return the source of tokens of a server (OpenID Connect, client credentials)."""
+    """Return the source of tokens from a server (OpenID Connect, client credentials)."""
     if settings.get("sasl.oauthbearer.grant.type", "client_credentials") != "client_credentials":
         raise ConfigError(
             "Invalid configuration sasl.oauthbearer.grant.type: Penstock's own connections only have "

@@ -1,6 +1,6 @@
-"""Transactions and producers as an administrator sees them; confluent-kafka has no function for them.
+"""Administration of transactions and producers, which confluent-kafka lacks.
 
-The values are those of Kafka's Admin (KIP-664, KIP-994). Each call is repeated while it fails for a reason that passes.
+The API is that of Kafka's Admin (KIP-664, KIP-994). Each call is retried while its error is retriable.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ INIT_PRODUCER_ID: Final = Api("InitProducerId", 22, 2, 4)
 WRITE_TXN_MARKERS: Final = Api("WriteTxnMarkers", 27, 1, 2)
 
 _OPEN: Final = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
-"""The states in which a transaction is open; in others, brokers still tell when the last one began."""
+"""The states of an open transaction. In other states, brokers still return the start of the last one."""
 
 _FIRST_BY_DURATION: Final = 1
 _FIRST_BY_PATTERN: Final = 2
@@ -40,8 +40,10 @@ class TransactionListing(NamedTuple):
 
 
 class TransactionDescription(NamedTuple):
-    """A transactional id in detail (Kafka class: TransactionDescription). start_ms: when the open transaction began, ms
-    since the epoch; None if none is open."""
+    """The details of a transactional id (Kafka class: TransactionDescription).
+
+    start_ms: start of the open transaction, ms since the epoch; None without an open transaction.
+    """
 
     transactional_id: str
     coordinator: int
@@ -54,8 +56,11 @@ class TransactionDescription(NamedTuple):
 
 
 class ProducerState(NamedTuple):
-    """What a partition knows of a producer (Kafka class: ProducerState). transaction_start: the offset at which its
-    open transaction begins; coordinator_epoch: of its last marker; None where there is none."""
+    """The state of a producer in a partition (Kafka class: ProducerState).
+
+    coordinator_epoch: the epoch of its last marker, None without a marker. transaction_start: the first offset of its
+    open transaction, None without an open transaction.
+    """
 
     producer_id: int
     producer_epoch: int
@@ -66,7 +71,7 @@ class ProducerState(NamedTuple):
 
 
 class OpenTransaction(NamedTuple):
-    """A transaction that a partition holds open, and the transactional id of its producer, if there still is one."""
+    """An open transaction in a partition; transactional_id is None if the id no longer exists."""
 
     partition: TopicPartition
     producer: ProducerState
@@ -77,7 +82,7 @@ class TransactionAdmin:
     """Lists, describes and aborts transactions.
 
     Args:
-        cluster: the connections that it uses; the caller closes them.
+        cluster: the connections to use; the caller closes them.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -90,16 +95,16 @@ class TransactionAdmin:
         longer_than_ms: int | None = None,
         pattern: str | None = None,
     ) -> list[TransactionListing]:
-        """Return the transactional ids that all brokers know, in order.
+        """Return the transactional ids on all brokers, in order.
 
         Args:
             states: only those in one of these states, such as Ongoing; empty for all.
             producer_ids: only those of these producers; empty for all.
-            longer_than_ms: only those whose transaction began longer ago (ms); needs Kafka 3.8.
-            pattern: only those whose id matches this regular expression of RE2; needs Kafka 4.1.
+            longer_than_ms: only those whose transaction is older than this (ms); requires Kafka 3.8.
+            pattern: only ids that match this RE2 regular expression; requires Kafka 4.1.
 
         Raises:
-            KafkaError: a broker is too old for a filter, or does not know a state or the pattern.
+            KafkaError: a broker is too old for a filter, or rejects a state or the pattern.
         """
         return self._cluster.repeat(lambda: self._list(states, producer_ids, longer_than_ms, pattern))
 
@@ -138,7 +143,7 @@ class TransactionAdmin:
         """Return the state of a transactional id.
 
         Raises:
-            KafkaError: the brokers do not know it.
+            KafkaError: the brokers do not know the id.
         """
         found = self._cluster.repeat(lambda: self._describe(transactional_id))
         if found is None:
@@ -168,15 +173,15 @@ class TransactionAdmin:
         )
 
     def producers(self, partition: TopicPartition, broker: int | None = None) -> list[ProducerState]:
-        """Return the producers that a partition knows.
+        """Return the producers of a partition.
 
         Args:
             partition: the partition.
-            broker: the id of the replica that is asked, None for the leader.
+            broker: the id of the replica to query, None for the leader.
 
         Raises:
             UnknownTopicOrPartitionError: the partition does not exist.
-            KafkaError: there is no such broker.
+            KafkaError: the broker does not exist.
         """
         doing = f"describing the producers of {partition}"
 
@@ -208,12 +213,12 @@ class TransactionAdmin:
         return result
 
     def open_since(self, before_ms: int, broker: int | None = None, topic: str | None = None) -> list[OpenTransaction]:
-        """Return open transactions whose producers have not written since a time.
+        """Return open transactions whose producers have not written since a given time.
 
         Args:
             before_ms: the time, ms since the epoch.
-            broker: only partitions with a replica at the broker of this id, None for all.
-            topic: only partitions of this topic, None for all.
+            broker: only partitions with a replica on this broker, by id; None for all.
+            topic: only partitions of this topic; None for all.
         """
         doing = "looking for open transactions"
         return self._cluster.repeat(lambda: self._open_since(before_ms, broker, topic, doing))
@@ -244,13 +249,14 @@ class TransactionAdmin:
         return self._list((), producer_ids, None, None) if producer_ids else ()
 
     def hanging(self, most_ms: int, broker: int | None = None, topic: str | None = None) -> list[OpenTransaction]:
-        """Return transactions that partitions hold open and no coordinator knows: nobody will end them, and
-        read_committed consumers wait for ever (KIP-664).
+        """Return hanging transactions: open in a partition, but unknown to every coordinator (KIP-664).
+
+        They never end by themselves, and read_committed consumers wait for them forever.
 
         Args:
-            most_ms: `transaction.max.timeout.ms` of the brokers; younger ones are left out.
-            broker: only partitions with a replica at the broker of this id, None for all.
-            topic: only partitions of this topic, None for all.
+            most_ms: `transaction.max.timeout.ms` of the brokers; younger transactions are omitted.
+            broker: only partitions with a replica on this broker, by id; None for all.
+            topic: only partitions of this topic; None for all.
         """
         result = []
         known: dict[str, TransactionDescription | None] = {}
@@ -264,19 +270,21 @@ class TransactionAdmin:
         return result
 
     def terminate(self, transactional_id: str) -> TransactionDescription:
-        """Abort the open transaction of a transactional id and fence its producer, as the start of a new producer with
-        this id does (Kafka: Admin.forceTerminateTransaction). Return what the transactional id was before.
+        """Abort the open transaction of a transactional id, and fence its producer.
+
+        This is Kafka's Admin.forceTerminateTransaction; a new producer with the id has the same effect. Returns the
+        state before.
 
         Args:
-            transactional_id: the id.
+            transactional_id: the transactional id.
 
         Raises:
-            KafkaError: the brokers do not know it.
+            KafkaError: the brokers do not know the id.
         """
         before = self.describe(transactional_id)
         doing = f"ending the transaction of {transactional_id!r}"
         right = Right("WRITE", "transactional-id", transactional_id)
-        # Nobody writes with the new epoch, so no time-out is needed.
+        # No producer writes with the new epoch, so the shortest timeout is enough.
         body = {"transactional_id": transactional_id, "transaction_timeout": 1, "producer_id": -1, "producer_epoch": -1}
 
         def ask() -> None:
@@ -287,14 +295,15 @@ class TransactionAdmin:
         return before
 
     def abort(self, partition: TopicPartition, producer_id: int, producer_epoch: int, coordinator_epoch: int) -> None:
-        """End the open transaction of a producer in one partition, by a marker that no coordinator writes. That is only
-        right for a transaction that hangs: it discards what was written.
+        """Abort a producer's open transaction in one partition, bypassing the coordinator.
+
+        Use it only for hanging transactions: it discards their records.
 
         Args:
             partition: the partition.
-            producer_id: of the producer.
-            producer_epoch: of the producer.
-            coordinator_epoch: of the coordinator that the marker is said to be of.
+            producer_id: the id of the producer.
+            producer_epoch: the epoch of the producer.
+            coordinator_epoch: the epoch of the coordinator in the marker.
 
         Raises:
             KafkaError: the partition refuses the marker.
@@ -319,11 +328,11 @@ class TransactionAdmin:
         self._cluster.repeat(ask)
 
     def abort_from(self, partition: TopicPartition, start_offset: int) -> ProducerState:
-        """End the open transaction that begins at an offset of a partition, and return its producer.
+        """Abort the open transaction at an offset of a partition, and return its producer.
 
         Args:
             partition: the partition.
-            start_offset: the first offset of the transaction there.
+            start_offset: the first offset of the transaction in the partition.
 
         Raises:
             KafkaError: no open transaction begins there, or the partition refuses the marker.

@@ -1,1 +1,1 @@
-"""What hosts share of a commit: its metadata, refused records, purged topics, positions."""
+"""Commits, as shared by the hosts: metadata, refused records, purged topics, positions."""

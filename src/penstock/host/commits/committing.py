@@ -1,6 +1,8 @@
-"""What a commit writes beside the offset of a partition: its time and what processors remember, in the format of Kafka
-Streams, so that either can go on where the other has stopped (Kafka classes: TopicPartitionMetadata,
-ProcessorMetadata)."""
+"""The metadata of committed offsets, in the format of Kafka Streams.
+
+It has partition times and processor metadata. Penstock and Kafka Streams can therefore continue from commits of each
+other (Kafka classes: TopicPartitionMetadata, ProcessorMetadata).
+"""
 
 from __future__ import annotations
 
@@ -24,24 +26,26 @@ _INT = struct.Struct(">i")
 _LONG = struct.Struct(">q")
 
 _TASK = "penstock.task"
-"""The entry with the number of the task that reads a partition of another number (KIP-28)."""
+"""The entry for the task's number, if its partition has another (KIP-28)."""
 
 TOPIC = "penstock#"
-"""How entries begin that say which topics an application uses; see `lost_topics`."""
+"""Prefix of the entries for the topics of an application; see `lost_topics`."""
 
 MOST_BYTES = 4096
-"""What brokers accept as metadata of an offset by default (offset.metadata.max.bytes)."""
+"""Default limit (bytes) of brokers for the metadata of an offset (offset.metadata.max.bytes)."""
 
 
 class PartitionMetadata(NamedTuple):
-    """What stands beside a committed offset. partition_time: ms, NO_TIMESTAMP for unknown. processor_metadata: what
-    stores and processors remember, by entry."""
+    """The metadata of a committed offset.
+
+    partition_time: ms, NO_TIMESTAMP if unknown. processor_metadata: values of stores and processors, by entry.
+    """
 
     partition_time: int = NO_TIMESTAMP
     processor_metadata: Mapping[str, int] = {}
 
     def encode(self) -> str:
-        """Return the metadata as the text of a committed offset."""
+        """Return the text for a committed offset."""
         data = _HEAD.pack(_VERSION, self.partition_time)
         if self.processor_metadata:
             entries = sorted(self.processor_metadata.items())
@@ -53,10 +57,10 @@ class PartitionMetadata(NamedTuple):
 
     @staticmethod
     def decode(text: str) -> PartitionMetadata:
-        """Return the metadata in `text`; as in Kafka Streams, empty metadata for a text in another format."""
+        """Return the metadata in `text`, empty for another format, as in Kafka Streams."""
         try:
             return _decoded(base64.b64decode(text, validate=True))
-        except (ValueError, struct.error):  # not Base64, not even ASCII, or not UTF-8 within
+        except (ValueError, struct.error):  # not Base64, not ASCII, or its content is not UTF-8
             return PartitionMetadata()
 
 
@@ -80,15 +84,17 @@ def _decoded(data: bytes) -> PartitionMetadata:
 
 
 def committed_task(subtopology: int, partition: TopicPartition, committed: OffsetAndMetadata) -> TaskId:
-    """Return the task of a sub-topology that has committed an offset of `partition`: it has the state of its keys."""
+    """Return the task that committed an offset of `partition`. This task has the state of its keys."""
     remembered = PartitionMetadata.decode(committed.metadata).processor_metadata
     return TaskId(subtopology, remembered.get(_TASK, partition.partition))
 
 
 def check_task(task: TaskId, committed: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-    """Raise StreamsError if another task has committed offsets of these partitions: it has the state of their keys.
+    """Raise StreamsError if another task has committed offsets of these partitions.
 
-    committed: of the partitions that `task` reads.
+    That task has the state of the keys.
+
+    committed: the offsets of the partitions that `task` reads.
     """
     for partition, each in sorted(committed.items()):
         before = committed_task(task.subtopology, partition, each)
@@ -101,8 +107,10 @@ def check_task(task: TaskId, committed: Mapping[TopicPartition, OffsetAndMetadat
 
 
 def check_has_state(committed: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-    """Raise StreamsError if a host without changelog topics has committed one of these offsets: of an application that
-    has some, they do not have the state that belongs to it."""
+    """Raise StreamsError if a host without changelog topics committed one of these offsets.
+
+    If the application has changelog topics, they lack the state for such an offset.
+    """
     for partition, each in sorted(committed.items()):
         if each.metadata == STATE_ELSEWHERE:
             raise StreamsError(
@@ -118,11 +126,11 @@ def offsets_of(
     checkpoint: TaskCheckpoint,
     topics: Mapping[str, int] = MappingProxyType({}),
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return the offsets that `task` commits, with their metadata: what its processors remember is beside that of the
-    first partition alone. Beside a partition whose number is not that of the task stands the task's.
+    """Return the offsets that `task` commits, with their metadata.
 
-    topics: the entries of the topics that the task uses. They are left out if brokers would not accept so many.
-    Raises StreamsError if the rest is more than brokers accept.
+    Only the first partition has the processor metadata. A partition with another number than the task has an entry for
+    the task's number. topics: the entries of the topics that the task uses, omitted if they would exceed the limit of
+    brokers. Raises StreamsError if the rest exceeds that limit.
     """
     offsets: dict[TopicPartition, OffsetAndMetadata] = {}
     remembered = checkpoint.processor_metadata
@@ -134,8 +142,8 @@ def offsets_of(
             text = PartitionMetadata(time, {**remembered, **moved}).encode()
         if len(text) > MOST_BYTES:
             raise StreamsError(
-                f"Task {task} cannot commit the offset of {partition}: the metadata beside it are {len(text)} bytes, "
-                f"and brokers accept {MOST_BYTES} (offset.metadata.max.bytes). Its processors and stores remember "
+                f"Task {task} cannot commit the offset of {partition}: its metadata has {len(text)} bytes, and "
+                f"brokers accept {MOST_BYTES} (offset.metadata.max.bytes). Its processors and stores remember "
                 f"{len(remembered)} values: give them shorter names."
             )
         offsets[partition] = OffsetAndMetadata(offset, text)
@@ -146,10 +154,10 @@ def offsets_of(
 def checkpoint_of(
     committed: Mapping[TopicPartition, OffsetAndMetadata], base: Mapping[str, int], restored: Mapping[str, int]
 ) -> TaskCheckpoint:
-    """Return what a task goes on with: the times of its partitions, and what its processors and stores remember.
+    """Return the checkpoint from which a task continues: partition times and processor metadata.
 
-    committed: of its partitions. base: what its base remembers, which may be of an earlier commit. restored: what
-    stores have found out while they were restored, which may be of a later one.
+    committed: the offsets of its partitions. base: the processor metadata of its base, which may be from an earlier
+    commit. restored: the results of restoring its stores, which may be from a later commit.
     """
     found = {partition: PartitionMetadata.decode(each.metadata) for partition, each in sorted(committed.items())}
     times = {p: each.partition_time for p, each in found.items() if each.partition_time != NO_TIMESTAMP}

@@ -1,7 +1,7 @@
-"""What hosts do about records that brokers refuse: ask the handler of production errors, drop the record or end the
-commit, and write dead letters with the other output (Kafka class: RecordCollectorImpl).
+"""The handling of records that brokers refuse (Kafka class: RecordCollectorImpl).
 
-The record is known, and the task and sink that made it; of which source record it was made nobody knows any more here.
+The handler of production errors decides whether to drop the record or fail the commit; dead letters are written with
+the other output. The record, its task and its sink are known, but its source record no longer is.
 """
 
 from __future__ import annotations
@@ -33,7 +33,16 @@ class ProductionFailedError(StreamsError):
 
 
 class RefusedRecords:
-    """Decides about the records of one task."""
+    """Handles the refused records of one task.
+
+    Args:
+        handler: decides about each record.
+        task: the task.
+        spec: the sub-topology of the task.
+        node_lines: the line of the user's program that created each node, by node name.
+        targets: the number of partitions of the dead letter topics; may look them up.
+        undone: name of the work without a commit after a failure, for errors.
+    """
 
     def __init__(
         self,
@@ -44,8 +53,6 @@ class RefusedRecords:
         targets: Mapping[str, int],
         undone: str,
     ) -> None:
-        """Ask `handler`. spec: the sub-topology of the task. node_lines: where nodes were made. targets: the partitions
-        of the topics of dead letters; may look them up. undone: of what nothing is committed after a failure."""
         self._handler = handler
         self._task = task
         self._spec = spec
@@ -54,8 +61,10 @@ class RefusedRecords:
         self._undone = undone
 
     def __call__(self, refused: RefusedRecord) -> list[PartitionBatch]:
-        """Return the dead letters to be written in place of a record; raises ProductionFailedError if the handler does
-        not continue without it."""
+        """Return the dead letters to write in place of a record.
+
+        Raises ProductionFailedError if the handler does not continue without the record.
+        """
         nodes, task = self._spec.sinks_of(refused.topic), self._task
         record = ProducerRecord(
             refused.topic, refused.key, refused.value, refused.timestamp, refused.headers, refused.partition

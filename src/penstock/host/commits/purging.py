@@ -1,5 +1,8 @@
-"""Deletes the records that have been read of topics that an application alone reads, repartition topics and those
-between DataFrames and it: they would stay for ever."""
+"""Deletion of processed records from topics with no other reader than the application.
+
+These are repartition topics, and topics between DataFrames and the application; their records would otherwise be kept
+forever.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +14,24 @@ from penstock.record import TopicPartition
 
 
 class RecordPurge:
-    """Deletes from time to time; repeats the next time what a broker refuses."""
+    """Deletes records at intervals, retrying refused deletions in the next interval.
+
+    Args:
+        interval_ms: time (ms) between two deletions (`repartition.purge.interval.ms`).
+        clock: returns the time in ms.
+    """
 
     def __init__(self, interval_ms: int, clock: Callable[[], int]) -> None:
-        """Begin to wait. interval_ms: between two deletions (`repartition.purge.interval.ms`). clock: gives ms."""
         self._interval_ms = interval_ms
         self._clock = clock
         self._purged_at = clock()
 
     def is_due(self) -> bool:
-        """Return whether it is time to delete."""
+        """Return whether a deletion is due."""
         return self._clock() - self._purged_at >= self._interval_ms
 
     def purge(self, admin: Admin, positions: Mapping[TopicPartition, int]) -> None:
-        """Delete the records before `positions` if it is time to; positions: committed, so that nobody goes back."""
+        """Delete the records before `positions` if due; positions: committed, so that no reader goes back."""
         if not positions or not self.is_due():
             return
         self._purged_at = self._clock()

@@ -1,4 +1,4 @@
-"""How far tasks are in the partitions that they read: committed positions beside the ends that brokers tell."""
+"""The progress of tasks: committed positions and end offsets of their partitions."""
 
 from __future__ import annotations
 
@@ -13,19 +13,22 @@ from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
 
 ANSWER_MS = 3_000
-"""How long brokers may take to answer: whoever asks looks again."""
+"""Timeout (ms) of brokers; the caller repeats the request."""
 
 Committed = Callable[[Admin, Sequence[TopicPartition]], Mapping[TopicPartition, int]]
-"""Returns the committed positions of partitions, without those that have none."""
+"""Returns the committed positions of partitions, omitting those without a position."""
 
 
 class TaskPositions:
-    """Asks with one client, which stays open; may be used by several threads."""
+    """Requests positions with one client, which connects at the first request and stays open; thread-safe.
+
+    Args:
+        make_admin: creates the client.
+    """
 
     def __init__(self, make_admin: Callable[[], Admin]) -> None:
-        """Connect when first asked. make_admin: makes the client."""
         self._make_admin = make_admin
-        self._asking = threading.Lock()  # a client is used by one thread at a time
+        self._asking = threading.Lock()  # one thread at a time uses a client
         self._lock = threading.Lock()
         self._admin: Admin | None = None
         self._is_asked = False
@@ -34,10 +37,10 @@ class TaskPositions:
     def metadata(
         self, groups: Mapping[TaskId, Sequence[TopicPartition]], committed: Committed
     ) -> tuple[TaskMetadata, ...]:
-        """Return the positions of tasks, in the order of their ids. groups: the partitions that each task reads.
+        """Return the positions of tasks, ordered by their ids. groups: the partitions of each task.
 
         Raises:
-            StateStoreNotAvailableError: it is closed.
+            StateStoreNotAvailableError: the object is closed.
             KafkaError: the brokers do not answer.
         """
         partitions = sorted({partition for group in groups.values() for partition in group})
@@ -53,7 +56,7 @@ class TaskPositions:
 
     @contextmanager
     def _client(self) -> Iterator[Admin]:
-        """Yield the client; closes it afterwards if `close` was called meanwhile."""
+        """Yield the client, and close it afterwards if `close` was called meanwhile."""
         with self._lock:
             if self._closed.is_set():
                 raise StateStoreNotAvailableError("The application does not run in this process: it has no tasks.")
@@ -69,7 +72,7 @@ class TaskPositions:
                 admin.close()
 
     def close(self) -> None:
-        """Ask no more, and release the connections, without a wait for brokers that do not answer."""
+        """Refuse further requests and release the connections, without waiting for silent brokers."""
         with self._lock:
             self._closed.set()
             admin = None if self._is_asked else self._admin

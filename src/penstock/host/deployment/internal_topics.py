@@ -11,7 +11,7 @@ from penstock.plan.internal_topics import changelog_config
 
 
 def internal_topics(layout: Layout) -> list[NewTopic]:
-    """Return the topics that the application makes for itself."""
+    """Return the internal topics of the application."""
     topology, config = layout.topology, layout.config
     extra = {
         key.removeprefix("topic."): str(value)
@@ -31,7 +31,7 @@ def internal_topics(layout: Layout) -> list[NewTopic]:
 
 
 def make_internal_topics(layout: Layout, admin: Admin, topics: Mapping[str, int]) -> None:
-    """Create the topics that are missing. topics: the number of partitions of those that exist.
+    """Create missing internal topics. topics: the number of partitions of existing topics.
 
     Raises StreamsError if one exists with another number of partitions, KafkaError if it cannot be created.
     """
@@ -46,8 +46,10 @@ def make_internal_topics(layout: Layout, admin: Admin, topics: Mapping[str, int]
 
 
 def wrong_partitions(layout: Layout, topics: Mapping[str, int]) -> Iterator[str]:
-    """Yield which internal topics exist with another number of partitions than tasks need. topics: as in
-    `make_internal_topics`."""
+    """Yield an error text for each internal topic with a wrong number of partitions.
+
+    topics: as in `make_internal_topics`.
+    """
     return _wrong(internal_topics(layout), topics)
 
 

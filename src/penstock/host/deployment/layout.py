@@ -1,5 +1,8 @@
-"""What every part of an instance knows of the application: the topology with its patterns resolved, the partitions that
-each task reads, and where the changelogs of its stores are. Plain data; nothing here connects."""
+"""The layout of an application, as shared by all parts of an instance.
+
+It has the topology with resolved patterns, the partitions of each task, and the changelogs of its stores. It is plain
+data; this module does not connect.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,8 @@ from penstock.record import TopicPartition
 class Layout:
     """The tasks of an application.
 
-    topology: with all patterns resolved. groups: the partitions that each task reads. topic_partitions: the number of
-    partitions of each topic, internal ones too. topic_ids: the ids of these topics and of the global ones, where
-    brokers give ids.
+    topology: with resolved patterns. groups: the partitions of each task. topic_partitions: the number of partitions of
+    each topic, including internal ones. topic_ids: the ids of these topics and of the global ones, if brokers have ids.
     """
 
     topology: BuiltTopology
@@ -36,7 +38,7 @@ class Layout:
 
     @cached_property
     def readers(self) -> Mapping[TopicPartition, TaskId]:
-        """The task that reads each partition."""
+        """The task of each partition."""
         return {partition: task for task, group in self.groups.items() for partition in group}
 
     @cached_property
@@ -51,22 +53,24 @@ class Layout:
         return self.specs[task.subtopology]
 
     def changelogs(self, task: TaskId) -> dict[str, TopicPartition]:
-        """Return the changelog partition of each store of `task` that has one: its number is that of the task."""
+        """Return the changelog partition of each logged store of `task`. Its number is that of the task."""
         return {name: TopicPartition(topic, task.partition) for name, (topic, _) in self.spec(task).changelogs.items()}
 
     def written_changelogs(self, task: TaskId) -> Mapping[str, str]:
-        """Return the changelog topic of each store of `task` that the task writes."""
+        """Return the changelog topics that `task` writes, by store."""
         return self.spec(task).written_changelogs
 
     def followed_changelogs(self, task: TaskId) -> dict[str, TopicPartition]:
-        """Return the changelog partitions that a standby of `task` follows: those that the task writes. Of a source
-        topic a copy must not have more than the task has committed."""
+        """Return the changelog partitions that a standby of `task` follows: those that the task writes.
+
+        A copy must not be ahead of the task's commits, which it would be after following a source topic.
+        """
         written = self.written_changelogs(task)
         return {store: partition for store, partition in self.changelogs(task).items() if store in written}
 
     @cached_property
     def stateful(self) -> frozenset[TaskId]:
-        """The tasks that write changelogs, so that others can keep a copy of their state."""
+        """The tasks that write changelogs, so that standbys can copy their state."""
         return frozenset(task for task in self.groups if self.written_changelogs(task))
 
     @cached_property
@@ -76,15 +80,16 @@ class Layout:
 
     @property
     def cache_bytes(self) -> int:
-        """The share of the record cache that each task has."""
+        """The share of each task in the record cache (bytes)."""
         return int(self.config["statestore.cache.max.bytes"]) // max(1, len(self.groups))
 
 
 def layout_of(topology: BuiltTopology, config: StreamsConfig, topics: Mapping[str, int]) -> Layout:
-    """Return the tasks of `topology`. topics: partitions of each topic of the brokers.
+    """Return the tasks of `topology`. topics: number of partitions of each topic on the brokers.
 
-    Raises MissingSourceTopicError for a source topic that does not exist; TopologyError if co-partitioned topics differ
-    in their partitions, or if `partition.grouper` leaves partitions out or puts different ones of them together.
+    Raises MissingSourceTopicError for a source topic that does not exist; TopologyError if co-partitioned topics have
+    different numbers of partitions, or if `partition.grouper` omits partitions or groups partitions with different
+    numbers.
     """
     resolved = resolve_patterns(topology, topics, own_topics(topology), config)
     check_source_topics(resolved, topics, str(config["bootstrap.servers"]))
@@ -109,7 +114,9 @@ def layout_of(topology: BuiltTopology, config: StreamsConfig, topics: Mapping[st
 
 
 def own_topics(topology: BuiltTopology) -> frozenset[str]:
-    """Return the topics that the application makes for itself, which no pattern matches: repartition and changelog
-    topics."""
+    """Return the internal topics of the application, which no pattern matches.
+
+    These are its repartition topics, those between DataFrames and it, and the changelog topics that it writes.
+    """
     changelogs = [topic for spec in topology.subtopologies for topic in spec.written_changelogs.values()]
     return frozenset([*topology.repartition_topics, *topology.data_frame_topics, *changelogs])

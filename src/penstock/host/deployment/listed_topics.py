@@ -9,14 +9,16 @@ from typing import Final
 from penstock.client.api import Admin
 
 _PATIENCE_SECONDS: Final = 2.0
-"""How long a broker of a cluster may take to hear of a topic that another one has created."""
+"""Maximum time (s) until all brokers of a cluster know a new topic."""
 
 _PAUSE_SECONDS: Final = 0.2
 
 
 def listed_topics(admin: Admin, wanted: Collection[str]) -> dict[str, int]:
-    """Return the partitions of each topic of the brokers. One of `wanted` that is missing may be new: the brokers are
-    asked again for 2 s, since the one that answers may not know it yet."""
+    """Return the number of partitions of each topic on the brokers.
+
+    A missing topic of `wanted` may be new, and unknown to the broker that answers: it is requested again for 2 s.
+    """
     deadline = time.monotonic() + _PATIENCE_SECONDS
     topics = admin.topics()
     while not topics.keys() >= set(wanted) and time.monotonic() < deadline:

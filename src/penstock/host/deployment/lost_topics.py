@@ -1,8 +1,8 @@
-"""Finds topics that were deleted, or deleted and created again, since an application used them.
+"""Detection of topics that were deleted, and perhaps created again, since an application used them.
 
-The evidence is beside the offsets that the group has committed: for each topic that a task uses, a number of its name
-and one of its id. So it survives the loss of every state directory, and the topics that a changed program adds are not
-in it. A reset deletes it together with the group.
+The metadata of the group's committed offsets has, for each topic of a task, a number for its name and one for its id.
+It therefore survives the loss of every state directory, and excludes topics added by a changed program. A reset deletes
+it together with the group.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ _LONG: Final = struct.Struct(">q")
 
 
 class LostTopic(NamedTuple):
-    """A topic that an application has used and that is gone. store: whose changelog it was, None for a repartition
-    topic. exists: whether there is another topic of its name now."""
+    """A deleted topic that an application has used.
+
+    store: the store of a changelog topic, None for a repartition topic. exists: whether the topic was created again.
+    """
 
     name: str
     store: str | None
@@ -36,15 +38,18 @@ class LostTopic(NamedTuple):
 
 
 def used_topics(topology: BuiltTopology, spec: SubtopologySpec) -> frozenset[str]:
-    """Return the topics that must stay while tasks of a sub-topology have committed offsets: its changelogs, the
-    repartition topics that it reads and writes, and its sources but those that only a pattern names."""
+    """Return the topics that must exist while tasks of a sub-topology have committed offsets.
+
+    These are its changelogs, the repartition topics that it reads and writes, and its sources except those that only a
+    pattern names.
+    """
     written = [topic for topic in spec.sink_topics if topic in topology.repartition_topics]
     used = frozenset([*spec.written_changelogs.values(), *spec.source_topics, *written])
     return used - pattern_topics(topology)
 
 
 def topic_entries(ids: Mapping[str, str], names: Iterable[str]) -> dict[str, int]:
-    """Return what stands beside a committed offset for the topics `names`. ids: of topics, where brokers give ids."""
+    """Return the entries for the topics `names` in the metadata of an offset. ids: of topics, if brokers have ids."""
     return {_entry(name): _number(ids.get(name)) for name in sorted(names)}
 
 
@@ -54,12 +59,12 @@ def lost_topics(
     ids: Mapping[str, str],
     committed: Mapping[TopicPartition, OffsetAndMetadata],
 ) -> list[LostTopic]:
-    """Return the internal topics of `layout` that are gone since the offsets were committed.
+    """Return the internal topics of `layout` that were deleted since the offsets were committed.
 
     Args:
         layout: the tasks.
-        topics: the partitions of each topic that exists.
-        ids: the ids of those that exist, where brokers give ids.
+        topics: the number of partitions of each existing topic.
+        ids: the ids of existing topics, if brokers have ids.
         committed: the offsets of the group.
     """
     stores = {
@@ -75,7 +80,7 @@ def check_topics(
     ids: Mapping[str, str],
     committed: Mapping[TopicPartition, OffsetAndMetadata],
 ) -> None:
-    """Raise StreamsError if topics are gone since the offsets were committed; see `lost_topics`."""
+    """Raise StreamsError if topics were deleted since the offsets were committed; see `lost_topics`."""
     if lost := lost_topics(layout, topics, ids, committed):
         raise missing_internal_topics(str(layout.config["application.id"]), lost)
     sources = {topic for spec in layout.topology.subtopologies for topic in spec.source_topics}
@@ -85,7 +90,7 @@ def check_topics(
 
 
 def missing_internal_topics(application_id: str, lost: Iterable[LostTopic]) -> MissingInternalTopicError:
-    """Return the error for internal topics that are gone."""
+    """Return the error for deleted internal topics."""
     named = "; ".join(map(_text, lost))
     return MissingInternalTopicError(
         f"Internal topics of {application_id} were deleted since its group committed offsets: {named}. Nothing was "
@@ -99,7 +104,7 @@ def missing_internal_topics(application_id: str, lost: Iterable[LostTopic]) -> M
 def recorded_topics(
     names: Iterable[str], committed: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> dict[str, frozenset[int]]:
-    """Return which of the topics `names` the application has used, with the numbers of the ids that they had."""
+    """Return the topics of `names` that were used, with the numbers of their former ids."""
     known: dict[str, set[int]] = {}
     for each in committed.values():
         for entry, number in PartitionMetadata.decode(each.metadata).processor_metadata.items():
@@ -129,7 +134,7 @@ def _entry(name: str) -> str:
 
 
 def _number(topic_id: str | None) -> int:
-    """Return the first eight bytes of an id."""
+    """Return the first eight bytes of an id as a number."""
     if topic_id is None:
         return _UNKNOWN_ID
     padded = topic_id.replace("+", "-").replace("/", "_") + "=="

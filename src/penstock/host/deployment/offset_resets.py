@@ -1,5 +1,7 @@
-"""Where to read a partition that has no position, or whose position no longer exists: by `auto.offset.reset` or the
-reset of its source (Kafka: StreamThread.resetOffsets)."""
+"""Start offsets of partitions without a valid position (Kafka: StreamThread.resetOffsets).
+
+They depend on `auto.offset.reset` or the reset of the source.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ def offset_resets(topology: BuiltTopology, config: StreamsConfig) -> dict[str, s
 
 
 def recreated_topics_error(names: Sequence[str]) -> StreamsError:
-    """Return the error for an application that reads by name topics that were deleted and created again."""
+    """Return the error for recreated topics of an application that reads them by name."""
     return StreamsError(
         f"Source topics that were deleted and created again since the application read them: {', '.join(names)}. Its "
         "state belongs to the old topics: start with a new checkpoint, or with another application.id. If they are "
@@ -39,13 +41,13 @@ def recreated_topics_error(names: Sequence[str]) -> StreamsError:
 def reset_offsets(
     admin: Admin, resets: Mapping[TopicPartition, str], ends: Mapping[TopicPartition, int], now_ms: int
 ) -> dict[TopicPartition, int]:
-    """Return where partitions are to be read.
+    """Return the start offsets of partitions.
 
     Args:
         admin: a client of the brokers.
         resets: the reset of each partition.
-        ends: their ends, for those that begin there.
-        now_ms: from when on a duration counts back.
+        ends: the end offsets of the partitions, for those that start there.
+        now_ms: the time from which a duration counts back.
 
     Raises:
         StreamsError: a reset is `none`.
@@ -71,7 +73,7 @@ def reset_offsets(
 
 
 def truncation(partition: TopicPartition, at: EpochPosition, left: EpochPosition) -> str:
-    """Return the sentences on a log that has lost records below `at`, of which those below `left` are there."""
+    """Return the error text for a truncated log, with the lost and remaining ends."""
     end = "an unknown offset" if left.offset < 0 else f"offset {left.offset} (epoch {left.leader_epoch})"
     return (
         f"The log of topic {partition.topic}, partition {partition.partition}, was truncated: records up to offset "
@@ -84,14 +86,15 @@ def truncation(partition: TopicPartition, at: EpochPosition, left: EpochPosition
 def after_truncation(
     admin: Admin, committed: Mapping[TopicPartition, OffsetAndMetadata], resets: Mapping[str, str]
 ) -> dict[TopicPartition, int | None]:
-    """Return where to go on with partitions whose log was truncated below the committed offset, although it may have
-    grown beyond it again: with the first record that took the place of one that was processed and lost, as in Kafka;
-    None if brokers do not know which that is, so that the reset of the source decides.
+    """Return the offsets from which to continue after truncations below committed offsets.
+
+    A log may have grown beyond the offset again. Reading continues, as in Kafka, with the first record that replaced a
+    processed and lost one. None means that brokers do not know that record, so that the reset of the source decides.
 
     Args:
         admin: a client of the brokers.
-        committed: offsets, with the epochs of the leaders that have written the records before them.
-        resets: of each source topic.
+        committed: offsets, with the leader epochs of the previous records.
+        resets: the reset of each source topic.
 
     Raises:
         LogTruncationError: the reset of a source is `none`.

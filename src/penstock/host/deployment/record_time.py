@@ -1,4 +1,4 @@
-"""Topics that an application reads by other times than those of their records, which brokers know."""
+"""Topics that an application reads with other times than the record timestamps, which brokers know."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OF_RECORDS = (
 
 
 def topics_with_own_time(topology: BuiltTopology, config: Mapping[str, Any]) -> frozenset[str]:
-    """Return the source topics whose times come from another kind of timestamp extractor; patterns are resolved."""
+    """Return the source topics with another kind of timestamp extractor; patterns are resolved."""
     return frozenset(
         topic
         for spec in topology.subtopologies

@@ -1,5 +1,7 @@
-"""Looks whether the topics of a running application have changed: topics that a pattern matches have come or gone,
-partitions were added, a topic was deleted. The next preparation of the application decides what to do about it.
+"""Detection of changes to the topics of a running application.
+
+A topic that a pattern matches was created or deleted, partitions were added, or a topic was deleted. The next
+preparation of the application handles the change.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from penstock.plan.subtopology import BuiltTopology
 
 
 class UsedTopics(Protocol):
-    """The topics with which an application was started."""
+    """The topics of a running application."""
 
     @property
     def topology(self) -> BuiltTopology:
@@ -25,37 +27,43 @@ class UsedTopics(Protocol):
 
     @property
     def topic_partitions(self) -> Mapping[str, int]:
-        """The partitions of each topic."""
+        """The number of partitions of each topic."""
         ...
 
     @property
     def topic_ids(self) -> Mapping[str, str]:
-        """The ids of the source topics, the global topics and those that the application made for itself, where brokers
-        give ids."""
+        """The ids of source, global and internal topics, if brokers have ids."""
         ...
 
 
 class TopicChange(NamedTuple):
-    """What has become of one topic. text: for people. is_growth: whether what there was is still there, and readers of
-    it may go on without what is new."""
+    """A change of one topic.
+
+    text: for humans. is_growth: whether the previous content is unaffected, so that readers may continue without the
+    new.
+    """
 
     text: str
     is_growth: bool
 
 
 class TopicChanges(NamedTuple):
-    """What has become of topics. are_growth: whether all changes are."""
+    """Changes of topics. are_growth: whether all of them are growth."""
 
     text: str
     are_growth: bool
 
 
 class TopicWatch:
-    """Asks the brokers at intervals; one thread at a time."""
+    """Compares the topics at intervals; used by one thread at a time.
+
+    Args:
+        built: the topology as built, with unresolved patterns.
+        config: the configuration of the application.
+        internal: the internal topics of the application, which no pattern matches.
+    """
 
     def __init__(self, built: BuiltTopology, config: StreamsConfig, internal: frozenset[str]) -> None:
-        """Take the topology as it was built, with its patterns. internal: the application's own topics, which no
-        pattern matches."""
         self._built = built
         self._config = config
         self._internal = internal
@@ -63,8 +71,7 @@ class TopicWatch:
         self._looked_ms: int | None = None
 
     def look(self, used: UsedTopics, now_ms: int) -> TopicChanges | None:
-        """Return what has changed since `used`; None for nothing, before the time for a look, or if no broker
-        answers."""
+        """Return the changes since `used`; None if unchanged, not due, or without an answer."""
         if self._looked_ms is None:
             self._looked_ms = now_ms
         if now_ms - self._looked_ms < self._interval_ms:
@@ -73,12 +80,12 @@ class TopicWatch:
         return self.changes(used)
 
     def changes(self, used: UsedTopics) -> TopicChanges | None:
-        """Return what has changed since `used`; None for nothing, or if no broker answers."""
+        """Return the changes since `used`; None without changes, or if no broker answers."""
         try:
             with closing(ConfluentAdmin(self._config)) as admin:
                 topics, ids = admin.topics(), admin.topic_ids(used.topic_ids.keys())
         except KafkaError:
-            return None  # the code that reads or writes waits for the brokers, and reports it
+            return None  # the readers and writers wait for the brokers, and report that
         now = resolve_patterns(self._built, topics, self._internal, self._config)
         found = list(topic_changes(used, now, topics, ids))
         if not found:
@@ -89,13 +96,13 @@ class TopicWatch:
 def topic_changes(
     used: UsedTopics, now: BuiltTopology, topics: Mapping[str, int], ids: Mapping[str, str]
 ) -> Iterator[TopicChange]:
-    """Yield what differs between the topics that an application uses and those that there are.
+    """Yield the differences between the topics that an application uses and those of the brokers.
 
     Args:
-        used: what runs.
-        now: the topology, with its patterns resolved for the topics that there are.
-        topics: the partitions of each topic of the brokers now.
-        ids: the ids of these topics now, where brokers give ids.
+        used: the topics of the running application.
+        now: the topology, with its patterns resolved for the current topics.
+        topics: the current number of partitions of each topic on the brokers.
+        ids: the current ids of these topics, if brokers have ids.
     """
     before = used.topology
     read, matched = _sources(before), _sources(now)

@@ -1,5 +1,7 @@
-"""The topics of a topology: which it reads and writes, the topics that its patterns match, and the partitions of its
-repartition topics. Pure functions over plain data."""
+"""The topics of a topology: sources, sinks, matches of patterns, and partitions of repartition topics.
+
+The functions are pure, and work on plain data.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,10 @@ from penstock.plan.subtopology import BuiltTopology, NodeSpec, SourceSpec
 def resolve_patterns(
     topology: BuiltTopology, topics: Mapping[str, int], internal: frozenset[str], config: StreamsConfig
 ) -> BuiltTopology:
-    """Return `topology` with the topics that each pattern of a source matches now, without `internal` ones and that of
-    the application's dead letters (Kafka Streams subscribes by pattern)."""
+    """Return `topology` with the topics that the pattern of each source matches now.
+
+    `internal` topics and the application's dead letter topic never match (Kafka Streams subscribes by pattern).
+    """
     left_out = internal | unread_dead_letters(config.overridden(topology.config_overrides))
 
     def resolved(node: NodeSpec) -> NodeSpec:
@@ -39,21 +43,23 @@ def resolve_patterns(
 
 
 def source_topics(topology: BuiltTopology) -> frozenset[str]:
-    """Return the topics of the brokers that a topology reads; its patterns are resolved."""
+    """Return the external topics that a topology reads; its patterns are resolved."""
     read = [t for spec in topology.subtopologies for t in spec.source_topics if t not in topology.repartition_topics]
     return frozenset([*read, *(() if topology.global_topology is None else topology.global_topology.source_topics)])
 
 
 def pattern_topics(topology: BuiltTopology) -> frozenset[str]:
-    """Return the source topics that only patterns name, in a topology whose patterns are resolved: the application
-    continues when one is deleted."""
+    """Return the source topics that only patterns name, in a topology with resolved patterns.
+
+    The application continues if one of them is deleted.
+    """
     sources = [node for spec in topology.subtopologies for node in spec.nodes if isinstance(node, SourceSpec)]
     matched = {topic for node in sources if node.pattern is not None for topic in node.topics}
     return frozenset(matched - {topic for node in sources if node.pattern is None for topic in node.topics})
 
 
 def external_sink_topics(topology: BuiltTopology) -> list[str]:
-    """Return the topics of brokers that named sinks write to, in order, each once."""
+    """Return the external topics of named sinks, in order, without duplicates."""
     return list(
         dict.fromkeys(
             t for spec in topology.subtopologies for t in spec.sink_topics if t not in topology.repartition_topics
@@ -62,7 +68,7 @@ def external_sink_topics(topology: BuiltTopology) -> list[str]:
 
 
 def check_source_topics(topology: BuiltTopology, topics: Mapping[str, int], brokers: str) -> None:
-    """Raise MissingSourceTopicError for source topics that are not among `topics`, the topics of `brokers`."""
+    """Raise MissingSourceTopicError for source topics missing from `topics`, the topics of `brokers`."""
     missing = sorted(source_topics(topology) - topics.keys())
     if missing:
         error = MissingSourceTopicError(
@@ -82,20 +88,18 @@ def check_source_topics(topology: BuiltTopology, topics: Mapping[str, int], brok
 
 
 def written_topics(topology: BuiltTopology, config: StreamsConfig) -> list[str]:
-    """Return the topics of brokers that an application names and writes to: those of its sinks, and that of dead
-    letters."""
+    """Return the external topics written by name: those of sinks and dead letters."""
     dead_letters = config[DEAD_LETTER_QUEUE_TOPIC]
     return [*external_sink_topics(topology), *([] if dead_letters is None else [dead_letters])]
 
 
 def named_topics(topology: BuiltTopology, config: StreamsConfig) -> frozenset[str]:
-    """Return the topics of brokers that must exist: those that an application names and reads or writes."""
+    """Return the external topics that must exist: those named by the application."""
     return frozenset([*source_topics(topology), *written_topics(topology, config)])
 
 
 def check_sink_topics(topology: BuiltTopology, topics: Mapping[str, int], config: StreamsConfig) -> None:
-    """Raise StreamsError if a topic that the application names and writes to is not among `topics`, those of the
-    brokers."""
+    """Raise StreamsError if an output topic of the application is not in `topics`."""
     missing = [topic for topic in written_topics(topology, config) if topic not in topics]
     if missing:
         raise StreamsError(
@@ -110,11 +114,13 @@ def create_command(topics: Iterable[str], brokers: str) -> str:
 
 
 def repartition_counts(topology: BuiltTopology, topics: Mapping[str, int]) -> dict[str, int]:
-    """Return the partitions of each repartition topic: as the user fixed them, else as many as the largest topic
-    upstream, co-partitioned ones alike (Kafka classes: RepartitionTopics, CopartitionedTopicsEnforcer).
+    """Return the number of partitions of each repartition topic.
 
-    topics: partitions of each topic of the brokers. Raises TopologyError if co-partitioned topics differ in their
-    partitions, or if nothing says how many partitions a topic has.
+    It is set by the user, or that of the largest upstream topic; co-partitioned topics have equal numbers (Kafka
+    classes: RepartitionTopics, CopartitionedTopicsEnforcer).
+
+    topics: number of partitions of each topic on the brokers. Raises TopologyError if co-partitioned topics have
+    different numbers of partitions, or if the number of a topic is undefined.
     """
     fixed = {
         name: topic.partitions for name, topic in topology.repartition_topics.items() if topic.partitions is not None
@@ -123,7 +129,8 @@ def repartition_counts(topology: BuiltTopology, topics: Mapping[str, int]) -> di
     while unknown := [name for name in topology.repartition_topics if name not in known]:
         upstream = {name: _counts_upstream(name, topology, {**topics, **known}) for name in unknown}
         ready = [name for name, counts in upstream.items() if counts and None not in counts]
-        # where topics feed one another, as those of a foreign-key join do, the first that knows anything begins
+        # for topics that feed one another, as in a foreign-key join, start with the first that has a known upstream
+        # topic
         ready = ready or [name for name, counts in upstream.items() if any(counts)][:1]
         if not ready:
             raise TopologyError(
@@ -141,7 +148,7 @@ def repartition_counts(topology: BuiltTopology, topics: Mapping[str, int]) -> di
 
 
 def _explain_copartitioning(error: TopologyError, topology: BuiltTopology, group: frozenset[str]) -> None:
-    """Add to `error`, whose text is Kafka's, which sources read the topics of `group`, and what to do."""
+    """Add the sources of the topics in `group`, and a remedy, to `error`. The text of `error` is Kafka's."""
     for node in _sources(topology):
         if read := [topic for topic in node.topics if topic in group]:
             error.add_note(f"{node.name} reads {', '.join(read)}{_made_at(topology, node)}.")
@@ -153,8 +160,7 @@ def _explain_copartitioning(error: TopologyError, topology: BuiltTopology, group
 
 
 def _counts_upstream(name: str, topology: BuiltTopology, known: Mapping[str, int]) -> list[int | None]:
-    """Return the partitions of each source topic of the sub-topologies that write to `name`, None for those not yet
-    known."""
+    """Return the partition counts of the topics upstream of `name`, None for unknown counts."""
     return [
         known.get(topic)
         for spec in topology.subtopologies
@@ -165,7 +171,7 @@ def _counts_upstream(name: str, topology: BuiltTopology, known: Mapping[str, int
 
 
 def _sources(topology: BuiltTopology) -> Iterator[SourceSpec]:
-    """Yield the sources of all sub-topologies and of all global stores."""
+    """Yield the sources of all sub-topologies and global stores."""
     parts = topology.subtopologies
     for spec in parts if topology.global_topology is None else (*parts, topology.global_topology):
         yield from (node for node in spec.nodes if isinstance(node, SourceSpec))

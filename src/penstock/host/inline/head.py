@@ -1,8 +1,8 @@
-"""The first records of a stream, for a look at it in a notebook: the inline host reads the source topics from the
-beginning until enough records have come.
+"""The first records of a stream, for notebooks.
 
-Rules: nothing is written, committed or created, on brokers or disk. One task takes the records of all partitions, by
-timestamp; global tables are read first. Every read has a limit.
+The inline host reads the source topics from the beginning until it has enough records. Rules: it neither writes,
+commits nor creates anything on brokers or disk. One task processes the records of all partitions, by timestamp; global
+tables are read first. Every read has a limit.
 """
 
 from __future__ import annotations
@@ -37,25 +37,33 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 APPLICATION_ID: Final = "penstock-head"
-"""The application.id if the configuration has none; nothing is kept under it."""
+"""The default application.id; no state is kept under it."""
 
 _SHOWN: Final = 100
-"""Records that a notebook shows: as many as a user can want to see, and a page can hold."""
+"""Number of records shown in a notebook, enough for users and pages."""
 
 _KEPT: Final = 50_000
-"""Records that are kept until they are taken, over all partitions."""
+"""Maximum number of buffered records over all partitions."""
 
 
 class Head(Tabular, Generic[K, V]):
-    """The first records of a stream: they are read like a list of Record, and are a table with `key`, `window_start`
-    and `window_end` of windowed keys, `value`, `timestamp`, `headers`."""
+    """The first records of a stream, as a list of Record or a table.
 
-    # It is no Sequence: polars reads one as a list of objects, not as a table.
+    The table has the columns `key` (with `window_start` and `window_end` for windowed keys), `value`, `timestamp` and
+    `headers`.
+
+    Args:
+        records: the records.
+        read: description of the input read for them.
+        key_serde: the key serde of the stream, None if unknown.
+        value_serde: the value serde of the stream, None if unknown.
+    """
+
+    # It is not a Sequence, which polars would read as a list of objects instead of a table.
 
     def __init__(
         self, records: Sequence[Record[K, V]], read: str, key_serde: Serde | None, value_serde: Serde | None
     ) -> None:
-        """Hold `records`. read: what was read for them. key_serde, value_serde: of the stream, None if not known."""
         self._records = list(records)
         self._read = read
         self._serdes = key_serde, value_serde
@@ -96,14 +104,14 @@ class Head(Tabular, Generic[K, V]):
 
 
 class _Collector(Processor[Any, Any, Any, Any]):
-    """Keeps the first records that it is given."""
+    """Keeps the first records that reach it."""
 
     def __init__(self, records: list[Record[Any, Any]], limit: int) -> None:
         self._records = records
         self._limit = limit
 
     def process(self, record: Record[Any, Any]) -> None:
-        """Keep the record, if it is not one too many."""
+        """Keep the record, unless the limit is reached."""
         if len(self._records) < self._limit:
             self._records.append(record)
 
@@ -114,16 +122,17 @@ def first_records(
     config: StreamsConfig | Mapping[str, Any] | None,
     max_records: int,
 ) -> tuple[list[Record[Any, Any]], str]:
-    """Return the first records that reach the end of a topology, and what was read for them, as a text.
+    """Return the first records at the end of a topology, with its input as text.
 
     Args:
-        ending_in: returns the topology whose last processor is made by a supplier. limit: records to return at most.
-        config: the configuration, with bootstrap.servers. max_records: records to read at most, of global tables that
-            many each.
+        ending_in: returns the topology whose last processor is created by a supplier.
+        limit: maximum number of records to return.
+        config: the configuration, with bootstrap.servers.
+        max_records: maximum number of records to read, and to read from each global table.
 
     Raises:
         ValueError: `limit` or `max_records` is below 1.
-        ConfigError: bootstrap.servers is missing, or a value cannot be.
+        ConfigError: bootstrap.servers is missing, or a value is invalid.
         TopologyError: the topology cannot be built.
         StreamsError: a source topic is missing, no broker answers, a DataFrame is the source, or a processor fails.
     """
@@ -180,14 +189,19 @@ def _pipe(host: InlineHost, row: _Row) -> None:
     except Exception as error:
         error.add_note(f"This was the record at offset {row.offset} of {row.partition}.")
         raise
-    host.take_output()  # changelogs, which nobody reads
+    host.take_output()  # changelogs, which are not needed
 
 
 class _Input:
-    """Topics that are read together, from the beginning to where they ended at the start."""
+    """Topics that are read together, from the beginning to their end offsets at the start.
+
+    Args:
+        admin: returns the offsets of the partitions.
+        fetcher: reads the records.
+        topics: the number of partitions of each topic.
+    """
 
     def __init__(self, admin: ConfluentAdmin, fetcher: ConfluentFetcher, topics: Mapping[str, int]) -> None:
-        """Ask how far the `topics` go, which have so many partitions."""
         partitions = [TopicPartition(topic, number) for topic, count in topics.items() for number in range(count)]
         self._fetcher = fetcher
         self._begins = admin.beginning_offsets(partitions)
@@ -195,7 +209,7 @@ class _Input:
         self._taken = dict.fromkeys(topics, 0)
 
     def rows(self, limit: int) -> Iterator[_Row]:
-        """Yield up to `limit` records: of the next ones of all partitions that with the smallest timestamp."""
+        """Yield up to `limit` records, merging the partitions by timestamp."""
         kept = max(_KEPT // max(len(self._begins), 1), 1)
         merged = heapq.merge(*(self._rows(each, kept) for each in self._begins), key=lambda row: row.timestamp)
         for row in islice(merged, limit):
@@ -203,13 +217,15 @@ class _Input:
             yield row
 
     def _rows(self, partition: TopicPartition, kept: int) -> Iterator[_Row]:
-        """Yield the records of a partition; `kept`: how many are in memory at most. The fetcher reads one range at a
-        time, so no range stays open."""
+        """Yield the records of a partition; `kept`: maximum number in memory.
+
+        The fetcher reads one range at a time, so no range stays open.
+        """
         start, end = self._begins[partition], self._ends[partition]
         while start < end:
             with closing(self._fetcher.fetch(partition, start, end, read_committed=True)) as batches:
                 batch = next(batches, None)
-            if batch is None:  # behind the last record there are only control records
+            if batch is None:  # only control records are left
                 return
             batch = batch.slice(0, kept)
             offsets, timestamps = batch.offsets.tolist(), batch.timestamps.tolist()

@@ -1,11 +1,10 @@
-"""Drives a whole topology in this process, synchronously, without a broker: below TopologyTestDriver and notebooks.
+"""Runs a complete topology in this process, synchronously, without a broker, for TopologyTestDriver and notebooks.
 
-Rules, those of Kafka's TopologyTestDriver: every topic has one partition, and all sub-topologies are one task, `0_0`,
-so that they share stream time and record cache; global stores have a separate task. A record is processed
-completely before the next: the record, stream-time punctuation, a commit (which flushes caches); then the records that
-this wrote to topics that the topology reads are added to the task. `PartitionGroup.take_next` says which record is
-next. A commit also writes to the changelog topics, for each key that changed one record. Bytes go in and come out: no
-serdes here.
+Rules, as in Kafka's TopologyTestDriver: every topic has one partition, and all sub-topologies are one task, `0_0`, with
+a common stream time and record cache; global stores have a separate task. Each record is processed completely before
+the next: the record, stream-time punctuation, a commit (which flushes caches); then its output to topics that the
+topology reads is added to the task. `PartitionGroup.take_next` selects the next record. A commit also writes to the
+changelog topics, one record for each changed key. Records are bytes: the host has no serdes.
 """
 
 from __future__ import annotations
@@ -39,11 +38,11 @@ from penstock_broker.common.clock import Clock, SystemClock
 PARTITION = 0
 
 MAXIMUM_FOLLOWING = 1_000_000
-"""Records that may follow from one: more come only from a topology that feeds itself without an end."""
+"""Maximum number of further records caused by one record. Only a topology with an endless loop exceeds it."""
 
 
 class ProducedRecord(NamedTuple):
-    """A record that the topology wrote; number: its place among all that were written, timestamp in ms."""
+    """A record written by the topology. number: its position among all records written; timestamp: ms."""
 
     number: int
     topic: str
@@ -54,7 +53,7 @@ class ProducedRecord(NamedTuple):
 
 
 class _OnePartitionEach(Mapping[str, int]):
-    """The number of partitions of any topic, also of those that only an extractor names: one."""
+    """The number of partitions of any topic, including those that only an extractor names: one."""
 
     def __getitem__(self, topic: str) -> int:
         return 1
@@ -71,10 +70,18 @@ _Record = tuple[bytes | None, bytes | None, int, Headers]
 
 
 class InlineHost:
-    """Runs one topology, record by record; what it writes is kept until `take_output`."""
+    """Runs one topology record by record, and keeps its output until `take_output`.
+
+    The constructor creates the task with empty stores and initialises its processors; it raises StreamsError if one of
+    them fails.
+
+    Args:
+        topology: the topology.
+        config: the configuration of the application.
+        clock: the wall clock.
+    """
 
     def __init__(self, topology: BuiltTopology, config: StreamsConfig, clock: Clock) -> None:
-        """Make the task over empty stores and initialise its processors; raises StreamsError when one of them fails."""
         check_serdes(topology, config)
         check_dead_letters(topology, config)
         spec, config = whole_topology(topology), config.overridden(topology.config_overrides)
@@ -122,9 +129,9 @@ class InlineHost:
         return task
 
     def pipe(self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers = ()) -> None:
-        """Process one record (timestamp in ms), and all that follows from it, completely.
+        """Process one record (timestamp in ms), and all further records that it causes.
 
-        Raises ValueError for a topic that the topology does not read, StreamsError when a node fails.
+        Raises ValueError for a topic that the topology does not read, StreamsError if a node fails.
         """
         if not self._accept(topic, (key, value, timestamp, headers)):
             error = ValueError(f"Unknown topic: {topic}")
@@ -133,15 +140,16 @@ class InlineHost:
         self._process_queues()
 
     def punctuate_wall_clock(self) -> None:
-        """Run the wall-clock punctuations that are due by the clock, commit, and process what they wrote; raises
-        StreamsError when one fails.
-        """
+        """Run due wall-clock punctuations, commit, and process their output; raises StreamsError if one fails."""
         self._task.advance_wall_clock(self._clock.milliseconds())
         self._commit()
         self._process_queues()
 
     def take_output(self) -> list[ProducedRecord]:
-        """Give up all records written since the last call, in the order in which they were sent, across topics."""
+        """Return and remove all records written since the last call.
+
+        They are in the order of sending, across topics.
+        """
         output, self._output = self._output, []
         return output
 
@@ -150,15 +158,17 @@ class InlineHost:
         return self._stores
 
     def dropped_records(self) -> int:
-        """Return how many records were dropped, over all nodes."""
+        """Return the number of dropped records, over all nodes."""
         dropped = sum(self._task.dropped_records.values())
         if self._global_task is not None:
             dropped += sum(self._global_task.dropped_records.values())
         return dropped
 
     def metrics(self) -> Mapping[MetricName, Metric]:
-        """Return the metrics of the task, by their names: what `host_metrics` lists, and those of its sensors; rates,
-        averages and extremes are of the time before now."""
+        """Return the metrics of the task and its sensors by name, as in `host_metrics`.
+
+        Rates, averages and extremes are those of the time before now.
+        """
         task, now = str(self._task.task_id), self._clock.milliseconds()
         measured, sensors = self._task.take_measured()
         for name, measurement in measured.items():
@@ -168,7 +178,7 @@ class InlineHost:
         return streams_metrics(self._config.client_id(), {}, counted, self._measurements.at(now))
 
     def close(self) -> None:
-        """Close processors and stores; the last commit stands. A second call does nothing."""
+        """Close processors and stores, without a commit; idempotent."""
         if not self._closed:
             self._closed = True
             try:
@@ -184,8 +194,10 @@ class InlineHost:
         return sorted(named.union(() if self._global_task is None else self._global_task.topics, patterns))
 
     def _accept(self, topic: str, record: _Record) -> bool:
-        """Take a record that was piped in or sent: to the queue of its source, or directly to the global store of its
-        topic; return whether something reads the topic."""
+        """Deliver a record to the reader of its topic; return whether it has one.
+
+        The reader is a source or a global store.
+        """
         source = self._source_of(topic)
         if source is not None:
             self._enqueue(source, topic, record)
@@ -209,7 +221,7 @@ class InlineHost:
         return None
 
     def _log_of(self, source: SourceSpec, topic: str) -> str:
-        """Return by what the offsets of a topic are counted: as in Kafka's driver, a pattern counts as one topic."""
+        """Return the key for the offsets of a topic. As in Kafka's driver, all topics of a pattern count as one."""
         return topic if source.pattern is None else source.pattern.pattern
 
     def _enqueue(self, source: SourceSpec, topic: str, record: _Record) -> None:
@@ -223,11 +235,11 @@ class InlineHost:
         self._offsets[log] += 1
 
     def _buffer(self, topic: str, batch: RecordBatch) -> None:
-        """Buffer one record until it is taken."""
+        """Buffer one record until it is processed."""
         self._task.add_records(topic, PARTITION, batch)
 
     def _process_queues(self) -> None:
-        """Process what is buffered, and what follows from it, as far as the task need not wait."""
+        """Process buffered records, and all resulting records, until the task has to wait."""
         followed = 0
         while True:
             while (taken := self._task.process_next(self._wait)) is not None:
@@ -239,11 +251,11 @@ class InlineHost:
                         f"{taken.topic}: does the topology write to a topic that it reads, in an endless loop?"
                     )
                 self._commit()
-            if not self._take_sent():  # by a handler, for records that cannot be read
+            if not self._take_sent():  # by a handler, for records that cannot be deserialized
                 return
 
     def _wait_for(self, topics: Iterable[str]) -> InputWait:
-        """Return that the task waits for `topics`, none of which has more than was added."""
+        """Return a wait for `topics`, all of whose records are already buffered."""
         partitions = dict.fromkeys(TopicPartition(topic, PARTITION) for topic in topics)
         return InputWait(tuple(partitions), idle_ms=self._config["max.task.idle.ms"])
 
@@ -258,7 +270,7 @@ class InlineHost:
         self._task.committed(changes, self._commits.to_bytes(8, "big"))
 
     def _take_sent(self) -> bool:
-        """Take what the task has sent; return whether there was something."""
+        """Move the task's sent records to the output; return whether it had any."""
         sent = list(self._task.drain_in_order())
         for record in sent:
             self._produce(record.topic, (record.key, record.value, record.timestamp, record.headers))
@@ -277,7 +289,7 @@ def _global_task(topology: BuiltTopology, config: StreamsConfig, clock: Clock) -
         topology.global_topology,
         config,
         MemoryBase(),
-        LogAndContinueExceptionHandler(),  # as Kafka's driver does, whatever is configured
+        LogAndContinueExceptionHandler(),  # as Kafka's driver does, whatever the configuration
         clock.milliseconds(),
         node_lines=topology.node_lines,
     )
@@ -286,13 +298,15 @@ def _global_task(topology: BuiltTopology, config: StreamsConfig, clock: Clock) -
 
 
 def _changelog_topics(spec: SubtopologySpec) -> dict[str, str]:
-    """Return the changelog topic of each store that has its own, and is not filled from a source topic."""
+    """Return the changelog topics by store, omitting source topics used as changelogs."""
     return {name: topic for name, (topic, _) in spec.changelogs.items() if topic not in spec.source_topics}
 
 
 def whole_topology(topology: BuiltTopology) -> SubtopologySpec:
-    """Return all sub-topologies as one, number 0: their nodes in the order in which they were added, and their stores
-    in that of the first node that uses each."""
+    """Return all sub-topologies as one, number 0.
+
+    Nodes are in the order of their addition, stores in that of the first node that uses each.
+    """
     parts = topology.subtopologies
     places = {name: place for place, name in enumerate(topology.node_order)}
     nodes = sorted((node for part in parts for node in part.nodes), key=lambda node: places.get(node.name, 0))

@@ -1,9 +1,11 @@
-"""Replays what a host logged under `penstock.trace.order`: the same tasks take the same records in the same order and
-commit at the same points, in this process, without a broker. What comes out is byte-equal to what the host gave.
+"""Replays the order trace of a host (`penstock.trace.order`) in this process, without a broker.
 
-A trace is a directory: one folder a task (`<sub-topology>_<partition>`) with the file `lane`, its number among all
-tasks, the file `cache`, the bytes of its record cache, and a file for each commit, named so that commits sort. Tasks
-live for one commit, as they do on Spark.
+The same tasks process the same records in the same order and commit at the same points. The output is byte-equal to
+that of the host.
+
+A trace is a directory: one folder per task (`<sub-topology>_<partition>`) with the file `lane`, its number among all
+tasks, the file `cache`, the size of its record cache in bytes, and a file for each commit, whose names sort in order of
+commits. Tasks live for one commit, as they do on Spark.
 """
 
 from __future__ import annotations
@@ -26,11 +28,11 @@ from penstock.task.task_checkpoint import TaskCheckpoint
 LANE_FILE, CACHE_FILE = "lane", "cache"
 
 ReadRecords = Callable[[TopicPartition, int, int], RecordBatch]
-"""Called with a partition, a first offset and a number of records; returns those records as bytes."""
+"""Returns records as bytes, given a partition, a first offset and a count."""
 
 
 class TracedTask(NamedTuple):
-    """A task of a trace: its lane, the bytes of its record cache, and the files of its commits by name."""
+    """A task of a trace. cache_bytes: size of its record cache. commits: files by the names of its commits."""
 
     task: TaskId
     lane: int
@@ -39,7 +41,7 @@ class TracedTask(NamedTuple):
 
 
 def read_trace(directory: Path) -> list[TracedTask]:
-    """Return the tasks of a trace by lane; raises StreamsError if `directory` has none."""
+    """Return the tasks of a trace by lane; raises StreamsError if `directory` has no trace."""
     found = []
     for folder in directory.iterdir() if directory.is_dir() else ():
         commits = {path.name: path for path in folder.iterdir() if path.name not in (LANE_FILE, CACHE_FILE)}
@@ -54,7 +56,19 @@ def read_trace(directory: Path) -> list[TracedTask]:
 
 
 class OrderReplay:
-    """Runs the tasks of a trace again."""
+    """Runs the tasks of a trace again.
+
+    Args:
+        topology: the topology of the trace.
+        config: the configuration of the application.
+        directory: the directory of the trace.
+        records: returns the records of the topics that the topology reads from a broker.
+        partitions: the number of partitions of each topic that it writes; those of repartition topics follow from the
+            trace.
+
+    Raises:
+        StreamsError: the directory has no trace.
+    """
 
     def __init__(
         self,
@@ -64,12 +78,6 @@ class OrderReplay:
         records: ReadRecords,
         partitions: Mapping[str, int],
     ) -> None:
-        """Read the trace in `directory`.
-
-        records: gives the records of the topics that the topology reads from a broker. partitions: the number of
-        partitions of each topic that it writes to; those of repartition topics follow from the trace. Raises
-        StreamsError if there is no trace.
-        """
         self._topology = topology
         self._config = config
         self._records = records
@@ -82,14 +90,14 @@ class OrderReplay:
         self.output: dict[TopicPartition, list[RecordBatch]] = {}
 
     def run(self) -> None:
-        """Replay every commit; afterwards `output` has what was written, by partition, in batches as bytes."""
+        """Replay every commit; the result is in `output`, by partition, in batches as bytes."""
         for name in sorted({name for traced in self._traced for name in traced.commits}):
             for traced in self._traced:
                 if name in traced.commits:
                     self._replay(traced, TracedCommit.decode(traced.commits[name].read_bytes()), name)
 
     def store_entries(self, task: TaskId, store_name: str) -> Iterator[tuple[bytes, bytes]]:
-        """Return the entries of a store of `task` after the last commit, as bytes in key order."""
+        """Return the final entries of a store of `task`, as bytes in key order."""
         return self._bases[task].view(store_name).range(None, None, False)
 
     def _replay(self, traced: TracedTask, commit: TracedCommit, name: str) -> None:

@@ -1,1 +1,1 @@
-"""What hosts measure and trace of tasks."""
+"""Measurements and traces of tasks."""

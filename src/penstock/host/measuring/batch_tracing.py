@@ -1,4 +1,4 @@
-"""What traces the batches of tasks, if the configuration asks for it; otherwise nothing is loaded."""
+"""Tracing of task batches; its packages are loaded only if it is configured."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from penstock.task.batch_tracing import BatchTracing
 
 
 def batch_tracing(config: StreamsConfig) -> BatchTracing | None:
-    """Return what makes a span for each batch if `penstock.otel.enabled` is true, else None.
+    """Return a factory of spans for batches if `penstock.otel.enabled` is true, else None.
 
     Raises ConfigError if a package is missing, or `penstock.otel.setup` fails.
     """

@@ -1,5 +1,7 @@
-"""What a host measures of a task itself: how long it takes for a record, how old records are behind its sinks, its
-stream time, and which of its nodes dropped records."""
+"""Measurements of a task by its host.
+
+These are process latency, age of records at sinks, stream time and dropped records.
+"""
 
 from __future__ import annotations
 
@@ -28,15 +30,21 @@ from penstock.record import NO_TIMESTAMP, Int64Array, PartitionBatch
 from penstock.task.stream_task import TaskCommit
 
 ROWS_TOGETHER: Final = 1_000
-"""Records whose ages are added up together: that costs about as much for one as for hundreds, and a run may have
-one."""
+"""Number of records whose ages are added in one step.
+
+A step costs about as much for one record as for hundreds, and a run may have only one.
+"""
 
 
 class TaskMeasuring:
-    """Measures one task, until it is taken (Kafka metrics: process-latency, record-e2e-latency)."""
+    """Collects the measurements of one task (Kafka metrics: process-latency, record-e2e-latency).
+
+    Args:
+        spec: the sub-topology of the task.
+        between: the topics through which tasks send records to one another.
+    """
 
     def __init__(self, spec: SubtopologySpec, between: Container[str]) -> None:
-        """Measure a task of the sub-topology `spec`. between: the topics through which tasks send to one another."""
         self._between = between
         self._dropped: Mapping[Dropped, int] = {}
         self._latencies = {
@@ -44,17 +52,17 @@ class TaskMeasuring:
         }
         self._measured: dict[str, Measurement] = {}
         self._written: dict[str, list[tuple[Int64Array, int]]] = {}
-        """By topic, the timestamps of records whose ages are not added up yet, and when they were written (ms)."""
+        """Timestamps by topic of records with ages to be added, with their write times (ms)."""
         self._rows = 0
 
     def processed(self, records: int, nanoseconds: int) -> None:
-        """Take how long a number of records took: the time of each is their average."""
+        """Add the total time of a number of records; each counts with the average."""
         if records:
             each = nanoseconds / records
             self._add(PROCESS, Measurement(records, nanoseconds, each, each))
 
     def written(self, output: Iterable[PartitionBatch], now_ms: int) -> None:
-        """Take how old (ms) the records are that sinks have written by `now_ms`."""
+        """Add the ages (ms) of records that sinks have written by `now_ms`."""
         for topic, _, batch, _ in output:
             if len(batch) and (topic in self._latencies or topic not in self._between):
                 self._written.setdefault(topic, []).append((batch.timestamps, now_ms))
@@ -63,7 +71,7 @@ class TaskMeasuring:
             self._add_up()
 
     def _add_up(self) -> None:
-        """Add the ages of what was written."""
+        """Add up the ages of the written records."""
         written, self._written, self._rows = self._written, {}, 0
         for topic, runs in written.items():
             times = np.repeat(np.array([now_ms for _, now_ms in runs], np.int64), [len(each) for each, _ in runs])
@@ -76,8 +84,7 @@ class TaskMeasuring:
                 self._add(operation, _measurement(ages))
 
     def prepared(self, commit: TaskCommit, now_ms: int) -> None:
-        """Take what the task is about to commit at `now_ms`: output, stream time, and what was dropped since the commit
-        before."""
+        """Add output, stream time and newly dropped records of a commit at `now_ms`."""
         self.written(commit.output, now_ms)
         if commit.checkpoint.stream_time != NO_TIMESTAMP:
             time = float(commit.checkpoint.stream_time)
@@ -90,7 +97,7 @@ class TaskMeasuring:
         self._dropped = commit.dropped_records
 
     def take(self) -> dict[str, Measurement]:
-        """Give up what was measured since the last time, by operation."""
+        """Return and remove the measurements since the last call, by operation."""
         self._add_up()
         measured, self._measured = self._measured, {}
         return measured
@@ -100,7 +107,7 @@ class TaskMeasuring:
 
 
 def of_base(task: str, measured: Mapping[str, Measurement]) -> dict[str, Measurement]:
-    """Return the measurements of the base of `task`, one database for all stores of the task, by operation."""
+    """Return the measurements by operation of the base of `task`, one database for all stores."""
     return {
         name if name == STATE_SIZE else operation_of(name, state_id("rocksdb"), task): measurement
         for name, measurement in measured.items()
@@ -112,7 +119,7 @@ def _measurement(values: Int64Array) -> Measurement:
 
 
 def _sinks_by_topic(spec: SubtopologySpec) -> Mapping[str, str]:
-    """Return the sink that writes to each topic; where several may, nobody knows which one did."""
+    """Return the sink of each topic, omitting topics of several sinks, whose writer is unknown."""
     sinks = [node for node in spec.nodes if isinstance(node, SinkSpec)]
     writers = Counter(node.topic for node in sinks)
     if None in writers:

@@ -1,1 +1,1 @@
-"""Programs, records and errors as bytes, on their way between processes."""
+"""Serialization of programs, records and errors for transfer between processes."""

@@ -1,8 +1,8 @@
-"""Errors of functions on their way from a worker process to the program: themselves with their class, or their text.
+"""Errors of functions on their way from a worker process to the program.
 
-A pickle of an error lacks its cause and its notes, so each of a chain of causes travels alone, with its notes. One
-whose arguments cannot be pickled arrives with its text in their place; one of a class that cannot be made again is a
-StreamsError that names the class.
+They keep their class if possible, otherwise only their text. A pickled error lacks its cause and its notes, so each
+error in a chain of causes is sent separately, with its notes. An error with arguments that cannot be pickled has its
+text as argument instead; one whose class cannot be restored becomes a StreamsError with the name of the class.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class CarriedError(NamedTuple):
 
 
 def with_causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield `error`, its cause, the cause of that and so on."""
+    """Yield `error`, its cause, the cause of the cause, and so on."""
     while error is not None:
         yield error
         error = error.__cause__
 
 
 def carried(error: BaseException) -> CarriedError:
-    """Return `error` as another process can make it again."""
+    """Return `error` in a form that another process can restore."""
     attributes = {name: value for name, value in vars(error).items() if name != "__notes__"}
     text = str(error)
     pickled = _pickled(error, text, error.args, attributes) or _pickled(error, text, (text,), {})
@@ -43,7 +43,7 @@ def carried(error: BaseException) -> CarriedError:
 
 
 def made_again(errors: Iterable[CarriedError]) -> BaseException | None:
-    """Return the first of `errors`, each with the next one as its cause; None if there are none."""
+    """Restore a chain of `errors`, each caused by the next; return the first, if any."""
     made = [_made(*each) for each in errors]
     for error, cause in pairwise(made):
         error.__cause__ = cause
@@ -54,7 +54,7 @@ def _pickled(error: BaseException, text: str, arguments: tuple[Any, ...], attrib
     try:
         data: bytes = cloudpickle.dumps((type(error), arguments, attributes))
         same = str(_unpickled(data)) == text
-    except Exception:  # whatever an object's own pickling raises
+    except Exception:  # any error from the object's own pickling
         return None
     return data if same else None
 
@@ -62,7 +62,7 @@ def _pickled(error: BaseException, text: str, arguments: tuple[Any, ...], attrib
 def _unpickled(data: bytes) -> BaseException:
     kind, arguments, attributes = pickle.loads(data)
     error: BaseException = kind.__new__(kind, *arguments)
-    if not isinstance(kind.__init__, FunctionType):  # one in Python may take other arguments, or change them
+    if not isinstance(kind.__init__, FunctionType):  # one written in Python may have other arguments, or change them
         kind.__init__(error, *arguments)
     vars(error).update(attributes)
     return error
@@ -71,7 +71,7 @@ def _unpickled(data: bytes) -> BaseException:
 def _made(pickled: bytes | None, text: str, notes: list[str]) -> BaseException:
     error: BaseException = StreamsError(text)
     if pickled is not None:
-        with suppress(Exception):  # of a class that cannot be made here
+        with suppress(Exception):  # its class cannot be restored here
             error = _unpickled(pickled)
     for note in notes:
         error.add_note(note)

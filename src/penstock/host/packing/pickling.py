@@ -1,8 +1,8 @@
-"""Pickles what is the user's: by name what a process can import, by value the rest, or on request all of some modules.
+"""Pickles user code: by name if importable, by value otherwise or on request.
 
-As cloudpickle does; besides, functions with a cache (`functools.lru_cache`) go by value where their modules do, which
-cloudpickle takes for something that everybody can import, modules by value may refer to one another, and classes leave
-behind what msgspec keeps in them.
+It extends cloudpickle: cached functions (`functools.lru_cache`) are pickled by value whenever their modules are, while
+cloudpickle considers them importable everywhere; modules pickled by value may refer to one another; and msgspec's cache
+in classes is not pickled.
 """
 
 from __future__ import annotations
@@ -22,34 +22,41 @@ from weakref import WeakSet
 import cloudpickle
 
 _OF_IMPORT = frozenset(("__builtins__", "__loader__", "__spec__"))
-"""What a module has of the way in which it was imported."""
+"""Attributes of a module that importing sets."""
 
 _SAID_BY_CODE = (
     "co_code", "co_names", "co_varnames", "co_freevars", "co_cellvars", "co_name", "co_flags", "co_argcount",
     "co_posonlyargcount", "co_kwonlyargcount", "co_exceptiontable",
 )  # fmt: skip
-"""What a function does, without its place in its file."""
+"""Attributes of code without its location in a file."""
 
 _KEPT_BY_MSGSPEC = "__msgspec_cache__"
-"""What msgspec keeps in a dataclass, NamedTuple or TypedDict that it has read: it cannot be pickled, and each process
-makes it at need."""
+"""msgspec's cache in a decoded dataclass, NamedTuple or TypedDict.
+
+It cannot be pickled, and each process creates it when needed.
+"""
 
 _OF_CLASS_OBJECTS = frozenset(
     ("__dict__", "__weakref__", "__firstlineno__", "__static_attributes__", "_abc_impl", _KEPT_BY_MSGSPEC)
 )
-"""What a class has of the way in which it was made, and what libraries keep in it."""
+"""Attributes of a class that its creation sets, or that libraries keep in it."""
 
 _MADE_BY_PYTHON = 1 << 9
 """A flag of classes: Py_TPFLAGS_HEAPTYPE."""
 
 _by_value_before: WeakSet[ModuleType] = WeakSet()
-"""Modules that came here by value: another one of that name may be importable."""
+"""Modules received by value: a different module of the same name may be importable."""
 
-_registering = threading.Lock()  # what goes by value is one list for the process
+_registering = threading.Lock()  # the registry of modules by value is global in the process
 
 
 class ByValueError(Exception):
-    """Functions of these modules cannot be pickled by value."""
+    """Functions of these modules cannot be pickled by value.
+
+    Args:
+        modules: the names of the modules.
+        error: the error of pickling.
+    """
 
     def __init__(self, modules: list[str], error: Exception) -> None:
         super().__init__(str(error))
@@ -57,17 +64,17 @@ class ByValueError(Exception):
 
 
 def dump(value: Any) -> bytes:
-    """Return `value` as bytes for `cloudpickle.loads`; raises whatever an object's own pickling raises."""
+    """Return `value` as bytes for `cloudpickle.loads`; raises any error of its objects' own pickling."""
     return _dump(value, set())
 
 
 def digest_of(value: Any, digest_size: int) -> str:
-    """Return a digest (hexadecimal digits) of what `dump` would give: the same in each process for the same program.
+    """Return a digest (hexadecimal) of `value`, the same in each process for the same program.
 
-    Three things differ in `dump` from process to process, and are left out or put in order here: the names that
-    cloudpickle draws for classes that go by value, the order of sets among the constants of a function, and the places
-    of functions in their files. Sets that a function refers to otherwise, as a global or in a closure, still differ.
-    Raises whatever an object's own pickling raises.
+    The result of `dump` differs between processes in three respects, which are omitted or ordered here: cloudpickle's
+    random names of classes pickled by value, the order of sets among the constants of a function, and the locations of
+    functions in their files. Other sets that a function refers to, as a global or in a closure, still differ. Raises
+    any error of the objects' own pickling.
     """
     with io.BytesIO() as file:
         _DigestPickler(file, set()).dump(value)
@@ -75,18 +82,19 @@ def digest_of(value: Any, digest_size: int) -> str:
 
 
 def dump_by_value(value: Any, modules: Iterable[ModuleType]) -> bytes:
-    """As `dump`, with functions and classes of `modules` by value: the loaded object behaves as before, whatever
-    happens to the modules.
+    """Like `dump`, with functions and classes of `modules` by value.
+
+    The loaded object is independent of later changes to the modules.
 
     Raises:
-        ByValueError: one of them has what cannot be pickled.
+        ByValueError: one of the modules has objects that cannot be pickled.
     """
     by_name = {module.__name__: module for module in modules}
     met: set[str] = set()
     try:
         with _by_value(by_name.values()):
             return _dump(value, met)
-    except Exception as error:  # whatever an object's own pickling raises
+    except Exception as error:  # any error from an object's own pickling
         suspects = sorted(met & by_name.keys())
         raise ByValueError([each for each in suspects if not _goes(value, by_name[each])] or suspects, error) from error
 
@@ -115,8 +123,10 @@ def _by_value(modules: Iterable[ModuleType]) -> Iterator[None]:
 
 
 def what_cannot_go(value: Any) -> str:
-    """Return what of `value`, which cannot be pickled, is at fault: the innermost function that refers to it, with file
-    and line, and by which variable and attributes."""
+    """Return a description of the object in `value` that cannot be pickled.
+
+    It names the innermost function that refers to the object, with file and line, and its variable and attributes.
+    """
     function, path, seen = "", "", set()
     while id(value) not in seen:
         seen.add(id(value))
@@ -139,17 +149,17 @@ def can_go(value: Any) -> bool:
     """Return whether `value` can be pickled."""
     try:
         dump(value)
-    except Exception:  # whatever an object's own pickling raises
+    except Exception:  # any error from an object's own pickling
         return False
     return True
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield what `value` holds or refers to, with how that is written behind its name."""
+    """Yield the parts and references of `value`, each with its path as source text."""
     match value:
         case FunctionType():
             for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
-                with suppress(ValueError):  # a cell that is still empty
+                with suppress(ValueError):  # an empty cell
                     yield f".{name}", cell.cell_contents
             for name in _names_in(value.__code__):
                 if name in value.__globals__:
@@ -180,7 +190,7 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _names_in(code: CodeType) -> Iterator[str]:
-    """Yield the names that `code`, and the functions within it, may look up in their module."""
+    """Yield the global names in `code` and its nested functions."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
@@ -193,8 +203,13 @@ def _dump(value: Any, met: set[str]) -> bytes:
         return file.getvalue()
 
 
-class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle gives no types
-    """Notes which modules it has met functions and classes of."""
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no types
+    """Collects the modules of the functions and classes that it pickles.
+
+    Args:
+        file: receives the pickle.
+        met: receives the names of the modules.
+    """
 
     def __init__(self, file: io.BytesIO, met: set[str]) -> None:
         super().__init__(file)
@@ -210,17 +225,17 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle gives 
                 return ModuleType, (obj.__name__,), content, None, None, _fill
         elif isinstance(obj, _lru_cache_wrapper) and not _is_imported(obj):
             return _with_cache, (obj.__wrapped__, dict(obj.cache_parameters()))
-        elif isinstance(obj, CodeType):  # cloudpickle leaves out the file since 3.1.3: tracebacks and debuggers need it
+        elif isinstance(obj, CodeType):  # cloudpickle omits the file since 3.1.3, but tracebacks and debuggers need it
             return _code_in, (obj.co_filename, *self.dispatch_table[CodeType](obj))
         reduced = super().reducer_override(obj)
         if isinstance(obj, type) and _KEPT_BY_MSGSPEC in vars(obj) and isinstance(reduced, tuple):
-            attributes, _ = reduced[2]  # by value: what the class has, and what its slots have
+            attributes, _ = reduced[2]  # by value: attributes and slots of the class
             attributes.pop(_KEPT_BY_MSGSPEC, None)
         return reduced
 
 
 class _DigestPickler(_Pickler):
-    """Writes a pickle that nobody loads: classes and code by content, without what differs from process to process."""
+    """Writes a pickle for digests only: classes and code by content, without differences between processes."""
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, CodeType):
@@ -236,7 +251,11 @@ class _DigestPickler(_Pickler):
 
 
 class _Said:
-    """Stands in a digest for something with this name."""
+    """A placeholder in a digest for an object of this name.
+
+    Args:
+        name: the name of the object.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -247,7 +266,7 @@ def _ordered(constants: tuple[object, ...]) -> tuple[object, ...]:
 
 
 def _is_importable(cls: type) -> bool:
-    """Return whether a process that imports the module of `cls` finds it there; so it is with all that C defines."""
+    """Return whether importing the module of `cls` provides it, as for all C classes."""
     if not cls.__flags__ & _MADE_BY_PYTHON:
         return True
     if cls.__module__ == "__main__" or _goes_by_value(cls.__module__):
@@ -273,13 +292,13 @@ def _fill(module: ModuleType, content: dict[str, Any]) -> None:
 
 
 def _goes_by_value(name: str) -> bool:
-    """Return whether the module `name`, or a package that it is in, goes by value."""
+    """Return whether the module `name`, or one of its packages, is pickled by value."""
     packages = {name.rsplit(".", drop)[0] for drop in range(name.count(".") + 1)}
     return not packages.isdisjoint(cloudpickle.list_registry_pickle_by_value())
 
 
 def _is_imported(function: Any) -> bool:
-    """Return whether a process that imports the module of `function` finds it there, and is to do so."""
+    """Return whether importing the module of `function` provides it. Modules pickled by value do not count."""
     name = str(function.__module__)
     if name == "__main__" or _goes_by_value(name):
         return False

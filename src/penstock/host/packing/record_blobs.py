@@ -1,4 +1,4 @@
-"""Record batches as blobs of bytes, column by column, for what crosses between processes and for files."""
+"""Serialization of record batches as blobs, by column, for other processes and files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.errors import IncompatibleCheckpointError
 from penstock.record import DictionaryColumn, Int64Array, PartitionBatch, RecordBatch, column_of, rows_of
 
 BATCH_VERSION = b"\x01"
-"""The first byte of a blob that `encode_batch` makes."""
+"""The first byte of a blob of `encode_batch`."""
 
 _Column = tuple[list[bytes | None], str, bytes]
 _Numbers = tuple[int, str, bytes]
@@ -22,9 +22,9 @@ _BATCH_DECODER = msgspec.msgpack.Decoder(tuple[str, int, _Column, _Column | None
 
 
 def encode_batch(topic: str, partition: int, batch: RecordBatch, max_bytes: int) -> list[bytes]:
-    """Return `batch` as blobs of at most `max_bytes` each where its records allow it, in order.
+    """Return `batch` as ordered blobs of at most `max_bytes`; a larger record has its own.
 
-    A blob is a byte for the version of its form, then MessagePack: checkpoints keep such blobs (see `carried`).
+    A blob is a byte for its format version, then MessagePack: checkpoints contain such blobs (see `carried`).
     """
     blob = BATCH_VERSION + _ENCODER.encode(
         (
@@ -49,7 +49,7 @@ def encode_batch(topic: str, partition: int, batch: RecordBatch, max_bytes: int)
 
 
 def decode_batch(blob: bytes | memoryview) -> PartitionBatch:
-    """Return topic, partition and records of a blob that `encode_batch` made.
+    """Return topic, partition and records of a blob of `encode_batch`.
 
     Raises IncompatibleCheckpointError for a blob of another version.
     """
@@ -68,7 +68,7 @@ def decode_batch(blob: bytes | memoryview) -> PartitionBatch:
 
 
 def _encoded_column(column: Sequence[bytes | None]) -> _Column:
-    """Return a column for MessagePack: entries, and the places of a dictionary, of which a plain column has none."""
+    """Return a column for MessagePack: entries, and dictionary indices, empty for plain columns."""
     if not isinstance(column, DictionaryColumn):
         return rows_of(column), "", b""
     entries, places = column.compact()
@@ -81,15 +81,15 @@ def _decoded_column(column: _Column) -> Sequence[bytes | None]:
     return column_of(entries, np.frombuffer(places, kind).astype(np.int32)) if kind else entries
 
 
-_STEPS = "steps"  # numbers that go up by one
+_STEPS = "steps"  # consecutive numbers
 
 
 def _encoded_numbers(numbers: Int64Array) -> _Numbers:
-    """Return numbers for MessagePack: the least, and by how much each is larger, in as few bytes as that needs."""
+    """Return numbers for MessagePack: minimum and differences to it, in the smallest type."""
     if not len(numbers):
         return 0, _STEPS, b""
     least = int(numbers.min())
-    over = numbers.view(np.uint64) - np.int64(least).view(np.uint64)  # modulo 2**64: no distance is too large
+    over = numbers.view(np.uint64) - np.int64(least).view(np.uint64)  # modulo 2**64: no difference overflows
     if bool((over == np.arange(len(over), dtype=np.uint64)).all()):
         return least, _STEPS, b""
     kind = np.min_scalar_type(int(over.max()))

@@ -1,6 +1,6 @@
-"""A program on its way to other processes: as bytes, with the path on which its modules are found.
+"""Serialization of a program for other processes: as bytes, with the path to its modules.
 
-Functions of the main module go by value, those of importable modules by name (see `pickling`).
+Functions of the main module are pickled by value, those of importable modules by name (see `pickling`).
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ from penstock.plan.user_lines import made_at
 
 
 def parts_of(topology: BuiltTopology, config: StreamsConfig) -> Iterator[tuple[str, Any]]:
-    """Yield what is the user's in a topology and its configuration, each with its name and the line of the program that
-    made it."""
+    """Yield the user's objects in a topology and its configuration.
+
+    Each comes with its name and the line of the program that created it.
+    """
     subtopologies = topology.subtopologies
     if topology.global_topology is not None:
         subtopologies = (*subtopologies, topology.global_topology)
     for subtopology in subtopologies:
-        for name, store in subtopology.stores.items():  # before the nodes: those that own a store hold it too
+        for name, store in subtopology.stores.items():  # before the nodes: those that own a store contain it too
             yield f"Store {name}{made_at(topology.store_lines.get(name))}", store
         for node in subtopology.nodes:
             yield f"Node {node.name}{made_at(topology.node_lines.get(node.name))}", node
@@ -35,16 +37,16 @@ def parts_of(topology: BuiltTopology, config: StreamsConfig) -> Iterator[tuple[s
 
 
 def dump_program(value: Any, parts: Iterable[tuple[str, Any]], receivers: str) -> bytes:
-    """Return `value` as bytes for `load_program`; raises StreamsError if something of the user's cannot be pickled.
+    """Return `value` as bytes for `load_program`; raises StreamsError if a user's object cannot be pickled.
 
     Args:
-        value: what is sent.
-        parts: those of `value` with their names, one of which the error names.
-        receivers: the processes that are to have it, for the error.
+        value: the object to send.
+        parts: the parts of `value` with their names, for the error.
+        receivers: the receiving processes, for the error.
     """
     try:
         return dump((module_path(), dump(value)))
-    except Exception as error:  # whatever an object's own pickling raises
+    except Exception as error:  # any error from an object's own pickling
         name, part = next(((name, part) for name, part in parts if not can_go(part)), ("The topology", value))
         raise StreamsError(
             f"{name} cannot be sent to {receivers}: {what_cannot_go(part)} ({error}). Create objects that belong "
@@ -53,7 +55,7 @@ def dump_program(value: Any, parts: Iterable[tuple[str, Any]], receivers: str) -
 
 
 def load_program(data: bytes) -> Any:
-    """Return what `dump_program` wrote; this process finds its modules from now on."""
+    """Return the object from `dump_program`, after adding the path to its modules in this process."""
     loaded: tuple[list[str], bytes] = cloudpickle.loads(data)
     path, inner = loaded
     extend_module_path(path)
@@ -61,10 +63,10 @@ def load_program(data: bytes) -> Any:
 
 
 def module_path() -> list[str]:
-    """Return where this process finds modules."""
-    return [os.path.abspath(path) for path in sys.path]  # an empty one is the working directory
+    """Return the module search path of this process."""
+    return [os.path.abspath(path) for path in sys.path]  # an empty path is the working directory
 
 
 def extend_module_path(path: Sequence[str]) -> None:
-    """Find modules there too, from now on."""
+    """Add directories to the module search path."""
     sys.path.extend(each for each in path if each not in sys.path)

@@ -1,7 +1,7 @@
-"""Tapped records as bytes, from the process of a task to the one that shows them.
+"""Serialization of tapped records, from the task's process to the display.
 
-Keys and values of the program's own classes go by value. One that cannot be pickled goes as a text, because a sample
-is there to be looked at.
+Keys and values of the program's own classes are pickled by value. One that cannot be pickled is sent as text, because a
+sample is for display only.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ def encoded_records(records: Iterable[TappedRecord]) -> list[bytes]:
 
 
 def decoded_records(data: Iterable[bytes]) -> list[TappedRecord]:
-    """Return the records that `encoded_records` wrote."""
+    """Return the records from `encoded_records`."""
     return [TappedRecord(*pickle.loads(each)) for each in data]
 
 
 def _sendable(part: Any) -> Any:
     try:
         pickle.loads(cloudpickle.dumps(part))
-    except Exception:  # whatever an object's own pickling raises
+    except Exception:  # any error from an object's own pickling
         return value_text(part)
     return part

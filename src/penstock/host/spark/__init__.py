@@ -1,4 +1,4 @@
-"""The Spark host: a topology as one stateless Spark query with Penstock's own state beside Spark's checkpoint.
+"""The Spark host: a topology as one stateless Spark query, with Penstock's own state next to Spark's checkpoint.
 
-Nothing is imported here, so that a worker loads only what it runs. `driver.SparkHost` is the door.
+Nothing is imported here, so that a worker loads only the code it runs. The entry point is `driver.SparkHost`.
 """

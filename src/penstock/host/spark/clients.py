@@ -1,5 +1,7 @@
-"""What a process keeps open for the life of the query: clients of the brokers and the checkpoint. Connections are dear,
-epochs are many."""
+"""Clients of the brokers and the checkpoint, kept open for the life of the query.
+
+Connections are expensive, and epochs are many.
+"""
 
 from __future__ import annotations
 
@@ -11,22 +13,22 @@ from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.protocol.application_description import DESCRIPTIONS_AT_HAND, ApplicationDescription
 
 _PATIENCE_MS = 60_000
-"""How long a worker waits for the brokers, before the epoch is given up."""
+"""How long (ms) a worker waits for the brokers before it gives up the epoch."""
 
 
 @lru_cache(maxsize=DESCRIPTIONS_AT_HAND)
 def open_fetcher(description: ApplicationDescription) -> ConfluentFetcher:
-    """Return the fetcher of this process for `description`."""
+    """Return this process's fetcher for `description`."""
     return ConfluentFetcher(description.config, _PATIENCE_MS)
 
 
 @lru_cache(maxsize=DESCRIPTIONS_AT_HAND)
 def open_admin(description: ApplicationDescription) -> ConfluentAdmin:
-    """Return the admin client of this process for `description`."""
+    """Return this process's admin client for `description`."""
     return ConfluentAdmin(description.config, _PATIENCE_MS)
 
 
 @lru_cache(maxsize=DESCRIPTIONS_AT_HAND)
 def open_checkpoint(uri: str) -> Checkpoint:
-    """Return the checkpoint at `uri`, opened once a process."""
+    """Return the checkpoint at `uri`, opened once per process."""
     return Checkpoint(uri)

@@ -1,8 +1,8 @@
-"""The SparkSession of a query: made by Penstock in local mode by default, or the user's own, taken as it is.
+"""The SparkSession of a query: by default a local one that Penstock creates, otherwise the user's.
 
 The settings of the query go into a separate session on the same SparkContext, so a user's session keeps its settings.
-What Spark logs in a JVM that Penstock starts goes to a file beside the state, and errors reach the program as Python
-exceptions. A program that `spark-submit` has started gets the session that its command line describes.
+Spark's log of a JVM that Penstock starts goes to a file next to the state, and errors reach the program as Python
+exceptions. A program started with `spark-submit` gets the session that its command line describes.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ from penstock.private_files import open_private, private_directory, temporary_di
 _log = logging.getLogger(__name__)
 
 MINIMUM_JAVA = 17
-_SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set in a program that spark-submit has started: its JVM is there already
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set in a program that spark-submit has started: its JVM already runs
 
 STOP_SECONDS = 20.0
-"""How long a query that is stopped is waited for."""
+"""How long to wait for a query that is being stopped."""
 
 QUERY_SETTINGS: Mapping[str, str] = {
     "spark.sql.adaptive.enabled": "false",
-    # Hadoop's local file system forks a process for each rename otherwise.
+    # Otherwise Hadoop's local file system forks a process for each rename.
     "spark.sql.streaming.checkpointFileManagerClass": (
         f"{FEATURES.checkpoint_package}.FileSystemBasedCheckpointFileManager"
     ),
-    # Nothing is computed in the JVM: to compile code for it costs more than it gives.
+    # The JVM computes nothing, so generated code costs more to compile than it saves.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.streaming.metricsEnabled": "false",
@@ -69,33 +69,33 @@ _SESSION_SETTINGS: Mapping[str, str] = {
 }
 
 _LOCAL_SETTINGS: Mapping[str, str] = {
-    # the machine may have no name or no network
+    # the machine may have no host name or no network
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    # Elsewhere the executors get Penstock with their first task, after their daemon has started.
+    # On a cluster, executors get Penstock with their first task, after their daemon has started.
     "spark.python.daemon.module": "penstock.host.spark.worker.daemon",
 }
-"""Settings where all of Spark is on this machine."""
+"""Settings for a Spark that runs entirely on this machine."""
 
-# The JVM only plans and passes blocks of bytes on: to compile less and to collect garbage with one thread leaves the
-# cores to the workers, and halves its share of the CPU.
+# The JVM only plans and passes on blocks of bytes. Compiling less and collecting garbage with one thread leaves the
+# cores to the workers and halves the JVM's share of the CPU.
 _JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 _MOST_SOCKET_DIRECTORY = 60
-"""Bytes of the path of a directory in which Spark makes sockets: a path of a socket has 103 at most."""
+"""Longest path (bytes) of a directory for Spark's sockets: the path of a socket has at most 103 bytes."""
 
 _LAUNCH_SECONDS = 30
-"""How long is waited for a JVM that is being started and that nobody wants any more."""
+"""How long to wait for a starting JVM that is no longer needed, to kill it."""
 
 _WHICH_PYTHON = (
     "import sys, penstock.host.spark.protocol.application_description; print('%d.%d' % sys.version_info[:2])"
 )
 
 _SELECTABLE = 1024
-"""File descriptors that select() takes: FD_SETSIZE of the C library."""
+"""Number of file descriptors that select() accepts: FD_SETSIZE of the C library."""
 
 _PARTS_OF_A_HOME = ("bin", "conf", "jars", "sbin")
-"""What Spark looks for in its home, except `python`, which Python finds itself."""
+"""The directories that Spark needs in its home, except `python`, which Python finds itself."""
 
 _LOG_SETTINGS = """\
 status = error
@@ -112,7 +112,9 @@ rootLogger.appenderRef.console.ref = console
 def check_classic(session: object, config: StreamsConfig) -> None:
     """Raise ConfigError if the application would run on Spark Connect.
 
-    session: the session that the user gave, None for none.
+    Args:
+        session: the user's session, or None if the user passed no session.
+        config: of the application.
     """
     master: str | None = config["penstock.spark.master"]
     if type(session).__module__.startswith("pyspark.sql.connect"):
@@ -131,12 +133,15 @@ def check_classic(session: object, config: StreamsConfig) -> None:
 
 
 def check_python(session: SparkSession) -> None:
-    """Raise ConfigError if Spark would run another Python than this, and that has no Penstock or is of another
-    version: so it is with a session of the user's, while PYSPARK_PYTHON is not set."""
+    """Raise ConfigError if Spark would run an unsuitable Python interpreter.
+
+    An interpreter other than this one is unsuitable if it has another version or cannot import Penstock. That happens
+    with a user's session if PYSPARK_PYTHON is not set.
+    """
     chosen = str(session.sparkContext.pythonExec)
     found = shutil.which(chosen) or ""
     is_same_file = os.path.realpath(found) == os.path.realpath(sys.executable)
-    # outside a virtual environment the same file is an interpreter without the packages of the environment
+    # the same file outside the virtual environment is an interpreter without the packages of the environment
     if is_same_file and (os.path.dirname(found) == os.path.dirname(sys.executable) or sys.prefix == sys.base_prefix):
         return
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -155,15 +160,19 @@ def check_python(session: SparkSession) -> None:
 
 
 def is_local(master: str) -> bool:
-    """Return whether all processes of Spark are on this machine, started by the program: local[...] and
-    local-cluster[...]."""
+    """Return whether all Spark processes run on this machine, started by the program.
+
+    True for the masters local[...] and local-cluster[...].
+    """
     return master.startswith("local")
 
 
 def warn_of_local_checkpoint(master: str, local_path: str | None) -> None:
-    """Say in the log where a checkpoint on this machine's file system is to be read by other machines.
+    """Log a warning if other machines must read a checkpoint on this machine's file system.
 
-    local_path: the directory of the checkpoint, None if it is elsewhere.
+    Args:
+        master: the master of the session.
+        local_path: the directory of the checkpoint; None if it is on another file system.
     """
     if local_path is not None and not is_local(master):
         _log.warning(
@@ -176,7 +185,7 @@ def warn_of_local_checkpoint(master: str, local_path: str | None) -> None:
 
 
 def check_java() -> None:
-    """Raise StreamsError unless Java 17 or newer is found in JAVA_HOME or on the path."""
+    """Raise StreamsError unless JAVA_HOME or the path has Java 17 or newer."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     hint = f"Install Java {MINIMUM_JAVA} or newer, such as the package openjdk-17-jre-headless, or set JAVA_HOME."
@@ -197,7 +206,7 @@ def check_java() -> None:
             f"Spark needs Java {MINIMUM_JAVA} or newer, and {java} does not run: it exits with {ran.returncode} and "
             f"says {answer!r}. {hint}"
         )
-    # The whole line: a JVM announces options from the environment before it.
+    # Match the whole line: before it, a JVM prints options from the environment.
     version = re.search(r'.*version "(?:1\.)?(\d+).*', answer)
     if version is None or int(version.group(1)) < MINIMUM_JAVA:
         raise StreamsError(
@@ -207,11 +216,14 @@ def check_java() -> None:
 
 
 def make_session(config: StreamsConfig, directory: Path) -> SparkSession:
-    """Return a new session for the application, local unless `penstock.spark.master` or spark-submit sets another
-    master.
+    """Return a new session for the application.
 
-    directory: where the log of the JVM goes (`spark.log`). `spark.` keys of the configuration are settings of the
-    session.
+    It is local unless `penstock.spark.master` or spark-submit sets another master. `spark.` keys of the configuration
+    are settings of the session.
+
+    Args:
+        config: of the application.
+        directory: where to write the log of the JVM (`spark.log`).
     """
     own = {key: str(value) for key, value in config.given().items() if key.startswith("spark.")}
     chosen: str | None = config["penstock.spark.master"]
@@ -222,7 +234,7 @@ def make_session(config: StreamsConfig, directory: Path) -> SparkSession:
     level = config["penstock.spark.log.level"]
     with open_private(settings, "wb") as file:
         file.write(_LOG_SETTINGS.replace("{level}", level or "warn").encode())
-    master = chosen or f"local[{cores()},4]"  # a task that fails is tried four times
+    master = chosen or f"local[{cores()},4]"  # a failing task is attempted four times
     values = {
         "spark.app.name": config.required("application.id"),
         "spark.master": master,
@@ -240,9 +252,11 @@ def make_session(config: StreamsConfig, directory: Path) -> SparkSession:
 
 
 def _own_sockets() -> Mapping[str, str]:
-    """Return the setting that makes workers talk to the JVM in a directory that only this user can enter: sockets there
-    need no authentication. Where the temporary files are so deep that the path of a socket would be too long, they are
-    those of one user anyway."""
+    """Return the setting of a private directory for the sockets between workers and JVM.
+
+    Only this user can enter the directory, so the sockets need no authentication. If the temporary directory is so deep
+    that the path of a socket would be too long, return nothing: such a directory belongs to one user anyway.
+    """
     directory = temporary_directory() / "sockets"
     if len(os.fsencode(directory)) > _MOST_SOCKET_DIRECTORY:
         return {}
@@ -260,10 +274,10 @@ def _built(values: Mapping[str, str]) -> SparkSession:
 
 
 def _launch_jvm(values: Mapping[str, str]) -> None:
-    """Start the JVM that pyspark is to use, which no Ctrl-C leaves behind.
+    """Start the JVM for pyspark, so that Ctrl-C cannot orphan it.
 
-    pyspark deletes the directory that a JVM tells its address in when it is interrupted while it waits for that; the
-    JVM fails then, and does not end. Here a thread waits, which nothing interrupts.
+    The JVM writes its address into a directory. If pyspark is interrupted while it waits for the address, it deletes
+    the directory; the JVM then fails, but does not exit. So a thread waits here, because nothing interrupts it.
     """
     conf = SparkConf()
     for key, value in values.items():
@@ -279,13 +293,13 @@ def _launch_jvm(values: Mapping[str, str]) -> None:
 
 
 def open_for_calls(session: SparkSession) -> None:
-    """Allow the JVM of `session` to call functions of this program, as `foreachBatch` needs; harmless when called
-    again.
+    """Allow the JVM of `session` to call functions of this program, as `foreachBatch` needs. Idempotent.
 
-    py4j waits for such calls with select(), in a thread that ends where its file descriptor is too large: it logs that,
-    and Spark would wait for an answer for ever.
+    py4j waits for such calls with select(), in a thread that ends if its file descriptor is too large: py4j logs that,
+    and Spark would wait for an answer forever.
 
-    Raises StreamsError if this process had too many files and connections open when that was started.
+    Raises:
+        StreamsError: this process had too many files and connections open when py4j's server started.
     """
     gateway = session.sparkContext._gateway
     assert gateway is not None
@@ -301,12 +315,15 @@ def open_for_calls(session: SparkSession) -> None:
 
 
 def forget_lost(session: SparkSession) -> None:
-    """Make the next session start a new JVM: that of `session` is gone, and pyspark would otherwise keep using it."""
+    """Make the next session start a new JVM instead of the lost one of `session`.
+
+    Otherwise pyspark would keep using the JVM that is gone.
+    """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # pyspark's, that the JVM is gone
+        warnings.simplefilter("ignore", RuntimeWarning)  # pyspark warns that the JVM is gone
         with suppress(ConnectionError):
             session.sparkContext.stop()
-        session.sparkContext.stop()  # the rest of it, which asks no JVM
+        session.sparkContext.stop()  # the remaining steps, which need no JVM
     SparkContext._gateway = None
     SparkContext._jvm = None
     SparkSession._instantiatedSession = None
@@ -315,7 +332,7 @@ def forget_lost(session: SparkSession) -> None:
 
 @contextmanager
 def query_session(session: SparkSession) -> Iterator[SparkSession]:
-    """Give a session with the settings of the query, on the SparkContext of `session`, to start the query in."""
+    """Yield a session for the query, with its settings, on the SparkContext of `session`."""
     own = session.newSession()
     for key, value in QUERY_SETTINGS.items():
         own.conf.set(key, value)
@@ -327,8 +344,11 @@ def query_session(session: SparkSession) -> Iterator[SparkSession]:
 
 
 def make_active(session: SparkSession) -> None:
-    """Make `session` the active one of the thread. There a data source is looked up, not in the session of the query;
-    pyspark has no call for it that runs nothing."""
+    """Make `session` the active session of the thread.
+
+    Spark looks up data sources there, not in the session of the query. Any pyspark call that sets it also runs
+    something.
+    """
     jvm = session._jvm
     assert jvm is not None
     jvm.SparkSession.setActiveSession(session._jsparkSession)
@@ -336,8 +356,10 @@ def make_active(session: SparkSession) -> None:
 
 @contextmanager
 def _environment(master: str) -> Iterator[None]:
-    """Make a JVM that is started inside find these packages and this interpreter; on a cluster, the interpreter is
-    PYSPARK_PYTHON of the environment, if set."""
+    """Set the environment so that a JVM started inside finds these packages and this interpreter.
+
+    On a cluster, the interpreter is PYSPARK_PYTHON of the environment, if set.
+    """
     packages = {str(Path(str(package.__file__)).parents[1]): None for package in (penstock, penstock_broker)}
     path = os.environ.get("PYTHONPATH", "")
     python = sys.executable if is_local(master) else os.environ.get("PYSPARK_PYTHON", sys.executable)
@@ -347,7 +369,7 @@ def _environment(master: str) -> Iterator[None]:
         "PYTHONPATH": os.pathsep.join(part for part in (path, *packages) if part),
     }
     if is_local(master):
-        wanted["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")  # also where Spark's pages are shown
+        wanted["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")  # also the address of Spark's web UI
         if "SPARK_HOME" not in os.environ:
             wanted |= _home_without_zip()
     before = {name: os.environ.get(name) for name in wanted}
@@ -363,11 +385,12 @@ def _environment(master: str) -> Iterator[None]:
 
 
 def _home_without_zip() -> Mapping[str, str]:
-    """Return the SPARK_HOME of a home of Spark that is the installed pyspark without its pyspark.zip; nothing if it
-    cannot be made, or pyspark is no package that brings Spark with it.
+    """Return SPARK_HOME: a directory of links to the installed pyspark, without its pyspark.zip.
 
-    Spark puts that archive before all else on the path of each Python process that it starts, and Python compiles
-    modules from an archive again each time: about half a second of CPU per process, and a query starts six.
+    Return nothing if the directory cannot be created, or if the pyspark package does not include Spark.
+
+    Spark puts that archive first on the path of each Python process that it starts, and Python compiles modules from an
+    archive again each time: about half a second of CPU per process, and a query starts six.
     """
     installed = Path(pyspark.__file__).parent
     if not (installed / "jars").is_dir():
@@ -375,12 +398,12 @@ def _home_without_zip() -> Mapping[str, str]:
     try:
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         home = cache / "penstock" / f"spark-{hashlib.sha256(str(installed).encode()).hexdigest()[:16]}"
-        private_directory(home)  # code is loaded from there
+        private_directory(home)  # because code is loaded from it
         for name in _PARTS_OF_A_HOME:
             if (installed / name).exists():
                 with suppress(FileExistsError):
                     (home / name).symlink_to(installed / name)
-    except (OSError, RuntimeError, ProcessorStateError) as error:  # RuntimeError: a user may have no home
+    except (OSError, RuntimeError, ProcessorStateError) as error:  # RuntimeError: the user may have no home directory
         _log.debug("Spark's workers start more slowly, because Penstock cannot create a Spark home for them: %s", error)
         return {}
     return {"SPARK_HOME": str(home)}
@@ -388,8 +411,11 @@ def _home_without_zip() -> Mapping[str, str]:
 
 @contextmanager
 def _interrupts_kept() -> Iterator[None]:
-    """Keep the program's own handler of Ctrl-C. A new SparkContext puts one in its place that cancels all jobs,
-    where an application is to be closed after its running epoch."""
+    """Keep the program's own handler of Ctrl-C.
+
+    A new SparkContext replaces it with a handler that cancels all jobs, but an application closes after its running
+    epoch.
+    """
     handler = signal.getsignal(signal.SIGINT)
     try:
         yield
@@ -400,7 +426,7 @@ def _interrupts_kept() -> Iterator[None]:
 
 @contextmanager
 def _standard_error_to(log: Path | None) -> Iterator[None]:
-    """Make a process that is started inside write its standard error to `log`, unless it is None."""
+    """Redirect the standard error of a process started inside to `log`, unless it is None."""
     if log is None:
         yield
         return

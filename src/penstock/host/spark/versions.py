@@ -1,8 +1,8 @@
-"""What each version of Spark has, and what stands in for what an older one lacks; nothing else asks for the version.
+"""The differences between Spark versions, and substitutes for features that older versions lack.
 
-What a version has is decided once, when this module is loaded, by the number of the installed pyspark. The source and
-the sink of the query, and the source of topics, are written against the protocols `StreamReader` and `StreamWriter`;
-here they become the classes that this Spark calls.
+No other module checks the version. The features are determined once, when this module is loaded, from the version of
+the installed pyspark. The query's source and sink, and the source of topics, are written against the protocols
+`StreamReader` and `StreamWriter`; this module adapts them to the classes of the installed Spark.
 """
 
 from __future__ import annotations
@@ -26,19 +26,22 @@ from pyspark.sql.datasource import DataSourceStreamReader, DataSourceStreamWrite
 from penstock.host.spark.protocol.rows import Row, read_rows, read_spark_rows
 
 Offset = dict[str, Any]
-"""The offset of a source as plain data, which Spark keeps as JSON."""
+"""The offset of a source as plain data; Spark stores it as JSON."""
 
 _HASH_SEED = 42
-"""The seed with which Spark hashes the column by which it partitions rows."""
+"""The seed of Spark's hash of the column that it partitions rows by."""
 
 
 @dataclass(frozen=True)
 class SparkFeatures:
-    """What a version of Spark has of what the host uses.
+    """The features of a Spark version that the host depends on.
 
-    admission_control: asks a Python source for the offset after a given one, and again until it is at the end that it
-    fixed itself (`SupportsTriggerAvailableNow`). arrow_stream_writer: hands Arrow to a Python sink. repartition_by_id:
-    `DataFrame.repartitionById`. checkpoint_package: the Java package of the managers of checkpoint files.
+    Args:
+        admission_control: Spark asks a Python source for the offset after a given one, and asks again until the source
+            reaches an end that it fixed itself (`SupportsTriggerAvailableNow`).
+        arrow_stream_writer: Spark passes Arrow data to a Python sink.
+        repartition_by_id: Spark has `DataFrame.repartitionById`.
+        checkpoint_package: Java package of the managers of checkpoint files.
     """
 
     admission_control: bool
@@ -48,7 +51,7 @@ class SparkFeatures:
 
 
 def features_of(version: str) -> SparkFeatures:
-    """Return what `version`, such as "4.1.2", has."""
+    """Return the features of `version`, such as "4.1.2"."""
     release = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
     streaming = "org.apache.spark.sql.execution.streaming"
     return SparkFeatures(
@@ -60,44 +63,44 @@ def features_of(version: str) -> SparkFeatures:
 
 
 FEATURES: Final = features_of(pyspark.__version__)
-"""What the installed Spark has."""
+"""The features of the installed Spark."""
 
 
 # ---------------------------------------- sources
 
 
 class StreamReader(Protocol):
-    """A source of a stream as the host writes it."""
+    """A streaming source of the host, independent of the Spark version."""
 
     def first_offset(self) -> Offset:
-        """Return where a new query begins."""
+        """Return the start offset of a new query."""
 
     def fix_end(self) -> None:
-        """Take the end that the input has now as the last to be read."""
+        """Fix the current end of the input as the last offset to read."""
 
     def next_offset(self, start: Offset) -> Offset:
-        """Return the end of the batch that begins at `start`, or `start` when there is none yet."""
+        """Return the end of the batch after `start`, or `start` if no batch is due."""
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """Return the input partitions of the batch between two offsets."""
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a partition; called in a worker."""
+        """Yield the rows of a partition. Called in a worker."""
 
     def commit(self, end: Offset) -> None:
-        """Hear that the batch that ends at `end` is committed."""
+        """Called after the batch that ends at `end` was committed."""
 
     def stop(self) -> None:
-        """Release what was opened; called where the source is planned."""
+        """Release all resources. Called in the process that plans the source."""
 
 
 def stream_reader(reader: StreamReader) -> DataSourceStreamReader:
-    """Return what this Spark takes as the reader of a stream."""
+    """Adapt `reader` to the stream reader class of the installed Spark."""
     return _AdmittedReader(reader) if FEATURES.admission_control else _TrackingReader(reader)
 
 
 class _Reader(DataSourceStreamReader):
-    """What all versions call in the same way."""
+    """The methods that all Spark versions call in the same way."""
 
     def __init__(self, reader: StreamReader) -> None:
         self._reader = reader
@@ -122,7 +125,7 @@ if FEATURES.admission_control:
     from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
     class _AdmittedReader(_Reader, SupportsTriggerAvailableNow):
-        """The reader for a Spark that passes the offset after which the next one starts."""
+        """The reader for a Spark that passes the start offset of the next batch."""
 
         def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  # Spark's name
             self._reader.fix_end()
@@ -132,10 +135,10 @@ if FEATURES.admission_control:
 
 
 class _TrackingReader(_Reader):
-    """The reader for a Spark that asks for the latest offset alone.
+    """The reader for a Spark that asks for the latest offset only.
 
-    One process has the reader of a query from its start to its end, and Spark asks for an offset only when the batch
-    before is committed: so the next batch begins where the last one that was handed out ends.
+    One process holds the reader of a query from start to end, and Spark asks for an offset only after it has committed
+    the previous batch. So the next batch begins at the end of the last batch that was planned.
     """
 
     def __init__(self, reader: StreamReader) -> None:
@@ -145,7 +148,7 @@ class _TrackingReader(_Reader):
     def initialOffset(self) -> Offset:  # noqa: N802  # Spark's name
         return self._reached_offset()
 
-    def latestOffset(self) -> Offset:  # type: ignore[override]  # noqa: N802  # as it was called before Spark 4.2
+    def latestOffset(self) -> Offset:  # type: ignore[override]  # noqa: N802  # the signature before Spark 4.2
         return self._reader.next_offset(self._reached_offset())
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
@@ -163,22 +166,22 @@ class _TrackingReader(_Reader):
 
 
 class StreamWriter(Protocol):
-    """A sink of the rows of the query as the host writes it."""
+    """A sink of the query's rows, independent of the Spark version."""
 
     def write(self, rows: Iterator[Row]) -> WriterCommitMessage:
-        """Write the rows of one partition; called in a worker."""
+        """Write the rows of one partition. Called in a worker."""
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Commit a batch, of which the writers have returned `messages`."""
+        """Commit a batch; `messages` are the results of its writers."""
 
 
 def stream_writer(writer: StreamWriter) -> DataSourceStreamWriter:
-    """Return what this Spark takes as the writer of a stream."""
+    """Adapt `writer` to the stream writer class of the installed Spark."""
     return _ArrowWriter(writer) if FEATURES.arrow_stream_writer else _RowWriter(writer)
 
 
 class _CommittingWriter:
-    """What all versions call in the same way."""
+    """The methods that all Spark versions call in the same way."""
 
     def __init__(self, writer: StreamWriter) -> None:
         self._writer = writer
@@ -187,21 +190,21 @@ class _CommittingWriter:
         self._writer.commit(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
-        """Do nothing: what a batch left behind is skipped, or garbage."""
+        """Do nothing: remains of a batch are skipped, or are garbage."""
 
 
 if FEATURES.arrow_stream_writer:
     from pyspark.sql.datasource import DataSourceStreamArrowWriter
 
     class _ArrowWriter(_CommittingWriter, DataSourceStreamArrowWriter):
-        """The writer for a Spark that hands Arrow to a sink."""
+        """The writer for a Spark that passes Arrow data to a sink."""
 
         def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
             return self._writer.write(read_rows(iterator))
 
 
 class _RowWriter(_CommittingWriter, DataSourceStreamWriter):
-    """The writer for a Spark that makes an object of each row."""
+    """The writer for a Spark that creates an object for each row."""
 
     def write(self, iterator: Iterator[SparkRow]) -> WriterCommitMessage:
         return self._writer.write(read_spark_rows(iterator))
@@ -213,15 +216,17 @@ class _RowWriter(_CommittingWriter, DataSourceStreamWriter):
 def map_in_arrow(
     frame: DataFrame, function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], schema: str
 ) -> DataFrame:
-    """Return `frame.mapInArrow(function, schema)`, without pyspark's warning that pandas 3 is new to it: Penstock
-    uses no data frames of pandas."""
+    """Return `frame.mapInArrow(function, schema)`, without a warning of pyspark.
+
+    The warning says that pandas 3 is not fully supported; Penstock uses no pandas data frames.
+    """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
         return frame.mapInArrow(function, schema)
 
 
 def repartition_by_id(frame: DataFrame, partitions: int, column: str) -> DataFrame:
-    """Return `frame` with each row in the partition that `column` names, a number from 0 to before `partitions`."""
+    """Return `frame` with each row in partition number `column`, from 0 to `partitions` - 1."""
     if FEATURES.repartition_by_id:
         return frame.repartitionById(partitions, column)
     numbers = f.array(*(f.lit(number) for number in hashed_into(partitions)))
@@ -230,8 +235,10 @@ def repartition_by_id(frame: DataFrame, partitions: int, column: str) -> DataFra
 
 @lru_cache(maxsize=64)
 def hashed_into(partitions: int) -> list[int]:
-    """Return for each partition a number that Spark's `repartition(partitions, column)` sends there: it takes the
-    hash of the column, an int, modulo the partitions."""
+    """Return one number per partition that `repartition(partitions, column)` maps to that partition.
+
+    Spark computes the hash of the column, an int, modulo the number of partitions.
+    """
     found: dict[int, int] = {}
     for number in count():
         hashed = mmh3.hash(number.to_bytes(4, "little"), _HASH_SEED)
@@ -245,10 +252,10 @@ def hashed_into(partitions: int) -> list[int]:
 
 
 def readable_by_libraries(frame: DataFrame) -> DataFrame:
-    """Return `frame`, which pyarrow, polars and DuckDB read by its method `__arrow_c_stream__`: it collects all rows.
+    """Make `frame` readable by pyarrow, polars and DuckDB, and return it.
 
-    Before 4.2, Spark has no such method, and that of 4.2 and 4.3 fails for columns with timestamps. What operators make
-    of `frame` has the method of Spark.
+    They call its method `__arrow_c_stream__`, which collects all rows. Spark before 4.2 has no such method, and the one
+    of 4.2 and 4.3 fails for timestamp columns. Frames derived from `frame` have Spark's own method.
     """
     setattr(frame, "__arrow_c_stream__", partial(_collected, frame))  # noqa: B010  # mypy knows no such attribute
     return frame

@@ -1,1 +1,1 @@
-"""Files and directories that hosts keep."""
+"""Files and directories of hosts."""

@@ -1,23 +1,24 @@
-"""Files below one directory, on any file system that pyarrow knows: each appears whole or not at all.
+"""Files in one directory on any file system of pyarrow.
 
-How a file is written depends on what the file system can do:
-- where a rename replaces a file in one step (a local disk): under a temporary name, then renamed;
-- on object stores (S3, GCS, Azure): in one request, which counts when it ends; there are no directories;
-- anywhere else (HDFS, file systems of fsspec or of a user): under a temporary name, then renamed; an existing file is
+Each appears complete or not at all.
+
+The way of writing a file depends on the file system:
+- with atomic replacing renames (a local disk): under a temporary name, then renamed;
+- on object stores (S3, GCS, Azure): in one request, which takes effect when it ends; there are no directories;
+- on all others (HDFS, file systems of fsspec or of a user): under a temporary name, then renamed; an existing file is
   replaced in two steps, and in between readers find the new one next to it.
 
-A file that is named after its content may be written by several processes at the same time (`write_once`): attempts of
-one task, of which one is late. One that is replaced has one writer at a time.
+Several processes may write a file named by its content at the same time (`write_once`): attempts of one task, one of
+which is late. A file that is replaced has one writer at a time.
 
-A file is durable when `write` or `write_once` returns, as far as its file system promises that:
-- on a local disk it survives a loss of power: content, name and the directories above it are synced to the disk;
+A file is durable when `write` or `write_once` returns, as far as its file system guarantees that:
+- on a local disk it survives a loss of power: its content, its name and its parent directories are synced;
 - object stores acknowledge a request when the object is stored durably;
 - HDFS has the content in the memory of each of its data nodes when the file is closed, and writes it to their disks
   later: if all of them lose power at the same time, the last seconds may be lost;
-- anything else (fsspec, NFS and other mounted file systems) keeps the promise that it makes itself.
+- all others (fsspec, NFS and other mounted file systems) have their own guarantees.
 
-On a local file system directories and files are made for this user alone; any other gives them the permissions that it
-gives to whatever is written there.
+On a local file system, directories and files are private to this user; others apply their own default permissions.
 """
 
 from __future__ import annotations
@@ -39,16 +40,16 @@ if TYPE_CHECKING:
     from pyarrow import fs
 
 _MOVES = 5
-"""How often a file is moved to its place before a failure is one."""
+"""Number of attempts to rename a file before the error is raised."""
 
 _LOOKS = 3
-"""How often a reader looks for a file that is replaced in two steps: a read finds it while as many replacements run."""
+"""Number of times a reader looks for a file replaced in two steps. It tolerates as many replacements meanwhile."""
 
 _OBJECT_STORES = frozenset({"s3", "gcs", "abfs"})
 
 
 class FoundFile(NamedTuple):
-    """A file or a directory; modified_ms: when it was written, None if the file system does not know."""
+    """A file or a directory. modified_ms: time of its last change, None if the file system has no such times."""
 
     name: str
     modified_ms: int | None
@@ -56,11 +57,16 @@ class FoundFile(NamedTuple):
 
 
 class Files:
-    """Reads and writes the files of one directory; any number of processes may do so."""
+    """Reads and writes the files of one directory, which any number of processes may share.
+
+    Args:
+        uri: a path, or a URI of a file system of pyarrow (file, hdfs, s3, gs, abfs, fsspec+...).
+
+    Raises:
+        ConfigError: the URI has another file system, or pyarrow is missing.
+    """
 
     def __init__(self, uri: str) -> None:
-        """Open the directory at `uri`: a path, or a URI of a file system that pyarrow knows (file, hdfs, s3, gs, abfs,
-        fsspec+...); raises ConfigError for any other, and without pyarrow."""
         self.uri = uri
         arrow = _arrow_files()
         self._files: fs.FileSystem
@@ -68,7 +74,7 @@ class Files:
             try:
                 self._files, root = arrow.FileSystem.from_uri(uri)
             except (ValueError, ImportError) as error:
-                # without the cause, whose text has the URI as it is
+                # without the cause, whose text contains the complete URI
                 text = str(error).replace(uri, without_secrets(uri))
                 raise ConfigError(f"Cannot store files at {without_secrets(uri)}: {text}") from None
         else:
@@ -80,11 +86,11 @@ class Files:
 
     @property
     def local_path(self) -> str | None:
-        """The directory where it is on a local file system, None elsewhere."""
+        """The path of the directory on a local file system, None elsewhere."""
         return self._root if self._is_local else None
 
     def below(self, name: str) -> Files:
-        """Return the directory `name` in this one."""
+        """Return the subdirectory `name`."""
         lower = copy(self)
         lower._root = f"{self._root}/{name}"
         lower.uri = lower._root
@@ -96,19 +102,21 @@ class Files:
     # ---------- reading
 
     def read(self, path: str) -> bytes | None:
-        """Return the content of a file, None if it is not there."""
+        """Return the content of a file, None if it does not exist."""
         return self._existing(path, self._read_whole)
 
     def read_code(self, path: str) -> bytes | None:
-        """Return the content of a file that contains code; raises ProcessorStateError if it is on a local disk, and
-        another user may have written it."""
+        """Return the content of a file that contains code.
+
+        Raises ProcessorStateError if the file is on a local disk, and another user may have written it.
+        """
         if self._is_local:
             with suppress(FileNotFoundError):
                 check_nobody_else_wrote(Path(self._path(path)))
         return self.read(path)
 
     def read_range(self, path: str, offset: int, length: int) -> bytes | None:
-        """Return `length` bytes of a file from `offset` on, None if it is not there."""
+        """Return `length` bytes of a file from `offset`, None if it does not exist."""
 
         def read(target: str) -> bytes:
             with self._files.open_input_file(target) as file:
@@ -117,11 +125,11 @@ class Files:
         return self._existing(path, read)
 
     def find(self, directory: str) -> list[FoundFile]:
-        """Return what is in a directory, nothing if it is not there; temporary files begin with a dot."""
+        """Return the entries of a directory, empty if missing. Temporary files begin with a dot."""
         selector = _arrow_files().FileSelector(self._path(directory), allow_not_found=True)
         try:
             infos = self._files.get_file_info(selector)
-        except FileNotFoundError:  # it was made between the listing and the look whether it is there
+        except FileNotFoundError:  # it was created after the listing, but before the check for its existence
             infos = self._files.get_file_info(selector)
         return [
             FoundFile(
@@ -149,7 +157,7 @@ class Files:
     # ---------- writing
 
     def write(self, path: str, data: bytes, before_rename: Callable[[], None] | None = None) -> None:
-        """Write a file, or replace it; `before_rename` is called when it is there under a temporary name."""
+        """Write or replace a file; `before_rename` is called once it exists under a temporary name."""
         target = self._path(path)
         if self._is_object_store:
             self._write_whole(target, data)
@@ -164,28 +172,31 @@ class Files:
             self._replace(temporary, target)
 
     def write_once(self, path: str, data: bytes, before_rename: Callable[[], None] | None = None) -> None:
-        """Write a file whose content is the same whichever process writes it, as any number of processes may do at the
-        same time; once it exists it stays. before_rename: as for `write`."""
+        """Write a file with deterministic content, unless it exists.
+
+        Any number of processes may write it at the same time. before_rename: as for `write`.
+        """
         if self._is_local or self._is_object_store:
             self.write(path, data, before_rename)
             return
         target = self._path(path)
         temporary = self._write_beside(target, data, before_rename)
         for attempt in range(1, _MOVES + 1):
-            if self._files.get_file_info(target).size == len(data):  # None if there is none
+            if self._files.get_file_info(target).size == len(data):  # None if it does not exist
                 self._delete(temporary)
                 return
             try:
                 self._files.move(temporary, target)
                 return
-            except OSError:  # another process was faster, or is just about to be
+            except OSError:  # another process was faster, or is about to be
                 if attempt == _MOVES:
                     raise
 
     def sync_since(self, modified_ns: int) -> int:
-        """Bring to the disk what other programs wrote here without doing so: all files and directories that were
-        modified since `modified_ns` (ns); return the time of the newest, for the next call. On file systems that are
-        not local there is nothing to do."""
+        """Sync the files and directories modified since `modified_ns` (ns) by programs that do not sync.
+
+        Returns the time of the newest, for the next call. It does nothing on file systems that are not local.
+        """
         newest = modified_ns
         if self._is_local and not modified_ns:
             make_directory(self._root)
@@ -200,7 +211,7 @@ class Files:
         return newest
 
     def _write_beside(self, target: str, data: bytes, before_rename: Callable[[], None] | None) -> str:
-        """Write a temporary file in the directory of `target`; return its path."""
+        """Write a temporary file in the directory of `target`, and return its path."""
         directory, _, _ = target.rpartition("/")
         if directory not in self._made:
             self._make(directory)
@@ -208,10 +219,10 @@ class Files:
         try:
             try:
                 self._write_whole(temporary, data)
-            except FileNotFoundError:  # another process has deleted the directory since it was made
+            except FileNotFoundError:  # another process has deleted the directory since its creation
                 self._make(directory)
                 self._write_whole(temporary, data)
-        except OSError:  # a full disk, for one: what there is of the file takes room that others need
+        except OSError:  # such as a full disk: the incomplete file takes space that others need
             with suppress(OSError):
                 self._delete(temporary)
             raise
@@ -220,11 +231,11 @@ class Files:
         return temporary
 
     def delete(self, path: str) -> None:
-        """Delete a file if it is there."""
+        """Delete a file if it exists."""
         self._delete(self._path(path))
 
     def delete_directory(self, path: str) -> None:
-        """Delete a directory with all that is in it, if it is there."""
+        """Delete a directory with its content if it exists."""
         self._made.clear()
         try:
             self._files.delete_dir(self._path(path))
@@ -232,7 +243,7 @@ class Files:
             return
 
     def clear(self) -> None:
-        """Delete all that is in the directory."""
+        """Delete the content of the directory."""
         self._made.clear()
         self._files.delete_dir_contents(self._root, missing_dir_ok=True)
 
@@ -270,7 +281,7 @@ class Files:
 
 
 def without_secrets(uri: str) -> str:
-    """Return a URI for logs and errors: without the user, the password and the query, which may have keys."""
+    """Return a URI for logs and errors, without user, password and query. The query may contain keys."""
     scheme, mark, rest = uri.partition("://")
     if not mark:
         return uri
@@ -279,7 +290,7 @@ def without_secrets(uri: str) -> str:
 
 
 def _arrow_files() -> Any:
-    """Return pyarrow's file systems, which commands that open no directory do without."""
+    """Return pyarrow's file systems, loaded only when a directory is opened."""
     return load("pyarrow.fs", "A directory of checkpoints, savepoints or snapshots")
 
 
@@ -292,8 +303,8 @@ def _beside(target: str) -> str:
 
 
 def sync(descriptor: int) -> None:
-    """Bring what was written to an open file, or the entries of an open directory, to the disk."""
-    full_sync: int | None = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: fsync leaves the data in the cache of the disk
+    """Sync an open file's content, or an open directory's entries, to the disk."""
+    full_sync: int | None = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: fsync leaves the data in the disk's cache
     if full_sync is None:
         os.fsync(descriptor)
     else:
@@ -301,7 +312,7 @@ def sync(descriptor: int) -> None:
 
 
 def sync_path(path: str) -> None:
-    """Bring the content of a file to the disk, or the entries of a directory: names made, replaced or deleted in it."""
+    """Sync the content of a file, or the names in a directory."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         sync(descriptor)
@@ -310,7 +321,7 @@ def sync_path(path: str) -> None:
 
 
 def make_directory(path: str) -> None:
-    """Make a directory and those above it, durably; harmless where they are there."""
+    """Create a directory and its parents durably, if they do not exist."""
     missing: list[str] = []
     above = path
     while not os.path.isdir(above):

@@ -1,1 +1,1 @@
-"""When applications restart, share processor time, and report progress."""
+"""Restarts of applications, their shares of processor time, and their progress."""

@@ -1,4 +1,4 @@
-"""How many cores this process may use."""
+"""The number of cores available to this process."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ _LIMIT: Final = Path("/sys/fs/cgroup/cpu.max")  # of the container; the root of 
 
 
 def cores() -> int:
-    """Return how many cores this process may run on."""
+    """Return the number of cores on which this process may run."""
     try:
         return len(os.sched_getaffinity(0))
-    except AttributeError:  # macOS has no such call
+    except AttributeError:  # macOS does not have this call
         return os.cpu_count() or 1
 
 
 def cores_at_a_time(limit: Path = _LIMIT) -> int:
-    """Return how many cores the processes of this container may use at the same time, which may be fewer: they share a
-    quota of time, rounded up here. limit: the file of the control group that has it."""
+    """Return the number of cores that this container's processes may use simultaneously.
+
+    It may be smaller than `cores`: the processes share a quota of time, rounded up here. limit: the file of the control
+    group with the quota.
+    """
     try:
         quota, period = limit.read_text().split()
         return min(cores(), -(-int(quota) // int(period)))

@@ -1,8 +1,7 @@
-"""Runs any number of hosts by name, as one: those of the named topologies of an application.
+"""Runs the hosts of an application's named topologies as one.
 
-Each has its own query, checkpoint and pace. The application runs while no topology is being set up again; one that ends
-with an error ends all. Rules: calls to a host are made without holding a lock, because hosts call back from their
-threads.
+Each has its own query, checkpoint and pace. The application is running while no topology is rebalancing; one that ends
+with an error ends all. Rule: hosts are called without holding a lock, because they call back from their threads.
 """
 
 from __future__ import annotations
@@ -17,10 +16,12 @@ from penstock.host.api import Host, HostListener, State, StreamThreadExceptionRe
 
 _FAILED_CLOSE_MS = 60_000
 _OF_WATCHING = ("watched", "unseen")
-"""What hosts say that only watch an application: all of them say the same."""
+"""Statistics of hosts that only watch an application, equal for all of them."""
 _SEEN_STATES = (State.REBALANCING, State.RUNNING, None, State.NOT_RUNNING)
-"""What is seen of topologies that other processes run. The first one that is seen of any is that of all of them: one
-that is not seen may run."""
+"""Possible states of topologies in other processes, by precedence.
+
+The first one present applies to all. None is the state of a topology that is not visible, and may be running.
+"""
 _SUMS = ("records_in", "bytes_in", "records_out", "records_per_second", "lag")
 
 
@@ -28,7 +29,6 @@ class NamedHosts:
     """Hosts by the names of their topologies (implements HostLife)."""
 
     def __init__(self) -> None:
-        """Have none yet."""
         self._lock = threading.Lock()
         self._hosts: dict[str, Host] = {}
         self._states: dict[str, State] = {}
@@ -39,8 +39,10 @@ class NamedHosts:
     # ---------------------------------------- one by one
 
     def add(self, name: str, host: Host) -> None:
-        """Take a host, and start it if the others have been started; raises StreamsError when it must not start, and
-        does not take it then."""
+        """Add a host, and start it if the others have been started.
+
+        Raises StreamsError if the host must not start; it is not added then.
+        """
         with self._lock:
             self._hosts[name] = host
             self._states[name] = State.CREATED
@@ -53,7 +55,7 @@ class NamedHosts:
                 raise
 
     def remove(self, name: str, timeout_ms: int) -> bool:
-        """Stop the host `name` after its running commit and have it no longer; return whether it ended in time (ms)."""
+        """Stop the host `name` after its current commit and remove it. Returns whether it ended within `timeout_ms`."""
         host = self.find(name)
         if host is None:
             return True
@@ -62,17 +64,17 @@ class NamedHosts:
         return stopped
 
     def find(self, name: str) -> Host | None:
-        """Return the host `name`, None if there is none."""
+        """Return the host `name`, None if absent."""
         with self._lock:
             return self._hosts.get(name)
 
     def state_of(self, name: str) -> State:
-        """Return the state of the host `name`, CREATED where there is none."""
+        """Return the state of the host `name`, CREATED if absent."""
         with self._lock:
             return self._states.get(name, State.CREATED)
 
     def errors_of(self, name: str) -> int:
-        """Return how many errors have stopped all tasks of the host `name`."""
+        """Return the number of errors that have stopped all tasks of the host `name`."""
         with self._lock:
             return self._errors[name]
 
@@ -115,7 +117,7 @@ class NamedHosts:
             host.clean_up()
 
     def close(self, timeout_ms: int, leave_group: bool = True) -> bool:
-        """Close all; return whether all had ended within `timeout_ms`."""
+        """Close all hosts; return whether all ended within `timeout_ms`."""
         deadline = time.monotonic() + timeout_ms / 1000
         ended = True
         for host in self._all():
@@ -123,7 +125,7 @@ class NamedHosts:
         return ended
 
     def rebalance(self, reason: str) -> None:
-        """Set all tasks up again."""
+        """Rebalance the tasks of all hosts."""
         for host in self._all():
             host.rebalance(reason)
 
@@ -135,8 +137,10 @@ class NamedHosts:
         return f"{len(lines)} named topologies{''.join(lines)}"
 
     def statistics(self) -> Mapping[str, Any]:
-        """Return the sums of the figures, what is known of none of them, and under `topologies` those of each by its
-        name."""
+        """Return the statistics, summed over the hosts, and those of each host under `topologies`.
+
+        Statistics of watching hosts are not summed, because they are equal.
+        """
         with self._lock:
             hosts = dict(self._hosts)
         each = {name: host.statistics() for name, host in hosts.items()}
@@ -151,10 +155,10 @@ class NamedHosts:
         with self._lock:
             return list(self._hosts.values())
 
-    # ---------------------------------------- what hosts tell
+    # ---------------------------------------- reports of hosts
 
     def changed(self, name: str, state: State) -> None:
-        """Take the state of the host `name`."""
+        """Set the state of the host `name`."""
         with self._lock:
             if name not in self._states:
                 return
@@ -162,7 +166,7 @@ class NamedHosts:
         self._tell()
 
     def _tell(self) -> None:
-        """Tell the application what all of it does now."""
+        """Report the state of all hosts to the application."""
         with self._lock:
             listener, states = self._listener, set(self._states.values())
         if listener is None:
@@ -175,7 +179,7 @@ class NamedHosts:
             listener.on_running()
 
     def response_to(self, name: str, error: BaseException) -> StreamThreadExceptionResponse:
-        """Return what the application decides about an error of the host `name`."""
+        """Return the application's response to an error of the host `name`."""
         assert self._listener is not None
         with self._lock:
             self._errors[name] += 1
@@ -183,7 +187,7 @@ class NamedHosts:
         return self._listener.on_failure(error)
 
     def failed(self, name: str, error: BaseException) -> None:
-        """End all, since the host `name` has ended with `error`."""
+        """End all hosts after the host `name` has ended with `error`."""
         with self._lock:
             first, self._failed = not self._failed, True
             others = [host for other, host in self._hosts.items() if other != name]
@@ -195,28 +199,28 @@ class NamedHosts:
 
 
 class _Listener:
-    """Takes what one host tells."""
+    """Receives the reports of one host."""
 
     def __init__(self, hosts: NamedHosts, name: str) -> None:
         self._hosts = hosts
         self._name = name
 
     def on_running(self) -> None:
-        """Tell that its tasks are being processed."""
+        """Report that the tasks of the host are running."""
         self._hosts.changed(self._name, State.RUNNING)
 
     def on_rebalancing(self) -> None:
-        """Report that its tasks are being set up again."""
+        """Report that the tasks of the host are rebalancing."""
         self._hosts.changed(self._name, State.REBALANCING)
 
     def on_stopped(self) -> None:
-        """Tell that it has reached its planned end."""
+        """Report the planned end of the host."""
         self._hosts.changed(self._name, State.NOT_RUNNING)
 
     def on_failure(self, error: BaseException) -> StreamThreadExceptionResponse:
-        """Return what is to be done about `error`."""
+        """Return the response to `error`."""
         return self._hosts.response_to(self._name, error)
 
     def on_error(self, error: BaseException) -> None:
-        """Tell that it has ended with `error`."""
+        """Report that the host has ended with `error`."""
         self._hosts.failed(self._name, error)

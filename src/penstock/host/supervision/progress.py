@@ -1,4 +1,4 @@
-"""Lines of the log of what an application does: how far it is, and what it drops."""
+"""Log lines about the progress of an application and its dropped records."""
 
 from __future__ import annotations
 
@@ -15,15 +15,25 @@ _DROPPED_EVERY_SECONDS = 60
 
 
 def late_end(application_id: str, limit_ms: int | None, figures: Mapping[str, Any]) -> str:
-    """Return the message for a run that did not reach the end in time. figures: the statistics of its host; lag: how
-    many records are left, unread: where they are, each if it is known."""
+    """Return the message for a run that did not reach the end in time.
+
+    figures: the statistics of its host; lag: number of remaining records, unread: their positions, each only if known.
+    """
     left = figures.get("unread") or (counted(figures["lag"], "record") + " not read yet" if figures.get("lag") else "")
     late = f"{application_id} did not reach the end of its inputs in {limit_ms} ms"
     return f"{late}: {left}." if left else f"{late}."
 
 
 class ProgressLog:
-    """Writes a line to the log every so often: how far the application is (`log.summary.interval.ms`)."""
+    """Logs the progress of an application at intervals (`log.summary.interval.ms`).
+
+    Args:
+        application_id: the application.id.
+        interval_ms: time (ms) between two lines; no lines if below 1.
+        snapshot: returns the statistics.
+        line: returns the line, from the application.id, two snapshots and the seconds between them.
+        clock: returns the seconds of a monotonic clock.
+    """
 
     def __init__(
         self,
@@ -33,11 +43,6 @@ class ProgressLog:
         line: Callable[[str, Mapping[str, Any], Mapping[str, Any], float], str],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Keep the arguments.
-
-        interval_ms: time between two lines; below 1: none. snapshot: returns the figures. line: returns the line, from
-        the application.id, two snapshots and the seconds between them. clock: seconds of a clock that never goes back.
-        """
         self._application_id = application_id
         self._interval = interval_ms / 1000
         self._snapshot = snapshot
@@ -47,7 +52,7 @@ class ProgressLog:
         self._before = snapshot()
 
     def look(self) -> None:
-        """Write the line if it is time to; may be called as often as one likes."""
+        """Write the line if it is due; may be called at any rate."""
         passed = self._clock() - self._told_at
         if self._interval <= 0 or passed < self._interval:
             return
@@ -57,13 +62,17 @@ class ProgressLog:
 
 
 class DroppedRecordsLog:
-    """Warns of records that tasks drop, once a minute at most: nobody asked for them to be lost."""
+    """Warns of dropped records, at most once a minute, because the loss is unintended.
+
+    Args:
+        application_id: the application.id.
+        dropped: returns the number of records dropped since the start, by task.
+        clock: returns the seconds of a monotonic clock.
+    """
 
     def __init__(
         self, application_id: str, dropped: Callable[[], Mapping[str, int]], clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Keep the arguments. dropped: returns the records dropped since the start, by task. clock: seconds of a clock
-        that never goes back."""
         self._application_id = application_id
         self._records = dropped
         self._clock = clock
@@ -71,7 +80,7 @@ class DroppedRecordsLog:
         self._told_at: float | None = None
 
     def look(self) -> None:
-        """Warn if records were dropped since the last warning, and that is a minute ago."""
+        """Warn of newly dropped records, unless the last warning is under a minute ago."""
         now = self._clock()
         if self._told_at is not None and now - self._told_at < _DROPPED_EVERY_SECONDS:
             return

@@ -1,4 +1,4 @@
-"""When an application goes on by itself after an error: pure rules, without a clock."""
+"""Rules for automatic restarts after errors: pure, without a clock."""
 
 from __future__ import annotations
 
@@ -7,20 +7,18 @@ from penstock.errors import CorruptedBaseError, RetriableError
 
 
 class Restarts:
-    """How often an application restarts after errors, and how long it waits before that.
+    """The number of restarts of an application after errors, and the waits before them.
 
-    The wait doubles from restart to restart in a row, up to a bound. A commit since the last restart ends the row. In
-    one row there are no more restarts than the limit.
+    The wait doubles with each restart in a row, up to a maximum. A commit since the last restart ends the row. The
+    number of restarts in a row is limited.
+
+    Args:
+        most: maximum number of restarts in a row, 0 for no restarts.
+        backoff_ms: wait (ms) before the first restart of a row.
+        backoff_max_ms: maximum wait (ms).
     """
 
     def __init__(self, most: int, backoff_ms: int, backoff_max_ms: int) -> None:
-        """Begin a row.
-
-        Args:
-            most: restarts in a row, 0 for none.
-            backoff_ms: wait (ms) before the first of a row.
-            backoff_max_ms: longest wait (ms).
-        """
         self._most = most
         self._backoff_ms = backoff_ms
         self._backoff_max_ms = backoff_max_ms
@@ -29,7 +27,7 @@ class Restarts:
 
     @staticmethod
     def of(config: StreamsConfig) -> Restarts:
-        """Return the rule that `penstock.restart.*` of `config` set up."""
+        """Return the rules configured by `penstock.restart.*` in `config`."""
         return Restarts(
             config["penstock.restart.max.attempts"],
             config["penstock.restart.backoff.ms"],
@@ -37,9 +35,9 @@ class Restarts:
         )
 
     def next_wait_ms(self, commit: int) -> int | None:
-        """Return how long (ms) to wait before the restart after an error, None if the limit is reached.
+        """Return the wait (ms) before a restart, None if the limit is reached.
 
-        commit: the number of the last one; a larger one than at the last restart begins a new row.
+        commit: the number of the last commit; a higher one than at the last restart begins a new row.
         """
         if self._commit is not None and commit > self._commit:
             self._in_a_row = 0
@@ -52,16 +50,20 @@ class Restarts:
 
 
 class TaskTimeout:
-    """For how long an application tries again, without asking anybody, what brokers do not serve (task.timeout.ms), and
-    what a damaged base prevents, which is made again."""
+    """The time during which an application retries errors without its exception handler (task.timeout.ms).
+
+    These are errors of unavailable brokers, and of a damaged base, which is rebuilt.
+
+    Args:
+        timeout_ms: the time (ms); 0 disables retries, other values allow one at least.
+    """
 
     def __init__(self, timeout_ms: int) -> None:
-        """Have no error. timeout_ms: 0 tries nothing again; another value tries once at least."""
         self._timeout_ms = timeout_ms
         self._until: int | None = None
 
     def allows(self, error: BaseException, now_ms: int) -> bool:
-        """Return whether to try again after `error` at `now_ms`; the time begins with the first one."""
+        """Return whether to retry after `error` at `now_ms`; the time begins with the first error."""
         if not isinstance(error, RetriableError | CorruptedBaseError):
             return False
         until = now_ms + self._timeout_ms if self._until is None else self._until
@@ -70,5 +72,5 @@ class TaskTimeout:
         return is_left
 
     def succeeded(self) -> None:
-        """Let the next error begin the time again."""
+        """Restart the time with the next error."""
         self._until = None

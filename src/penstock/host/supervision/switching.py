@@ -1,5 +1,7 @@
-"""How often Python switches between threads, in processes that Penstock has made: `penstock run` and worker processes.
-In a program of the user, the user decides."""
+"""The thread switch interval of Python in processes started by Penstock: `penstock run` and workers.
+
+Penstock does not change it in a program of the user.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,8 @@ _SECONDS: Final = 0.0005
 
 
 def switch_threads_often() -> None:
-    """Let a thread that wakes beside a busy one run after 0.5 ms instead of 5 ms, for each record goes through several
-    threads."""
+    """Reduce the thread switch interval from 5 ms to 0.5 ms.
+
+    A thread that wakes up next to a busy one then runs earlier. Each record passes through several threads.
+    """
     sys.setswitchinterval(_SECONDS)

@@ -1,4 +1,4 @@
-"""What the watchers of applications that other processes run have in common: they run and change nothing."""
+"""The base of watchers of applications in other processes: they neither run nor change anything."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from penstock.errors import UnsupportedOperationError
 
 
 class Watching:
-    """Refuses what would change the application, for a class that implements the rest of Host."""
+    """Refuses changes to the application, for a class that implements the rest of Host."""
 
     def pause(self) -> NoReturn:
-        """Raise UnsupportedOperationError, as all that would change the application."""
+        """Raise UnsupportedOperationError, as do all changes to the application."""
         raise UnsupportedOperationError("Another process runs this application: this one only watches it.")
 
     resume = clean_up = reset = pause

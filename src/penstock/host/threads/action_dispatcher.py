@@ -1,5 +1,5 @@
-"""Does the actions of the core in the polling thread, or gives them to the threads that do: those of the tasks, of
-their restores and of the group."""
+"""Dispatches the core's actions in the polling thread. It performs them itself, or passes them to the threads of tasks,
+restores and the group."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _log = logging.getLogger(__name__)
 
 
 class ActionDispatcher:
-    """Takes actions, and knows which have not been answered yet. The polling thread calls it.
+    """Performs or passes on actions, and tracks the unanswered ones. Called by the polling thread.
 
     Args:
-        inputs: the partitions that are read.
-        output: takes records and commits.
-        membership: of the group.
+        inputs: reads the input partitions.
+        output: writes records and commits.
+        membership: the group member.
         workers: the threads for actions about tasks.
-        application: hears of changes and errors.
-        figures: counts and measures.
-        clocks: the core lives by the elapsed time, tasks by the wall clock.
-        post: takes answers.
+        application: receives state changes and errors.
+        figures: counters and timings.
+        clocks: the core uses elapsed time, tasks use wall-clock time.
+        post: receives answers.
     """
 
     def __init__(
@@ -57,19 +57,19 @@ class ActionDispatcher:
         self._clocks = clocks
         self._post = post
         self._ahead: dict[TaskId, int] = {}
-        """How much (ms) the wall clock of each task is ahead of the core's, as of its last action."""
+        """By task, the lead (ms) of its wall clock over the core's, as last measured."""
         self._out: set[TaskId | None] = set()
-        """The tasks of which an action is not answered; None: offsets are being committed."""
+        """The tasks with an unanswered action; None is a pending commit of offsets."""
         self.ended: v.End | None = None
-        """How the instance has ended, None while it has not."""
+        """The end of the instance, None while it runs."""
 
     @property
     def is_waiting(self) -> bool:
-        """Whether an action is not answered."""
+        """Whether an action is unanswered."""
         return bool(self._out)
 
     def busy_workers(self) -> set[int]:
-        """Return the workers that have not answered."""
+        """Return the workers with an unanswered action."""
         return {self._workers.worker_of(task) for task in self._out if task is not None}
 
     def start(self) -> None:
@@ -77,7 +77,7 @@ class ActionDispatcher:
         self._membership.start()
 
     def answered(self, event: v.Event) -> None:
-        """Take that an event may answer an action."""
+        """Note the answer to an action, if `event` is one."""
         match event:
             case v.Ran(task) | v.Started(task) | v.CommitPrepared(task) | v.CommitApplied(task) | v.Closed(task):
                 self._out.discard(task)
@@ -91,9 +91,9 @@ class ActionDispatcher:
                 pass
 
     def do(self, action: v.Action) -> None:
-        """Do an action, or have it done; answers are events."""
+        """Perform an action or pass it on; answers are events."""
         match action:
-            # A task, and the group, have one action at a time: until it is answered, the polling thread waits for it.
+            # A task has one action at a time, and so has the group: the polling thread waits until it is answered.
             case v.Prepare(task):
                 self._figures.commits.began(self._clocks.wall.milliseconds())
                 self._out.add(task)
@@ -163,14 +163,14 @@ class ActionDispatcher:
         return replace(action, now_ms=now_ms, commit=self._figures.commits.last.number + 1)
 
     def _wall_clock_of(self, task: TaskId) -> int:
-        """Return the wall-clock time (ms), by which tasks live, for an action about `task`."""
+        """Return the wall-clock time (ms) of tasks for an action about `task`."""
         now_ms = self._clocks.wall.milliseconds()
         self._ahead[task] = now_ms - self._clocks.elapsed.milliseconds()
         return now_ms
 
     def by_core(self, event: v.Event) -> v.Event:
-        """Return `event` with the core's time for when a task has something to do, which no leap of the wall clock
-        since then moves."""
+        """Return `event` with its due time converted to the core's clock. Later jumps of the wall clock do not move
+        it."""
         match event:
             case v.Started(task, due) | v.Ran(task, next_wall_clock_ms=due) | v.CommitApplied(task, due) if (
                 due is not None

@@ -1,4 +1,4 @@
-"""An active task of an instance: its state, the records that wait for it, and its next run. Part of the core."""
+"""An active task of an instance: its state, waiting records and next run. Part of the core."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.task.partition_group import BufferSize
 
 
 class ActiveTaskState(Enum):
-    """The state of a task of the instance. CREATED: it has nothing open."""
+    """The state of an active task. CREATED: nothing is open yet."""
 
     CREATED = "CREATED"
     RESTORING = "RESTORING"
@@ -29,10 +29,10 @@ class ActiveTask:
     """One task and its input.
 
     Args:
-        id: of the task.
-        partitions: all that it reads.
+        id: the task id.
+        partitions: the input partitions.
         idle_ms: `max.task.idle.ms`.
-        time: that its runs take.
+        time: measures the runs of the task.
     """
 
     def __init__(self, id: TaskId, partitions: Collection[TopicPartition], idle_ms: int, time: RunTime) -> None:
@@ -41,46 +41,46 @@ class ActiveTask:
         self.topics = frozenset(partition.topic for partition in partitions)
         self.state = ActiveTaskState.CREATED
         self.busy = False
-        """Whether an action about the task has not been answered yet."""
+        """Whether an action about the task is unanswered."""
         self.is_out = False
         """Whether that action is a run."""
         self.is_aside = False
-        """Whether a function keeps the task, so that the others go on without it."""
+        """Whether a function holds up the task; the other tasks go on without it."""
         self.is_slow = False
-        """Whether that has happened: each of its runs is committed before the next one, which may take as long."""
+        """Whether that has happened. Each run is then committed before the next one, which may take as long."""
         self.had_changed = False
-        """Whether it had done something since its last commit before the run that goes on."""
+        """Whether the task had changes since its last commit before the current run."""
         self.changed = False
-        """Whether it has done something since its last commit."""
+        """Whether the task has changes since its last commit."""
         self.due_ms: int | None = None
         self.time = time
         self.arrived = ArrivedRecords(partitions)
-        """What waits for the task, and not in it."""
+        """Records that wait outside the task."""
         self.positions: dict[TopicPartition, int] = {}
         """The next offset of each partition to arrive."""
         self.held: Mapping[TopicPartition, BufferSize] = {}
-        """What waits in the task itself, by partition, of those that have any."""
+        """Records that wait inside the task, by partition; empty partitions are absent."""
         self.times: dict[TopicPartition, int] = {}
-        """The timestamp of the last record of each partition that has arrived (ms)."""
+        """The timestamp (ms) of the last arrived record of each partition."""
         self._committable: dict[TopicPartition, int] = {}
-        """The offsets that were committable last."""
+        """The last committable offsets."""
         self._idle_ms = idle_ms
         self._looks_again = False
 
     @property
     def is_open(self) -> bool:
-        """Whether records of the partitions can arrive."""
+        """Whether the task accepts records of its partitions."""
         return self.state is ActiveTaskState.RUNNING
 
     def reset(self) -> None:
-        """Forget all records, positions and times: the task is opened again."""
+        """Drop all records, positions and times, because the task is reopened."""
         self.arrived.clear()
         self.positions, self.held, self.times, self._committable = {}, {}, {}, {}
         self.due_ms, self.changed, self._looks_again = None, False, False
         self.is_out = False
 
     def add(self, arrived: Arrived) -> None:
-        """Take records that have arrived."""
+        """Add records that have arrived."""
         partition, batch = arrived.partition, arrived.batch
         if len(batch):
             self.arrived.add(partition, batch, arrived.size)
@@ -88,17 +88,17 @@ class ActiveTask:
             self.times[partition] = int(batch.timestamps[-1])
 
     def look_again(self) -> None:
-        """Let the task check whether waiting records may be processed now; after what it does already."""
+        """Make the task check, after its current action, whether waiting records can be processed."""
         self._looks_again = True
 
     def records(self, partition: TopicPartition) -> int:
-        """Return how many records of `partition` wait, for the task or in it."""
+        """Return the number of waiting records of `partition`, outside and inside the task."""
         held = self.held.get(partition)
         return self.arrived.records[partition] + (held.records if held else 0)
 
     def reach(self, partition: TopicPartition, end: int) -> None:
-        """Take that everything before `end` has been read of a partition. What lies after its last record, such as the
-        end of a transaction, is to be committed too (KAFKA-6607)."""
+        """Note that a partition has been read up to `end`. Offsets after its last record, such as the end of a
+        transaction, are committed too (KAFKA-6607)."""
         if end > self.positions[partition]:
             self.positions[partition] = end
             self.changed |= self.id != GLOBAL_TASK
@@ -107,51 +107,52 @@ class ActiveTask:
     def committable(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the offsets that the task commits. If no record of a partition waits, what has been read of it is
-        committed, even if the task has not seen that; it stays so when more records arrive, and no offset goes back."""
+        """Return the offsets that the task commits. A partition without waiting records is committed up to its read
+        position, even beyond the records that the task has seen. This holds when more records arrive: no offset goes
+        back."""
         read = {p: self._committable.get(p, 0) if self.records(p) else self.positions[p] for p in offsets}
         committed = {p: each._replace(offset=max(each.offset, read[p])) for p, each in offsets.items()}
         self._committable = {partition: each.offset for partition, each in committed.items()}
         return committed
 
     def reposition(self, partition: TopicPartition, position: int) -> None:
-        """Take that a partition is read from `position` on, as its records there are deleted."""
+        """Move a partition to `position`, because the records at its old position are deleted."""
         self.positions[partition] = position
         self._committable.pop(partition, None)
 
     def bytes(self, partition: TopicPartition) -> int:
-        """Return about how many bytes of keys and values of `partition` wait, for the task or in it."""
+        """Return the approximate bytes of `partition`'s waiting keys and values, outside and inside the task."""
         held = self.held.get(partition)
         return self.arrived.bytes[partition] + (held.bytes if held else 0)
 
     def waiting_bytes(self) -> int:
-        """Return about how many bytes of keys and values wait, for the task or in it."""
+        """Return the approximate bytes of waiting keys and values, outside and inside the task."""
         held = sum(held.bytes for held in self.held.values()) if self.held else 0
         return self.arrived.all_bytes + held
 
     def waiting(self) -> BufferSize:
-        """Return how much waits, for the task or in it."""
+        """Return the number and approximate bytes of waiting records, outside and inside the task."""
         return BufferSize(sum(map(self.records, self.partitions)), self.waiting_bytes())
 
     def is_ready(self, now: int, most_held: int) -> bool:
-        """Return whether the task has something to do at `now` (ms). most_held: see `next_run`."""
+        """Return whether the task has work at `now` (ms). most_held: see `next_run`."""
         if self.state is not ActiveTaskState.RUNNING or self.busy or self.is_aside:
             return False
         return self.has_more_than_records(now) or self.weight(most_held) > 0
 
     def has_more_than_records(self, now: int) -> bool:
-        """Return whether the task has something to do though no record is given to it."""
+        """Return whether the task has work without a new record."""
         is_due = self.due_ms is not None and self.due_ms <= now
         return is_due or (self._looks_again and bool(self.held))
 
     def weight(self, most_held: int) -> int:
-        """Return how many records wait for the task that may be given to it. most_held: see `next_run`."""
+        """Return the number of waiting records that can be given to the task. most_held: see `next_run`."""
         return self.arrived.all_records - sum(
             self.arrived.records[partition] for partition in self.held if not self._may_take(partition, most_held)
         )
 
     def has_waiting(self) -> bool:
-        """Return whether records wait, for the task or in it."""
+        """Return whether records wait, outside or inside the task."""
         return self.arrived.all_records > 0 or bool(self.held)
 
     def _may_take(self, partition: TopicPartition, most_held: int) -> bool:
@@ -166,14 +167,14 @@ class ActiveTask:
         share: Mapping[TopicPartition, int] | None = None,
         behind: frozenset[str] = frozenset(),
     ) -> RunTask:
-        """Return the next run of the task, which is busy from now on.
+        """Return the next run of the task, and mark the task as busy.
 
         Args:
-            ends: how far partitions can be read.
+            ends: known ends of partitions.
             now: wall clock (ms).
-            most_held: a partition of which the task holds more records gets none.
-            share: how many records of each partition it may take, None for any number.
-            behind: topics of which it waits for more records.
+            most_held: a partition with more records inside the task gets no new ones.
+            share: the most records to take of each partition, None for no limit.
+            behind: topics with more records to wait for.
         """
         arrived, most_records = self.arrived, self.time.most_records
         most = dict.fromkeys(arrived.partitions, most_records) if share is None else share
@@ -189,14 +190,14 @@ class ActiveTask:
         return RunTask(self.id, records, self._wait(ends, behind), now)
 
     def ran(self, event: Ran) -> None:
-        """Take the result of a run."""
+        """Note the result of a run."""
         self.busy = self.is_out = False
         self.due_ms = event.next_wall_clock_ms
         self.held = event.waiting
         self.time.ended(event.records, event.nanoseconds)
 
     def _wait(self, ends: Mapping[TopicPartition, int], behind: frozenset[str]) -> InputWait:
-        """Return what the run has to wait for: partitions of which more is known to be there."""
+        """Return the wait of the run, for partitions that have, or may have, more records."""
         if len(self.arrived.partitions) < 2 or self._idle_ms < 0:
             return NO_WAIT
         lagging = {

@@ -1,4 +1,4 @@
-"""The records that have arrived for a task and wait until a run takes them. Part of the core."""
+"""The records that have arrived for a task and wait for a run. Part of the core."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from penstock.record import RecordBatch, TopicPartition
 
 
 class ArrivedRecords:
-    """Queues of records, by partition, with how many there are and about how many bytes of keys and values.
+    """Queues of records by partition, with their counts and approximate bytes of keys and values.
 
     Args:
-        partitions: all that the task reads.
+        partitions: the input partitions of the task.
     """
 
     def __init__(self, partitions: Iterable[TopicPartition]) -> None:
@@ -24,21 +24,21 @@ class ArrivedRecords:
         for queue in self._queues.values():
             queue.clear()
         self.records = dict.fromkeys(self._queues, 0)
-        """How many records of each partition there are."""
+        """The number of records of each partition."""
         self.bytes = dict.fromkeys(self._queues, 0)
-        """About how many bytes of each partition there are."""
+        """The approximate bytes of each partition."""
         self.all_records = 0
-        """How many records of all partitions there are."""
+        """The number of records of all partitions."""
         self.all_bytes = 0
-        """About how many bytes of all partitions there are."""
+        """The approximate bytes of all partitions."""
 
     @property
     def partitions(self) -> tuple[TopicPartition, ...]:
-        """The partitions that the task reads."""
+        """The input partitions of the task."""
         return tuple(self._queues)
 
     def add(self, partition: TopicPartition, batch: RecordBatch, size: int) -> None:
-        """Append records of a partition. size: their bytes."""
+        """Append records of a partition. size: in bytes."""
         self._queues[partition].append(batch)
         self.bytes[partition] += size
         self.all_bytes += size
@@ -46,7 +46,7 @@ class ArrivedRecords:
         self.all_records += len(batch)
 
     def take(self, partition: TopicPartition, most: int) -> RecordBatch:
-        """Remove and return the first records of a partition that has some, at most so many."""
+        """Remove and return the first records of a non-empty partition, up to `most`."""
         queue, taken, waiting = self._queues[partition], [], self.records[partition]
         left = max(0, waiting - most)
         while queue and most > 0:
@@ -64,12 +64,12 @@ class ArrivedRecords:
         return RecordBatch.concat(taken)
 
     def heads(self) -> dict[TopicPartition, int]:
-        """Return the timestamp (ms) of the first record of each partition that has any."""
+        """Return the timestamp (ms) of the first record of each non-empty partition."""
         return {partition: int(queue[0].timestamps[0]) for partition, queue in self._queues.items() if queue}
 
     def time_of(self, partition: TopicPartition, number: int) -> int:
-        """Return the timestamp (ms) of that record of a partition, counted from 1; of the last one if there are not so
-        many."""
+        """Return the timestamp (ms) of a record of a partition. number: counts from 1; past the end, the last record is
+        used."""
         for batch in self._queues[partition]:
             if number <= len(batch):
                 return int(batch.timestamps[number - 1])
@@ -77,7 +77,7 @@ class ArrivedRecords:
         return int(self._queues[partition][-1].timestamps[-1])
 
     def records_until(self, partition: TopicPartition, until_ms: int) -> int:
-        """Return how many records of a partition there are before the first one that is later (ms)."""
+        """Return the number of records before the first one later than `until_ms`."""
         count = 0
         for batch in self._queues[partition]:
             later = batch.timestamps > until_ms

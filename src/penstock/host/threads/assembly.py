@@ -1,4 +1,4 @@
-"""The assembly of an instance of the threads host: its clients, its threads and the loop that connects them."""
+"""Builds an instance of the threads host: its clients, its threads and their polling loop."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ from penstock_broker.common.clock import Clocks, elapsed_milliseconds
 _log = logging.getLogger(__name__)
 
 MakeMembership = Callable[[Layout, StreamsConfig, Post], Membership]
-"""Makes the member of the group; it gives its events to the third argument."""
+"""Creates the group member, which posts its events to the third argument."""
 
 _ENDS_MS = 3_000  # all members wait for the leader's answer
 _WEIGHT = "penstock.topology.weight"
@@ -75,7 +75,7 @@ _REMOTE_DIR = "penstock.state.remote.dir"
 
 @dataclass(frozen=True)
 class HostOptions:
-    """Options of a host: see `ThreadsHost`."""
+    """Options of a host; see `ThreadsHost`."""
 
     until_end: bool = False
     restore_listener: StateRestoreListener | None = None
@@ -85,7 +85,7 @@ class HostOptions:
 
 @dataclass(frozen=True)
 class InstanceParts:
-    """The parts of an instance that its host works with. reader: restores. processing: where tasks run."""
+    """The parts of an instance used by its host. reader: restores state. processing: runs tasks."""
 
     polling: Polling
     standbys: Standbys
@@ -93,7 +93,7 @@ class InstanceParts:
     processing: Processing
 
     def leave_turns(self) -> None:
-        """Have the last runs wait for no other topology."""
+        """Stop waiting for the turns of other topologies, for the last runs."""
         if self.processing.turns is not None:
             self.processing.turns.leave()
 
@@ -106,7 +106,7 @@ class _RemoteSnapshots(NamedTuple):
 
 
 class _StateParts(NamedTuple):
-    """What restores the state of tasks, and knows how much of it there is."""
+    """The parts that restore the state of tasks and track its positions."""
 
     remote: _RemoteSnapshots | None
     standbys: Standbys
@@ -119,12 +119,12 @@ class InstanceAssembly:
     """Builds the parts of an instance, again after each rebalance.
 
     Args:
-        config: of the application.
-        directory: with the state on this machine.
-        figures: count and measure.
-        queries: answered from the tasks of the instance.
-        clocks: of the host.
-        options: of the host.
+        config: configuration of the application.
+        directory: the state on this machine.
+        figures: counters and timings.
+        queries: answers queries from the tasks of the instance.
+        clocks: the clocks of the host.
+        options: the options of the host.
         is_stopped: whether the host is closed.
     """
 
@@ -150,12 +150,12 @@ class InstanceAssembly:
         self._ends: Mapping[TopicPartition, int] = {}
 
     def build(self, layout: Layout, admin: Admin, application: InstanceApplication, opened: ExitStack) -> InstanceParts:
-        """Return the parts of an instance; `opened` closes them, the last one first."""
+        """Return the parts of an instance; `opened` closes them in reverse order."""
         if self._options.until_end:
             self._ends = planned_ends(layout, admin, self._ends)
         figures, clocks = self._figures, self._clocks
         events: queue.SimpleQueue[v.Event] = queue.SimpleQueue()
-        post = events.put  # to this loop alone: a thread that outlives it must not disturb the next one
+        post = events.put  # for this loop only: a thread that outlives it must not disturb the next loop
         state = self._state(layout, admin, opened)
         runner = TaskRunner(layout, self._partition_counts(layout, opened))
         letters = self._partition_counts(layout, opened)
@@ -215,14 +215,14 @@ class InstanceAssembly:
         return _StateParts(remote, standbys, positions, reader, opener)
 
     def _remote(self) -> _RemoteSnapshots | None:
-        """Return where snapshots are, None if the application has none."""
+        """Return the remote snapshots, None if the application has no remote directory."""
         if self._config[_REMOTE_DIR] is None:
             return None
-        module = load("penstock.host.threads.remote_state", _REMOTE_DIR)  # with Arrow, which takes 40 MB
+        module = load("penstock.host.threads.remote_state", _REMOTE_DIR)  # loads Arrow, which takes 40 MB
         return _RemoteSnapshots(module, module.remote_snapshots(self._config))
 
     def _look_at_disk(self, layout: Layout, positions: StatePositions) -> None:
-        """Find out how much of the state of tasks an earlier run has left."""
+        """Read the positions of the task state left by an earlier run."""
         for task in filter(self._directory.has_base, layout.stateful):
             try:
                 base = self._directory.open_base(task)
@@ -242,8 +242,8 @@ class InstanceAssembly:
         return counts
 
     def _processing(self, layout: Layout, runner: TaskRunner, answer: Callable[[v.Event], None]) -> Processing:
-        """Return where tasks run: in worker processes, or with one of them, or where these cannot have the program, in
-        a thread."""
+        """Return the worker processes or the thread for tasks. Worker processes are used if several workers are
+        configured, and if they can load the program."""
         workers, turns = self._config["num.stream.threads"], self._options.turns
         if workers > 1:
             joined = None if turns is None else self._joined(turns.in_workers)
@@ -258,13 +258,13 @@ class InstanceAssembly:
                     error,
                 )
             else:
-                self._config["production.exception.handler"].configure(self._config)  # no task does it here
+                self._config["production.exception.handler"].configure(self._config)  # no task in this process does it
                 return processes
         joined = None if turns is None else self._joined(turns.in_threads)
         return ProcessingThread(f"penstock-{self._application_id}-processing", runner, answer, joined)
 
     def _joined(self, turns: Turns) -> TopologyTurns:
-        """Return the turns of this topology, with the weight that it was given."""
+        """Join the turns with this topology and its configured weight."""
         return turns.join(int(self._config[_WEIGHT]) if _WEIGHT in self._config.given() else None)
 
     def _membership(self, layout: Layout, positions: StatePositions, workers: int, post: Post) -> Membership:
@@ -281,7 +281,7 @@ class InstanceAssembly:
         )
 
     def _inputs(self, layout: Layout, processing: Processing, post: Post) -> tuple[Instance, InputConsumer]:
-        """Return the core, and what it reads."""
+        """Return the core and its input consumer."""
         config = self._config
         until = self._ends if self._options.until_end else None
         settings = Settings(
@@ -295,8 +295,9 @@ class InstanceAssembly:
         return instance, InputConsumer(instance, bounded, self._figures, post, awaitable, aligned_partitions(layout))
 
     def _output(self, layout: Layout, membership: Membership, targets: Mapping[str, int]) -> Output:
-        """Return where output goes; raises KafkaError if an earlier transaction of this instance cannot be ended."""
-        handler = self._config["production.exception.handler"]  # which each task has configured
+        """Return the output for records and commits. Raises KafkaError if an earlier transaction of this instance
+        cannot be ended."""
+        handler = self._config["production.exception.handler"]  # configured by each task
 
         def refused_by(task: TaskId) -> RefusedRecords:
             return RefusedRecords(handler, task, layout.spec(task), layout.topology.node_lines, targets, "commit")
@@ -311,7 +312,7 @@ class InstanceAssembly:
     def _write_snapshots(
         self, layout: Layout, remote: _RemoteSnapshots, processing: Processing, opened: ExitStack
     ) -> None:
-        """Write snapshots of the tasks that run in `processing` from now on."""
+        """Start writing snapshots of the tasks in `processing`."""
         writer = remote.module.SnapshotWriter(
             layout,
             remote.snapshots,
@@ -326,7 +327,7 @@ class InstanceAssembly:
 
 
 def _answered(positions: StatePositions, post: Post, event: v.Event) -> None:
-    """Give the answer of a task to the core."""
+    """Post the answer of a task to the core. The positions of a closed task are noted first."""
     if isinstance(event, v.Closed) and event.stamp is not None:
         positions.take(event.task, event.stamp)
     post(event)

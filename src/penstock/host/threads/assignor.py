@@ -1,15 +1,16 @@
-"""Which member of a group has which tasks. Pure and deterministic: every member computes the plan from the same inputs,
-and compares (`subscription`).
+"""The assignment of tasks to the members of a group.
 
-Rules, in this order: each task has one member; members have numbers of tasks in proportion to their workers, but for
-less than one; a task stays where it is; a task goes to the member that lacks the least of its state; the tasks of a
-sub-topology are spread over members. A plan that is the input of the next one stays as it is, so a group comes to rest.
-Standbys are on other processes than their task, and where others are, on those with other tags, such as in another zone
+Pure and deterministic: every member computes the plan from the same inputs and compares it (`subscription`).
+
+Rules, in order of priority: each task has one member; members have tasks in proportion to their workers, to within one
+task; a task stays where it is; a task goes to the member that lacks the fewest records of its state; the tasks of a
+sub-topology are spread over members. A plan that is fed back as input does not change, so a group comes to rest.
+Standbys are in other processes than their task, preferably in processes with other tags, such as another zone
 (KIP-708).
 
-A task whose new member lacks more than `acceptable.recovery.lag` records of its state stays with one that has them, and
-the new member keeps a copy: a warm-up. It gets the task in a later plan, for which the leader asks again and again
-(KIP-441, Kafka class: HighAvailabilityTaskAssignor).
+If the new member of a task lacks more than `acceptable.recovery.lag` records of its state, the task stays with a member
+that has them, and the new member keeps a copy: a warm-up. It gets the task in a later plan, which the leader requests
+repeatedly (KIP-441, Kafka class: HighAvailabilityTaskAssignor).
 """
 
 from __future__ import annotations
@@ -21,21 +22,21 @@ from typing import Final, NamedTuple
 from penstock.plan.subtopology import TaskId
 
 VERSION: Final = 2
-"""The version of the rules. Members of one group may have several: all of them plan by the lowest. By 1, members have
-equal numbers of tasks, whatever their workers."""
+"""The version of the rules. A group with several versions plans by the lowest. In version 1, members have equal numbers
+of tasks, regardless of their workers."""
 
 
 class Candidate(NamedTuple):
     """A member of the group.
 
     Args:
-        member: its name, which no other one has.
-        process: the process that it is in; a task and its standbys are in different ones.
-        generation: of the group, in which it had its tasks.
-        owned: the tasks that it has.
-        positions: how much it has of the state of other tasks, as the sum of the next offsets of their changelogs.
+        member: its unique name.
+        process: its process; a task and its standbys are in different processes.
+        generation: the group generation in which it had its tasks.
+        owned: its tasks.
+        positions: its state of other tasks, as the sum of the next offsets of their changelogs.
         tags: its values of `client.tag.`, by key.
-        workers: how many tasks it can run at one time.
+        workers: the number of tasks that it can run at the same time.
     """
 
     member: str
@@ -48,15 +49,15 @@ class Candidate(NamedTuple):
 
 
 class LeaderState(NamedTuple):
-    """What the leader knows of the state of tasks, and what it is set up with.
+    """The leader's knowledge of the state of tasks, and its settings.
 
     Args:
-        ends: of the changelogs of each task, as the sum of their ends; a task without is restored at once anywhere.
-        standbys: the number of standbys of each of these tasks (num.standby.replicas), fewer where there are fewer
+        ends: the sum of the changelog ends of each task; other tasks have no lag on any member.
+        standbys: the number of standbys of each stateful task (num.standby.replicas), limited by the number of
             processes.
-        acceptable_lag: the records that a member may lack to get a task (acceptable.recovery.lag).
-        warm_ups: the most warm-ups at one time (max.warmup.replicas).
-        tags: the keys whose values are to differ between a task and its standbys (rack.aware.assignment.tags).
+        acceptable_lag: the most records that a member may lack to get a task (acceptable.recovery.lag).
+        warm_ups: the most warm-ups at the same time (max.warmup.replicas).
+        tags: the keys whose values should differ between a task and its standbys (rack.aware.assignment.tags).
     """
 
     ends: Mapping[TaskId, int] = {}
@@ -67,11 +68,11 @@ class LeaderState(NamedTuple):
 
 
 NO_STATE: Final = LeaderState()
-"""Where nothing is known, and nothing is to be kept."""
+"""No known state, and no standbys."""
 
 
 class Plan(NamedTuple):
-    """The tasks and the standbys of each member, by its name; warm-ups are standbys. waiting: the tasks that stay where
+    """The tasks and standbys of each member, by its name; warm-ups are standbys. waiting: the tasks that stay where
     they are until another member has their state."""
 
     active: Mapping[str, frozenset[TaskId]]
@@ -80,11 +81,11 @@ class Plan(NamedTuple):
 
 
 Lag = Callable[[TaskId, Candidate], int]
-"""How many records of the state of a task a member lacks."""
+"""Returns the number of records of a task's state that a member lacks."""
 
 
 def owners(candidates: Collection[Candidate]) -> dict[TaskId, str]:
-    """Return who has which task: of several that say so, the one of the latest generation."""
+    """Return the owner of each task; of several claims, the latest generation wins."""
     result: dict[TaskId, str] = {}
     for one in sorted(candidates, key=lambda each: (each.generation, each.member)):
         result.update(dict.fromkeys(one.owned, one.member))
@@ -97,13 +98,13 @@ def assign(
     stateful: Collection[TaskId] = (),
     state: LeaderState = NO_STATE,
 ) -> Plan:
-    """Return which member is to have which tasks.
+    """Return the plan of tasks and standbys for the members.
 
     Args:
         candidates: the members, at least one.
         tasks: the tasks of the application.
-        stateful: those of them that have standbys.
-        state: of these.
+        stateful: the tasks that have standbys.
+        state: the state of the stateful tasks.
     """
     members = sorted(candidates, key=lambda one: one.member)
     wanted = set(tasks)
@@ -139,8 +140,8 @@ def assign(
 
 
 def given(plan: Plan, candidates: Collection[Candidate]) -> dict[str, frozenset[TaskId]]:
-    """Return the tasks that each member may have at once: those of its plan that no other member has still. The others
-    follow when their owners have given them up (KIP-429)."""
+    """Return the tasks of the plan that each member may have now. Tasks that another member still has follow when that
+    member has given them up (KIP-429)."""
     owner = owners(candidates)
     return {
         member: frozenset(task for task in tasks if owner.get(task, member) == member)
@@ -149,7 +150,7 @@ def given(plan: Plan, candidates: Collection[Candidate]) -> dict[str, frozenset[
 
 
 def _spread(tasks: Collection[TaskId]) -> Sequence[TaskId]:
-    """Return tasks so that the first of them are spread over the sub-topologies."""
+    """Sort tasks so that the first of them are spread over the sub-topologies."""
     seen: Counter[int] = Counter()
     ranks = {}
     for task in sorted(tasks):
@@ -161,10 +162,11 @@ def _spread(tasks: Collection[TaskId]) -> Sequence[TaskId]:
 def _balanced(
     members: Sequence[Candidate], wanted: Set[TaskId], owner: Mapping[TaskId, str], lag: Lag
 ) -> dict[str, set[TaskId]]:
-    """Return the tasks of each member where all states are alike: its share by workers, rounded down or up."""
+    """Return the target tasks of each member: its share by workers, rounded down or up. The acceptable lag is
+    ignored."""
     workers = sum(one.workers for one in members)
     shares = {one.member: divmod(len(wanted) * one.workers, workers) for one in members}
-    larger = len(wanted) - sum(least for least, _ in shares.values())  # shares that are rounded up
+    larger = len(wanted) - sum(least for least, _ in shares.values())  # number of shares to round up
     active: dict[str, set[TaskId]] = {}
 
     def room(one: Candidate) -> int:
@@ -190,7 +192,7 @@ def _cost(task: TaskId, lag: int, of_member: Collection[TaskId], one: Candidate)
 
 
 def _load(tasks: Collection[TaskId], one: Candidate) -> float:
-    """Return the tasks that a worker of a member would have with one more."""
+    """Return the tasks per worker of a member with one more task."""
     return (len(tasks) + 1) / one.workers
 
 
@@ -202,7 +204,7 @@ def _standbys(
     moves: Mapping[TaskId, str],
     lag: Lag,
 ) -> dict[str, set[TaskId]]:
-    """Return the standbys of each member; one is where its task is to move, if it is to."""
+    """Return the standbys of each member. The destination of a moving task is preferred for its standby."""
     result: dict[str, set[TaskId]] = {one.member: set() for one in members}
     for task in tasks:
         having = [one for one in members if task in active[one.member]]
@@ -226,5 +228,5 @@ def _standbys(
 
 
 def _shared_tags(one: Candidate, having: Sequence[Candidate], tags: Sequence[str]) -> int:
-    """Return for how many tags a member has the value of another one that has the task."""
+    """Return the number of tags with a value shared by another owner of the task."""
     return sum(any(one.tags.get(tag) == other.tags.get(tag) for other in having) for tag in tags)

@@ -1,7 +1,7 @@
-"""Reads the state of an application from its changelog topics, whether it runs or not.
+"""Reads the state of an application, running or not, from its changelog topics.
 
-A store is restored when it is first read, in a temporary directory of this machine, up to the end that its changelog
-has then. Global stores, and stores without a changelog, are only in the processes that run the application.
+A store is restored on first read, into a temporary directory on this machine, up to the current end of its changelog.
+Global stores and stores without a changelog exist only in the processes that run the application.
 """
 
 from __future__ import annotations
@@ -30,11 +30,18 @@ from penstock_broker.common.clock import SystemClock
 
 
 class ChangelogQueries(TaskQueries):
-    """Answers queries from changelog topics; see the module."""
+    """Answers queries from changelog topics; see the module. The constructor connects to the brokers.
+
+    Args:
+        built: the topology of the application.
+        config: its configuration.
+
+    Raises:
+        KafkaError: the brokers do not answer.
+        StreamsError: a source topic is missing.
+    """
 
     def __init__(self, built: BuiltTopology, config: StreamsConfig) -> None:
-        """Connect to the brokers. Raises KafkaError if they do not answer, StreamsError if a source topic is
-        missing."""
         super().__init__(built, config, SystemClock())
         with ExitStack() as opened:
             admin, fetcher = ConfluentAdmin(config), ConfluentFetcher(config)
@@ -49,13 +56,13 @@ class ChangelogQueries(TaskQueries):
         self.begin(RunningTasks(layout, tasks, standbys, lambda: True, lambda: InstanceCommit(0, 0), tuple))
 
     def close(self) -> None:
-        """Answer no more, and delete what was restored."""
+        """Stop answering, and delete the restored stores."""
         super().close()
         self._opened.close()
 
 
 class _RestoredTasks:
-    """The tasks of an application, whose stores are restored when they are read (implements OpenTasks)."""
+    """The tasks of an application, with stores restored on first read (implements OpenTasks)."""
 
     def __init__(self, layout: Layout, admin: Admin, fetcher: Fetcher, directory: Path) -> None:
         self._layout = layout
@@ -70,13 +77,13 @@ class _RestoredTasks:
         return sorted(self._layout.groups)
 
     def readable(self, store_name: str, committed: bool) -> list[ReadableStore]:
-        """Return the stores of that name of all tasks, restored at the first call."""
+        """Return the stores of that name of all tasks; the first call restores them."""
         if store_name not in self._stores:
             self._stores[store_name] = list(self._restored(store_name))
         return self._stores[store_name]
 
     def entries(self, store_name: str) -> int | None:
-        """Return None: it is not known before the store is read."""
+        """Return None: the number is unknown before the store is read."""
         return None
 
     def tapped(self, node: str, limit: int) -> list[TappedRecord]:
@@ -87,7 +94,7 @@ class _RestoredTasks:
         """Do nothing: no task runs here."""
 
     def open_base(self, task: TaskId) -> LmdbBase:
-        """Return an empty base, which `close` closes."""
+        """Return an empty base; `close` closes it."""
         base = LmdbBase(f"{self._directory}/{len(self._bases)}")
         self._bases.append(base)
         return base
@@ -124,7 +131,8 @@ class _RestoredTasks:
             yield ReadableStore(task, restored, {})
 
     def _ends(self, places: dict[TaskId, TopicPartition]) -> dict[TopicPartition, int]:
-        """Return up to where each changelog is read: a source topic that is one, as far as its task has committed."""
+        """Return the end of each changelog. For a source topic used as a changelog, it is the committed offset of the
+        task."""
         ends = dict(self._admin.end_offsets(list(places.values()), read_committed=True))
         read = [partition for task, partition in places.items() if partition in self._layout.groups[task]]
         if read:

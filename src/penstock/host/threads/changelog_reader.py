@@ -1,5 +1,5 @@
-"""Reads the changelogs of a task to their ends, for its restore (Kafka class: StoreChangelogReader). The restore thread
-calls it."""
+"""Restores a task by reading its changelogs to their ends (Kafka class: StoreChangelogReader). Called by the restore
+thread."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from penstock.task.changelog_copy import ChangelogCopy
 _log = logging.getLogger(__name__)
 
 _MOST_BEGINNINGS = 5
-"""How often a restore begins whose changelogs lose records meanwhile: retention deletes some every few minutes."""
+"""The most attempts at a restore that meanwhile loses changelog records. Retention deletes some every few minutes."""
 
 Steps = Generator[None, None, None]
-"""What takes long, in steps between which other tasks can be opened."""
+"""A long operation in steps; other tasks can be opened between them."""
 
 
 class RestoreStoppedError(StreamsError):
-    """The instance ends while a task is being restored, or others are to have the task."""
+    """The instance ends during a restore, or the task moves to another member."""
 
 
 class ChangelogReader:
-    """Restores copies of the state of tasks, several in turns, and knows how far each is.
+    """Restores copies of the state of tasks, several in turns, and tracks their progress.
 
     Args:
-        admin: of the thread that calls.
+        admin: admin client of the calling thread.
         fetcher: reads changelogs.
         listener: receives the progress.
-        is_stopped: whether a restore is to be given up.
-        fill: with what an empty copy begins.
-        restored: receives the records that were applied to a task, and how many offsets of its changelogs remain.
+        is_stopped: whether to give up restores.
+        fill: fills an empty copy, for example from a snapshot.
+        restored: receives a task, the number of records applied to it, and the remaining offsets of its changelogs.
     """
 
     def __init__(
@@ -62,22 +62,21 @@ class ChangelogReader:
         self._cancelled: set[TaskId] = set()
 
     def progress(self) -> Mapping[TaskId, tuple[int, int]]:
-        """Return of each task that is being restored how many offsets of its changelogs are done, and how many there
-        are; from any thread."""
+        """Return the done and total changelog offsets of each task being restored; from any thread."""
         return self._progress
 
     def remaining(self, task: TaskId) -> int:
-        """Return how many offsets of the changelogs of a task that is being restored remain; of one that begins with a
-        snapshot that is not known yet, and counts as more than others have."""
+        """Return the remaining changelog offsets of a task being restored. The number is unknown while a snapshot is
+        loaded first, and then counts as more than any other."""
         done, total = self._progress.get(task, (0, sys.maxsize))
         return total - done
 
     def cancel(self, task: TaskId) -> None:
-        """Do not go on with the restore of `task`, or with the next one if none goes on; from any thread."""
+        """Give up the current restore of `task`, or else its next one; from any thread."""
         self._cancelled.add(task)
 
     def forget(self, task: TaskId) -> None:
-        """Take that the restore of `task` has ended."""
+        """Forget the restore of `task`, which has ended."""
         self._hide(task)
         self._cancelled.discard(task)
 
@@ -88,8 +87,8 @@ class ChangelogReader:
         copy: ChangelogCopy,
         ends: Mapping[TopicPartition, int],
     ) -> Steps:
-        """Bring a copy to the ends of its changelogs, in steps; again where retention deletes records that were to be
-        read. Raises RestoreStoppedError if it is given up, KafkaError if the brokers do not answer."""
+        """Bring a copy to the ends of its changelogs, in steps. Start over if retention deletes records before they are
+        read. Raises RestoreStoppedError if the restore is given up, KafkaError if the brokers do not answer."""
         for left in reversed(range(_MOST_BEGINNINGS)):
             try:
                 yield from self._restore_once(task, changelogs, copy, ends)
@@ -124,7 +123,7 @@ class ChangelogReader:
         for store, partition in changelogs.items():
             yield from self._restore_store(task, store, partition, copy, starts[store], ends[partition])
         if changelogs:
-            self._restored(task, 0, 0)  # there may be no record at an end
+            self._restored(task, 0, 0)  # there may be no record at the ends
 
     def _is_given_up(self, task: TaskId) -> bool:
         return self._is_stopped() or task in self._cancelled
@@ -133,7 +132,7 @@ class ChangelogReader:
         self._progress = {id: each for id, each in self._progress.items() if id != task}
 
     def _show(self, task: TaskId, done: int, total: int = 0, records: int = 0) -> None:
-        """Show that so many more offsets are done, with so many records. total: of the task, if it begins."""
+        """Add offsets and records to the progress of a task. total: its offsets, at the beginning."""
         before, known = self._progress.get(task, (0, total))
         self._progress = {**self._progress, task: (before + done, known)}
         if known:
@@ -166,7 +165,7 @@ class ChangelogReader:
         if self._listener is not None:
             try:
                 call(self._listener)
-            except BaseException:  # sys.exit() too, which would end this thread alone
+            except BaseException:  # including sys.exit(), which would end only this thread
                 _log.exception("The restore listener failed; it will receive the next call.")
 
 

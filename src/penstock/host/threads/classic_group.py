@@ -1,4 +1,4 @@
-"""The classic protocol of groups: what a member sends in JoinGroup, SyncGroup, Heartbeat and LeaveGroup."""
+"""The classic group protocol: the JoinGroup, SyncGroup, Heartbeat and LeaveGroup requests of a member."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from penstock_broker.wire.error_codes import ErrorCode
 
 _log = logging.getLogger(__name__)
 
-# The oldest versions are the first ones with static members, of Kafka 2.3.
+# The oldest versions are the first with static members (Kafka 2.3).
 JOIN_GROUP: Final = Api("JoinGroup", 11, 5, 9)
 SYNC_GROUP: Final = Api("SyncGroup", 14, 3, 5)
 HEARTBEAT: Final = Api("Heartbeat", 12, 3, 4)
 LEAVE_GROUP: Final = Api("LeaveGroup", 13, 3, 5)
 
 ASSIGNOR: Final = "penstock"
-"""The name of the protocol by which members agree; a group of others refuses it, and the other way round."""
+"""The protocol name that members agree on. A group with other protocols refuses it, and vice versa."""
 
 _PROTOCOL_TYPE: Final = "consumer"
 _THREAD: Final = 1
-"""Kafka Streams adds the number of the thread to group.instance.id; here, one member stands for the instance."""
-_SESSION_MS, _HEARTBEAT_MS = 10_000, 500  # a member hears of a rebalance by its next heartbeat
+"""Kafka Streams appends the thread number to group.instance.id; here, one member represents the instance."""
+_SESSION_MS, _HEARTBEAT_MS = 10_000, 500  # a member learns of a rebalance from its next heartbeat
 
 
 class ClassicProtocol:
@@ -44,11 +44,11 @@ class ClassicProtocol:
         layout: the tasks of the application.
         config: its configuration.
         process: the id of this process.
-        state: what is known of the state of tasks, None for nothing.
-        workers: how many tasks this process can run at one time.
+        state: known positions of the state of tasks, or None.
+        workers: the number of tasks that this process can run at the same time.
 
     Raises:
-        ConfigError: a heartbeat would come only when the session is over.
+        ConfigError: the heartbeat interval is not shorter than the session timeout.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class ClassicProtocol:
         self.member = ClassicMember(self._rules, timing, self.instance)
 
     def request(self, step: m.Step) -> Request | None:
-        """Return what `step` sends to the coordinator, None for nothing."""
+        """Return the request for `step`, None if it sends nothing."""
         match step:
             case m.Join(member_id, generation, owned, shuts_down):
                 body = self._join_body(member_id, generation, owned, shuts_down)
@@ -148,7 +148,7 @@ class ClassicProtocol:
         }
 
     def _joined(self, answer: Message) -> m.JoinAnswered:
-        # A static leader that has started again leads no rebalance.
+        # A static leader that has restarted leads no rebalance.
         leader = "" if answer.get("skip_assignment") else answer["leader"]
         members = {one["member_id"]: one["metadata"] for one in answer["members"]}
         ends = None
@@ -160,7 +160,7 @@ class ClassicProtocol:
         return m.JoinAnswered(answer["error_code"], answer["member_id"], answer["generation_id"], leader, members, ends)
 
     def refusal(self, code: int, message: str) -> StreamsError | None:
-        """Return the error for a refusal, None where this protocol has nothing special to say."""
+        """Return the error for a refusal specific to this protocol, else None."""
         if code == ErrorCode.inconsistent_group_protocol:
             return KafkaError(
                 f"The group {self._group!r} has members of another program, such as Kafka Streams in Java, or with "

@@ -1,31 +1,31 @@
-"""The member of a group of the classic protocol, as a table of states; `member` has what it shares with that of the
-protocol of Kafka Streams.
+"""A group member of the classic protocol, as a state table. `member` has the parts shared with the streams protocol.
 
-What happens in which state (the tests have a line for each):
+States and events (the tests have a line for each):
 
-    UNJOINED  is in no generation; joins when a pause is over. Its tasks run on while the session lasts.
-    JOINING   waits for the answer to JoinGroup. Its tasks run on, and commits go on.
-    SYNCING   has joined; waits for its assignment. A commit is refused for that moment, and repeated.
-    STABLE    sends heartbeats; joins when others do, and when the tasks that it had to give up are closed.
-    FENCED    the group goes on without it: no commit. Joins as a new member when all tasks are closed.
+    UNJOINED  is in no generation; joins after a pause. Its tasks keep running while the session lasts.
+    JOINING   waits for the JoinGroup response. Its tasks keep running, and commits continue.
+    SYNCING   has joined; waits for its assignment. A commit is refused during this time, and retried.
+    STABLE    sends heartbeats; rejoins when others do, and once the tasks that it had to give up are closed.
+    FENCED    the group goes on without it: no commits. Joins as a new member once all tasks are closed.
     LEAVING   has left, or is about to.
 
 Rules:
-- The answer to a first join only names the member; the second join follows in the same breath, for all others wait
-  for it.
-- JoinGroup and SyncGroup wait for other members, and their answers may be lost while the connection stays open. So the
-  same request is sent again several times in a session, over a new connection: brokers keep a connection whose request
-  waits from sending heartbeats. The coordinator lets the repetition wait instead, gives the lost answer again, or says
-  that the member is counted out.
-- Whether another join is needed is judged by the tasks that the last join reported, not by those that are held when the
-  assignment arrives: else a task that was closed in between would belong to nobody.
-- A static member (`group.instance.id`) does not leave: whoever joins with its name within its session has its tasks,
-  and the assignment of the life before, which the leader planned for what was reported then. If that life had other
-  tasks, for topics have changed since, the member joins once more, and the group plans for what there is now.
-- Where tasks wait for warm-ups, the leader joins again after a time, so that the group plans with what is ready then.
-- A member that shuts down the application joins with that wish. The leader tells it to all with their assignments, and
-  each of them has it in its own joins from then on. The member that asked for it stays and joins again, a heartbeat
-  later each time, until all members of a generation had it in their joins: so a slow one hears of it too.
+- The response to a first join only names the member; the second join follows immediately, because all other members
+  wait for it.
+- JoinGroup and SyncGroup wait for other members, and their responses may be lost while the connection stays open. So
+  the same request is sent several times per session, each time over a new connection: brokers accept no heartbeats on a
+  connection with a waiting request. The coordinator makes the repeated request wait instead, sends the lost response
+  again, or reports that the member was removed.
+- The tasks reported in the last join decide whether another join is needed, not the tasks held when the assignment
+  arrives: otherwise a task closed in between would have no owner.
+- A static member (`group.instance.id`) does not leave. A process that joins under its name within its session gets its
+  tasks, and its previous assignment, which the leader planned for the tasks reported then. If these were different
+  tasks, because topics have changed since, the member joins once more, and the group plans for the current tasks.
+- While tasks wait for warm-ups, the leader rejoins after a time, so that the group plans again with the warm-ups that
+  are ready then.
+- A member that shuts down the application says so in its join. The leader passes this on to all members with their
+  assignments, and each member repeats it in its own joins from then on. The first member stays and rejoins, a heartbeat
+  later each time, until all members of a generation had it in their joins, so that slow members learn of it too.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ class ClassicMember(AbstractMember):
     """A member of a group of the classic protocol; see the module.
 
     Args:
-        rules: the tasks that are assigned.
-        timing: how long it waits.
-        instance: the name of a static member, empty for another one.
+        rules: the tasks to assign, and the settings of the assignment.
+        timing: timeouts and intervals.
+        instance: the name of a static member, empty for a dynamic member.
     """
 
     def __init__(self, rules: Rules, timing: m.Timing, instance: str = "") -> None:
         super().__init__(timing, instance)
         self._rules = rules
         self._is_new = True
-        """Whether the last join was the first one of this membership."""
+        """Whether the last join was the first of this membership."""
         self._must_rejoin = False
         self._leads = False
         self._probe_ms: int | None = None
@@ -105,7 +105,7 @@ class ClassicMember(AbstractMember):
             share = follow(self._instance or self.member_id, answer.assignment, self._rules)
         except IncompatibleMemberError as error:
             if self._instance and self._is_new:
-                return self._join(now)  # the plan may be that of the life before, when there were other tasks
+                return self._join(now)  # the plan may be from the previous run, with other tasks
             return self._withdraw(error, now)
         self._session_until = now + self._timing.session_ms
         self.state, self._next_ms = MemberState.STABLE, now + self._timing.heartbeat_ms
@@ -120,13 +120,13 @@ class ClassicMember(AbstractMember):
         return [self._assigned(share.tasks, share.standbys), *self._freed(now)]
 
     def _shut_down(self, now: int) -> list[m.Step]:
-        """Join with the wish, behind an answer that is on its way."""
+        """Join with the request to shut down, after a pending answer."""
         self._shuts_down, self._must_rejoin, self._pending = True, True, frozenset()
         return self._freed(now)
 
     def _told_to_end(self, share: MemberShare) -> list[m.Step]:
-        """Have the tasks committed and closed, as they are; if this member knew it before, behind a generation in which
-        all did."""
+        """Shut down the application: all tasks are committed and closed. A member that already knew of it waits for a
+        generation in which all members knew."""
         self._must_rejoin, self._pending = self._shuts_down and not share.is_final, frozenset()
         if self._shuts_down:
             return [v.ApplicationShutDown(None)] if share.is_final else []
@@ -134,11 +134,11 @@ class ClassicMember(AbstractMember):
         return [v.ApplicationShutDown(m.shut_down_error(share.shut_down_by))]
 
     def _withdraw(self, error: Exception, now: int) -> list[m.Step]:
-        """Let the others go on without this member, whose tasks are not theirs."""
+        """Leave the group, whose tasks differ from those of this member."""
         return [*self._left(now), v.MembershipRefused(error)]
 
     def _freed(self, now: int) -> list[m.Step]:
-        """Join again where the tasks that others wait for are closed."""
+        """Rejoin once the tasks that others wait for are closed."""
         is_free = self.state is MemberState.STABLE and self._must_rejoin and not self._pending and not self._out
         return self._join(now) if is_free else []
 
@@ -155,7 +155,7 @@ class ClassicMember(AbstractMember):
         return self.state in (MemberState.UNJOINED, MemberState.JOINING)
 
     def _ask_generation(self, now: int) -> list[m.Step]:
-        """Repeat JoinGroup soon, if it is not answered before."""
+        """Repeat JoinGroup soon, unless it is answered first."""
         if self.state is MemberState.JOINING and self._next_ms is not None:
             self._next_ms = min(self._next_ms, now + self._timing.retry_ms)
         return []

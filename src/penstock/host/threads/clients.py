@@ -1,4 +1,4 @@
-"""The clients of an instance that do more than those of `client/confluent`."""
+"""Clients of an instance with more features than those of `client/confluent`."""
 
 from __future__ import annotations
 
@@ -15,18 +15,17 @@ from penstock.record import TopicPartition
 
 
 class GroupAdmin(ConfluentAdmin):
-    """Does what librdkafka cannot do with groups: reads and commits the text beside offsets as it is, and removes
-    members. One thread does so."""
+    """Adds group operations that librdkafka lacks. It reads and commits offset metadata unchanged, and removes members.
+    Used by one thread. Connects on first use."""
 
     def __init__(self, config: StreamsConfig) -> None:
-        """Connect when first used."""
         super().__init__(config)
         self._cluster = Cluster(config)
 
     def committed_offsets(
         self, group: str, partitions: Sequence[TopicPartition], stable: bool = True
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return what `group` has committed; see `Admin`."""
+        """Return the committed offsets of `group`; see `Admin`."""
         return committed_offsets(self._cluster, group, partitions, stable)
 
     def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
@@ -34,7 +33,7 @@ class GroupAdmin(ConfluentAdmin):
         commit_offsets(self._cluster, group, offsets)
 
     def truncated(self, positions: Mapping[TopicPartition, EpochPosition]) -> dict[TopicPartition, EpochPosition]:
-        """Return which of `positions` are above what is left of their log, over connections that stay; see `Admin`."""
+        """Return the `positions` above the rest of a truncated log, over persistent connections; see `Admin`."""
         return truncated(self._cluster, positions)
 
     def remove_members(self, group: str, member_ids: Collection[str], reason: str) -> None:
@@ -42,6 +41,6 @@ class GroupAdmin(ConfluentAdmin):
         remove_members(self._cluster, group, member_ids, reason)
 
     def close(self) -> None:
-        """Release connections and threads; harmless when called again."""
+        """Release connections and threads; safe to call again."""
         self._cluster.close()
         super().close()

@@ -1,7 +1,7 @@
 """The commits of an instance. Part of the core.
 
-A commit is one of all tasks. It stands between runs: nothing runs from the first flush of a cache until each base has
-its changes. Its steps are phases; an error in any of them undoes all of it.
+A commit covers all tasks. It happens between runs: no task runs from the first flush of a cache until each base has its
+changes. Its steps are phases; an error in any of them undoes the whole commit.
 """
 
 from __future__ import annotations
@@ -21,7 +21,17 @@ from penstock.record import PartitionBatch, TopicPartition
 
 
 class CommitCycle:
-    """Decides when a commit is due, and takes its steps. do: takes actions. now: as for the core."""
+    """Decides when a commit is due, and performs its steps.
+
+    Args:
+        layout: the topology and configuration of the application.
+        settings: commit interval and guarantee.
+        tasks: the active tasks.
+        phase: the phase of the instance.
+        progress: tracks unanswered actions about tasks.
+        do: performs actions.
+        now: current time of the core (ms).
+    """
 
     def __init__(
         self,
@@ -34,7 +44,7 @@ class CommitCycle:
         now: int,
     ) -> None:
         self.commits = 0
-        """Commits of processed records."""
+        """The number of commits of processed records."""
         self._repartition_topics = layout.topology.repartition_topics
         self._most_uncommitted_bytes: int = layout.config["penstock.uncommitted.max.bytes"]
         self._settings = settings
@@ -48,38 +58,38 @@ class CommitCycle:
 
     @property
     def due_ms(self) -> int:
-        """When the interval of commits has passed (ms)."""
+        """The end of the commit interval (ms)."""
         return self._committed_at + self._settings.commit_interval_ms
 
     def is_due(self, now: int) -> bool:
-        """Return whether it is time for a commit, or one was requested."""
+        """Return whether the commit interval has passed or a commit was requested."""
         return self._is_requested or now >= self.due_ms
 
     def has_changes(self) -> bool:
-        """Return whether there is something to commit."""
+        """Return whether there are changes to commit."""
         return any(task.changed and self._is_committed(task) for task in self._tasks)
 
     def _is_committed(self, task: ActiveTask) -> bool:
-        """Return whether a commit takes the changes of a task."""
+        """Return whether a commit includes the changes of a task."""
         return task.state is ActiveTaskState.RUNNING and not task.is_aside
 
     def is_applied(self) -> bool:
-        """Return whether all bases have their changes."""
+        """Return whether all bases have the changes of the commit."""
         return not self._waiting_for
 
     def send(self, task: TaskId, output: Sequence[PartitionBatch]) -> None:
-        """Write output of a task, which belongs to the next commit."""
+        """Write output of a task as part of the next commit."""
         if output:
             self._do(v.Send(output, task))
 
     def ran(self, event: v.Ran) -> None:
-        """Note a run, which belongs to the next commit."""
+        """Note a run as part of the next commit."""
         is_slow, is_large = self._tasks[event.task].is_slow, event.uncommitted_bytes > self._most_uncommitted_bytes
         self._is_requested |= event.commit_requested or is_slow or is_large
         self._has_processed |= event.records > 0
 
     def begin(self, now: int) -> None:
-        """Have tasks flush their caches; nothing is in flight."""
+        """Begin a commit: tasks flush their caches. Nothing may be in flight."""
         for task, output in self._tasks.alignment.release():
             self.send(task, output)
         self._offsets = {}
@@ -93,7 +103,7 @@ class CommitCycle:
             self._progress.ask(v.Prepare(id, now), now)
 
     def take(self, event: v.CommitEvent, now: int) -> None:
-        """Go on after an event."""
+        """Continue after an event."""
         match event:
             case v.CommitPrepared():
                 self._prepared(event, now)
@@ -116,7 +126,7 @@ class CommitCycle:
 
     def _prepared(self, event: v.CommitPrepared, now: int) -> None:
         if self._tasks[event.task].state is not ActiveTaskState.RUNNING:
-            return  # a function kept it and that commit was undone: the task is closed next, and this is of no other
+            return  # a function held up the task until this commit was undone; the task is closed next
         self._answered(event.task, now)
         if self._phase.current is not Phase.PREPARING:
             return
@@ -124,7 +134,7 @@ class CommitCycle:
         self.send(event.task, event.output)
         if self._waiting_for:
             return
-        if not self._offsets:  # only the global stores have changed, which needs no member of the group
+        if not self._offsets:  # only global stores have changed: no offset needs the group
             self._apply({}, now)
         elif self._settings.exactly_once:
             self._phase.change(Phase.COMMITTING)
@@ -156,7 +166,7 @@ class CommitCycle:
             self._progress.ask(v.Apply(id, ends, committed), now)
 
     def finish(self, now: int) -> bool:
-        """Begin the next interval; return whether this commit had changes of tasks."""
+        """Begin the next interval; return whether the commit had changes of tasks."""
         had_changes = bool(self._committing)
         for id in self._committing:
             self._tasks[id].changed = False
@@ -168,7 +178,7 @@ class CommitCycle:
         return had_changes
 
     def undo(self) -> None:
-        """Forget the steps so far and the output since the last commit, which is made again."""
+        """Drop this commit's steps, and the output since the last commit. The output is produced again."""
         self._has_processed = False
         self._committing, self._waiting_for, self._offsets = set(), set(), {}
         self._tasks.alignment.forget()

@@ -1,4 +1,4 @@
-"""When the commits of an instance are made, and how long their phases take."""
+"""The times of an instance's commits, and the durations of their phases."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.host.api import RECENT_COMMITS, CommitFigures
 
 
 class InstanceCommit(NamedTuple):
-    """A commit of the instance: its number since the start, when it was made, and when it began (ms)."""
+    """A commit of the instance: its number since the start, time (ms) and beginning (ms)."""
 
     number: int
     time_ms: int
@@ -18,7 +18,8 @@ class InstanceCommit(NamedTuple):
 
 
 class CommitDuration(NamedTuple):
-    """How long a commit took (ms). is_made: whether it was made. waited_ms: for the brokers, if it was made."""
+    """The duration of a commit (ms). is_made: whether it succeeded. waited_ms: the wait for brokers, if it
+    succeeded."""
 
     took_ms: int
     is_made: bool
@@ -26,10 +27,10 @@ class CommitDuration(NamedTuple):
 
 
 class CommitTimes:
-    """Measures one commit after the other; the polling thread adds, any thread may look.
+    """Measures one commit after another. The polling thread writes, any thread may read.
 
     Args:
-        elapsed_ms: by which commits are measured.
+        elapsed_ms: clock for durations (ms).
     """
 
     def __init__(self, elapsed_ms: Callable[[], int]) -> None:
@@ -39,7 +40,7 @@ class CommitTimes:
         self._is_made = False
         self._prepared_at = self._durable_at = 0
         self._records = self._nanoseconds = 0
-        """What tasks have done since the last commit: records that they processed, and the time of their runs."""
+        """Records processed since the last commit, and the time of their runs."""
         self._recent: deque[CommitFigures] = deque(maxlen=RECENT_COMMITS)
         self.last = InstanceCommit(0, 0)
         """The last commit."""
@@ -50,25 +51,25 @@ class CommitTimes:
         self._nanoseconds += nanoseconds
 
     def began(self, now_ms: int) -> None:
-        """Measure a commit from now on, if none is being measured. now_ms: of the clock of the machine."""
+        """Start measuring a commit, unless one is being measured. now_ms: wall clock."""
         if self._began is None:
             self._began, self._began_ms = self._elapsed_ms(), now_ms
 
     def prepared(self) -> None:
-        """Take that a task has flushed its caches."""
+        """Note that a task has flushed its caches."""
         self._prepared_at = self._durable_at = self._elapsed_ms()
 
     def durable(self) -> None:
-        """Take that the brokers have written a part of the commit."""
+        """Note that the brokers have written a part of the commit."""
         self._durable_at = self._elapsed_ms()
 
     def made(self) -> None:
-        """Take that the bases have the changes of the commit."""
+        """Note that the bases have the changes of the commit."""
         self._is_made = True
 
     def ended(self, now: int, now_ms: int) -> CommitDuration | None:
-        """Return how long the commit took, None if none is being measured. now: of the clock of durations. now_ms: of
-        that of the machine."""
+        """Return the duration of the commit, None if no commit is being measured. now: clock for durations (ms).
+        now_ms: wall clock."""
         if self._began is None:
             return None
         began, self._began = self._began, None
@@ -86,6 +87,6 @@ class CommitTimes:
         return CommitDuration(now - began, is_made, waited)
 
     def recent(self) -> list[CommitFigures]:
-        """Return the last commits, the newest last. Tasks process between commits, and several at a time in worker
+        """Return the last commits, newest last. Tasks process records between commits, several at a time in worker
         processes; clients fetch meanwhile."""
         return list(self._recent)

@@ -1,4 +1,4 @@
-"""The connection of a member to the coordinator of its group, on which one request at a time waits for its answer."""
+"""The connection of a member to its group coordinator, for one request at a time."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ TIMEOUT_MS: Final = 5_000
 
 
 class CoordinatorConnection:
-    """Finds the coordinator and asks it. The thread of the membership calls it; any thread may wake that.
+    """Finds the coordinator and sends requests to it. Used by the membership thread; any thread may wake it.
 
     Args:
-        config: of the application.
-        group: its name.
+        config: configuration of the application.
+        group: the group name.
     """
 
     def __init__(self, config: StreamsConfig, group: str) -> None:
@@ -42,12 +42,12 @@ class CoordinatorConnection:
 
     def wake(self) -> None:
         """End a wait; from any thread."""
-        with suppress(OSError):  # it is awake, or closed
+        with suppress(OSError):  # already awake, or closed
             self._waker.send(b"\0")
 
     def send(self, request: Request) -> None:
-        """Send a request, of which `receive` and `wait` return what follows. The answer to the one before it is no
-        longer of interest. Raises StreamsError without a connection left."""
+        """Send a request; `receive` and `wait` return the outcome. An outstanding answer is dropped. Raises
+        StreamsError, and closes the connection, if the request cannot be sent."""
         if self._answer is not None:
             self.disconnect()
         try:
@@ -61,7 +61,7 @@ class CoordinatorConnection:
         self._answer = request.take, time.monotonic() + (request.waits_ms + TIMEOUT_MS) / 1000
 
     def receive(self) -> m.Happening | None:
-        """Wait for the answer to the request and return what it means, None if there is no request."""
+        """Wait for the answer to the request and return it, None without a request."""
         if self._connection is None or self._answer is None:
             return None
         take, _ = self._answer
@@ -76,7 +76,7 @@ class CoordinatorConnection:
             return m.Unusable(error)
 
     def wait(self, seconds: float) -> m.Happening:
-        """Return what happens next: an answer, the end of its time, or nothing within some seconds or until `wake`."""
+        """Return the next happening: an answer, a timeout, or a tick after `seconds` or `wake`."""
         if self._connection is None or self._answer is None:
             self._sleep(None, seconds)
             return m.Tick()
@@ -88,8 +88,8 @@ class CoordinatorConnection:
         return m.Tick()
 
     def _sleep(self, connection: BrokerConnection | None, seconds: float) -> bool:
-        """Wait to be woken, for an answer or for some seconds; return whether an answer has arrived."""
-        poll = select.poll()  # `select` ends at file descriptor 1,024
+        """Wait for `wake` or an answer, up to `seconds`; return whether an answer has arrived."""
+        poll = select.poll()  # `select` supports file descriptors below 1,024 only
         for each in (self._awake,) if connection is None else (self._awake, connection):
             poll.register(each.fileno(), select.POLLIN)
         ready = {descriptor for descriptor, _ in poll.poll(max(0.0, seconds) * 1000)}
@@ -98,7 +98,7 @@ class CoordinatorConnection:
         return connection is not None and connection.fileno() in ready
 
     def check(self, code: int, message: str) -> None:
-        """Raise the error for a refusal of the coordinator. message: of the coordinator."""
+        """Raise the error for a refusal by the coordinator. message: from the coordinator."""
         self._cluster.check({"error_code": code, "error_message": message}, self._doing, self._right)
 
     def disconnect(self) -> None:
@@ -109,7 +109,7 @@ class CoordinatorConnection:
             self._connection = None
 
     def close(self) -> None:
-        """Release everything; harmless when called again."""
+        """Release all resources; safe to call again."""
         self._cluster.close()
         self._awake.close()
         self._waker.close()

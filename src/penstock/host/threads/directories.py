@@ -1,14 +1,15 @@
-"""The state directory of an instance: who has it, the id of its process, and the bases of its tasks (Kafka class:
-StateDirectory).
+"""The state directory of an instance: its lock, process id and bases (Kafka class: StateDirectory).
+
+Files:
 
     <state.dir>/<application.id>/
       .lock                             held while an instance runs
-      kafka-streams-process-metadata    the process id: the same as long as this directory is there
-      group-member                      the member of the group that the instance is, or was if it did not leave
+      kafka-streams-process-metadata    the process id: it lasts as long as this directory
+      group-member                      the group member of the instance, also of an earlier one that did not leave
       <task>/                           the base of a task (`base_directory`)
-      global/                           that of the global stores
-      shared/                           with `penstock.state.shared`, the database of all tasks: then the directory of a
-                                        base says who uses it, and that its part of the database can be trusted
+      global/                           the base of the global stores
+      shared/                           with `penstock.state.shared`, the database of all tasks: the directory of a
+                                        base then only names its user, and marks its part of the database as trusted
 """
 
 from __future__ import annotations
@@ -50,43 +51,42 @@ _MEMBER = "group-member"
 _GLOBAL = "global"
 _SHARED = "shared"
 _PART = "in-shared"
-"""In the place of a database: that the base is a part of the shared one, which is whole."""
+"""A file in place of a database. It marks the base as an intact part of the shared database."""
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class StateDirectory:
-    """The directory of one application on this machine."""
+    """The directory of one application on this machine. The constructor does not touch it."""
 
     def __init__(self, config: StreamsConfig) -> None:
-        """Take nothing yet."""
         self._config = config
         self.path = application_path(config)
-        """<state.dir>/<application.id>, which may not be there."""
+        """<state.dir>/<application.id>, which may not exist."""
         self._lock: IO[bytes] | None = None
         self._run = ""
-        self._opening = threading.Lock()  # one environment a process and directory
+        self._opening = threading.Lock()  # one environment per process and directory
         self._openings: Counter[TaskId] = Counter()
         self._bases: dict[TaskId, _DirectoryBase] = {}
         self._visit: _Visit | None = None
         self._is_shared: bool = config["penstock.state.shared"]
         self._shared: _Shared | None = None
         self._emptied: set[str] = set()
-        """The parts of the shared database that are known to be empty: nobody has used them since."""
+        """The parts of the shared database known to be empty, and unused since."""
 
     @staticmethod
     def of_run(config: StreamsConfig, run: str) -> StateDirectory:
-        """Return the directory as another process of the instance uses it. run: see `run`."""
+        """Return the directory for another process of the instance. run: see `run`."""
         directory = StateDirectory(config)
         directory._run = run
         return directory
 
     @property
     def run(self) -> str:
-        """What names the run of the instance that holds the directory: bases are trusted within it."""
+        """The name of the current run of the instance; bases are trusted within a run."""
         return self._run
 
     def acquire(self) -> None:
-        """Take the directory for this instance; raises LockError if another one has it."""
+        """Lock the directory for this instance; raises LockError if another instance holds it."""
         path = application_directory(self._config)
         lock = open_private(path / _LOCK, "a+b")
         try:
@@ -103,14 +103,14 @@ class StateDirectory:
         lock.write(str(os.getpid()).encode())
         lock.flush()
         self._lock = lock
-        # what the disk has of a base is certain while the machine runs: files are not forced to disk
+        # files are not forced to disk, so the bases on disk are reliable only while the machine runs
         boot = _BOOT_ID.read_text().strip() if _BOOT_ID.exists() else ""
         self._run = f"{self.process_id()} {boot}"
-        if not self._is_shared:  # copies that an earlier configuration has left
+        if not self._is_shared:  # copies left by an earlier configuration
             shutil.rmtree(self.path / _SHARED, ignore_errors=True)
 
     def release(self) -> None:
-        """Give the directory up; harmless when it is not held."""
+        """Unlock the directory; harmless if it is not held."""
         with self._opening:
             self._close_shared()
         if self._lock is not None:
@@ -119,7 +119,7 @@ class StateDirectory:
             self._lock = None
 
     def process_id(self) -> str:
-        """Return the process id of this directory, a new one if it has none."""
+        """Return the process id of this directory; create one if it is missing."""
         path = self.path / _PROCESS
         with suppress(OSError, ValueError, KeyError, TypeError):
             return str(uuid.UUID(orjson.loads(path.read_bytes())["processId"]))
@@ -129,11 +129,11 @@ class StateDirectory:
         return made
 
     def member_file(self) -> MemberFile:
-        """Return where the instance keeps which member of the group it is."""
+        """Return the file with the group member of the instance."""
         return MemberFile(self.path / _MEMBER)
 
     def open_base(self, task: TaskId) -> Base:
-        """Open or make the base of `task`. Raises LockError or ProcessorStateError if it cannot be opened."""
+        """Open or create the base of `task`. Raises LockError or ProcessorStateError if it cannot be opened."""
         with self._opening:
             self._openings[task] += 1
             self._emptied.discard(str(task))
@@ -152,7 +152,7 @@ class StateDirectory:
         return open_base(self._config["penstock.state.base"], path, self._config)
 
     def _opened_part(self, task: TaskId, path: Path) -> DiskBase:
-        """Open the base of `task` in the shared database, empty if `path` does not say that it can be trusted."""
+        """Open the base of `task` in the shared database. Clear it unless `path` marks it as trusted."""
         base = self._shared_database().base(path.name)
         if not path.is_dir() or [each.name for each in path.iterdir()] != [_PART]:
             shutil.rmtree(path, ignore_errors=True)
@@ -162,8 +162,8 @@ class StateDirectory:
         return base
 
     def _shared_database(self) -> SharedLmdb:
-        """Return the database of all tasks. The process that holds the directory finds out whether it can be trusted,
-        before any other opens it."""
+        """Return the database of all tasks. The process that holds the directory checks whether it can be trusted,
+        before any other process opens it."""
         if self._shared is None:
             directory = BaseDirectory(self.path / _SHARED, self._run, DATA_FILE)
             path = directory.database if self._lock is None else directory.enter()
@@ -171,8 +171,8 @@ class StateDirectory:
         return self._shared.database
 
     def _close_shared(self) -> BaseDirectory | None:
-        """Close the database of all tasks; return its directory, None if it is not open, or a task that does not end
-        has a base in it."""
+        """Close the database of all tasks, and return its directory. Return None if it is not open, or if a task that
+        does not end has a base in it."""
         if self._shared is None or self._bases:
             return None
         database, directory = self._shared
@@ -187,13 +187,13 @@ class StateDirectory:
             del self._bases[task]
 
     def openings(self, task: TaskId) -> int:
-        """Return how often this process has opened the base of `task`; from any thread."""
+        """Return the number of openings of `task`'s base by this process; from any thread."""
         return self._openings[task]
 
     @contextmanager
     def snapshot(self, task: TaskId) -> Iterator[LmdbSnapshot | None]:
-        """Give the committed state of `task`, which this process or another one of the instance may have open, to a
-        block, None if there is none. One thread may be in such a block.
+        """Open the committed state of `task` for a block, None if it has no state. The base may be open in this process
+        or another one of the instance. Only one thread at a time may be in such a block.
 
         The snapshot ends, and reads of it raise InvalidStateStoreError, when this process opens or closes the base, or
         the map of the base moves. Raises ProcessorStateError if it cannot be read.
@@ -210,7 +210,7 @@ class StateDirectory:
                 snapshot.close()
 
     def _visited(self, task: TaskId) -> LmdbSnapshot | None:
-        """Return the committed state of `task`, whose base this process has not open."""
+        """Return the committed state of `task`, whose base is not open in this process."""
         directory = BaseDirectory(self._task_path(task), self._run, self._data_file())
         path = directory.visit_own()
         if path is None:
@@ -227,18 +227,18 @@ class StateDirectory:
         return snapshot
 
     def _end_visit(self, task: TaskId | None = None) -> None:
-        """End the reading of a base that another process has open, or only if it is that of `task`."""
+        """Stop reading a base that another process has open. task: only if it is the base of this task."""
         if self._visit is not None and task in (None, self._visit.task):
             self._visit.snapshot.close()
             self._visit.directory.leave()
             self._visit = None
 
     def has_base(self, task: TaskId) -> bool:
-        """Return whether there is a directory for the base of `task`."""
+        """Return whether `task` has a base directory."""
         return self._task_path(task).is_dir()
 
     def seal(self) -> None:
-        """Mark the bases that were closed as complete: they stay valid after a restart of the machine."""
+        """Mark the closed bases as complete. They then stay valid after a restart of the machine."""
         with self._opening:
             self._end_visit()
             shared = self._close_shared()
@@ -248,11 +248,11 @@ class StateDirectory:
                 crash_point("state.sealed", 0)
 
     def delete_unused(self, since: float) -> None:
-        """Delete the directories of tasks that nobody has open and nobody has used since a time of the machine (s), and
-        what is left of those in the middle of whose deletion a process was killed."""
+        """Delete the directories of tasks that are closed and unused since a wall-clock time (s). Also delete the
+        remains of deletions interrupted by a kill of the process."""
         for path in filter(_is_left, self.path.iterdir()):
             shutil.rmtree(path)
-        with self._opening:  # a task that comes back meanwhile waits, and finds its part of the database empty
+        with self._opening:  # a task that returns meanwhile waits, and finds its part of the database empty
             for directory in self._directories():
                 with suppress(FileNotFoundError):
                     if directory.delete_if_unused(since):
@@ -261,20 +261,20 @@ class StateDirectory:
                         _log.info("Deleted the state of a task that others have: %s.", directory.database.parent)
             if self._shared is not None:
                 for name in self._shared.database.names():
-                    if (self.path / name).is_dir():  # perhaps since another process has opened it
+                    if (self.path / name).is_dir():  # another process may have opened it since
                         self._emptied.discard(name)
                     elif name not in self._emptied:
                         self._shared.database.empty(name)
                         self._emptied.add(name)
 
     def _directories(self) -> Iterator[BaseDirectory]:
-        """Yield the directories of tasks; that of the global stores, which each instance has, is left out."""
+        """Yield the directories of tasks, without that of the global stores, which each instance has."""
         for path in sorted(self.path.iterdir()):
             if _is_task(path.name) and path.is_dir():
                 yield BaseDirectory(path, self._run, self._data_file())
 
     def clean_up(self) -> None:
-        """Delete everything but the lock; raises LockError if an instance runs."""
+        """Delete everything except the lock; raises LockError if an instance runs."""
         if not self.path.is_dir():
             return
         self.acquire()
@@ -284,8 +284,8 @@ class StateDirectory:
             self.release()
 
     def delete_state(self) -> None:
-        """Delete everything that instances keep here, but the lock, which the caller holds. What else there is, such as
-        the checkpoint of the Spark host, stays."""
+        """Delete everything that instances keep here, except the lock, which the caller holds. Other files, such as the
+        checkpoint of the Spark host, stay."""
         for path in self._kept():
             if path.is_dir():
                 shutil.rmtree(path)
@@ -305,7 +305,7 @@ class StateDirectory:
         return self.path / (_GLOBAL if task == GLOBAL_TASK else str(task))
 
     def _data_file(self) -> str | None:
-        """Return the file on which it depends whether the base of a task can be trusted, None if it has none."""
+        """Return the name of the file that decides on trust in a base, if any."""
         return DATA_FILE if self._config["penstock.state.base"] == LMDB and not self._is_shared else None
 
 
@@ -317,7 +317,7 @@ class _Shared(NamedTuple):
 
 
 class _Visit(NamedTuple):
-    """The reading of a base that another process may have open."""
+    """A read of a base that another process may have open."""
 
     task: TaskId
     snapshot: LmdbSnapshot
@@ -325,7 +325,7 @@ class _Visit(NamedTuple):
 
 
 class _DirectoryBase:
-    """A base in its directory, which it leaves when it is closed (implements Base)."""
+    """A base in its directory, which it leaves on close (implements Base)."""
 
     def __init__(self, base: DiskBase, directory: BaseDirectory, on_close: Callable[[_DirectoryBase], object]) -> None:
         self._base = base
@@ -333,7 +333,7 @@ class _DirectoryBase:
         self._on_close = on_close
 
     def stamp(self) -> bytes | None:
-        """Return the stamp of the last commit applied, None if there was none."""
+        """Return the stamp of the last applied commit, None before the first commit."""
         return self._base.stamp()
 
     def view(self, store_name: str) -> BaseView:
@@ -357,11 +357,11 @@ class _DirectoryBase:
         return self._base.measured()
 
     def snapshot(self) -> LmdbSnapshot | None:
-        """Return the present committed state, None of a base that is not LMDB; from any thread."""
+        """Return the current committed state, None for a base other than LMDB; from any thread."""
         return self._base.snapshot() if isinstance(self._base, LmdbEntries) else None
 
     def close(self) -> None:
-        """Release the database and leave the directory; one that is damaged is deleted, so that it is made again."""
+        """Release the database and leave the directory. A damaged database is deleted, to be created again."""
         self._base.close()
         self._on_close(self)
         self._directory.leave(self._base.is_damaged)
@@ -375,5 +375,5 @@ def _is_task(name: str) -> bool:
 
 
 def _is_left(path: Path) -> bool:
-    """Return whether `path` is of a deletion that did not end."""
+    """Return whether `path` remains from an unfinished deletion."""
     return path.name.startswith(".") and path.is_dir()

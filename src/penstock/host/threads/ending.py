@@ -1,4 +1,4 @@
-"""The end of an instance: requested, or because of an error or the end of the application. Part of the core."""
+"""The end of an instance: on request, after an error, or with the application. Part of the core."""
 
 from __future__ import annotations
 
@@ -9,55 +9,62 @@ from penstock.host.threads.task_life import TaskLife
 from penstock.host.threads.task_manager import TaskManager
 
 _MOST_TELLING_MS = 10_000
-"""How long an instance tries to tell the others that the application ends, before it ends alone."""
+"""The longest time (ms) to inform other instances of the application's end. Then this instance ends alone."""
 
 
 class Ending:
-    """Closes all tasks for good, and leaves the group. do: takes actions."""
+    """Closes all tasks for good, and leaves the group.
+
+    Args:
+        tasks: the active tasks.
+        phase: the phase of the instance.
+        life: opens and closes tasks.
+        do: performs actions.
+    """
 
     def __init__(self, tasks: TaskManager, phase: InstancePhase, life: TaskLife, do: v.Do) -> None:
         self.alone_at: int | None = None
-        """When the instance ends (ms) whose group has not learned that the application ends."""
+        """The time (ms) to end alone, if the group does not learn of it before."""
         self._tasks, self._phase, self._life, self._do = tasks, phase, life, do
         self._request: v.CloseRequested | None = None
         self._shut_down: Exception | None = None
-        """Of the instance that has shut down the application, if that was another one."""
+        """The error of the instance that shut down the application, if it is another one."""
 
     @property
     def is_requested(self) -> bool:
-        """Whether the instance is to end after a commit."""
+        """Whether the instance should end after a commit."""
         return self._request is not None
 
     def request(self, request: v.CloseRequested) -> None:
-        """End after a commit."""
+        """End the instance after a commit."""
         self._request = request
 
     def tell_group(self, now: int) -> None:
-        """Have all instances of the application end."""
+        """Make all instances of the application end."""
         self._phase.change(Phase.TELLING)
         self.alone_at = now + _MOST_TELLING_MS
         self._do(v.ShutDownApplication())
 
     def wait_for_group(self, now: int) -> None:
-        """Begin alone if the group has not learned it in time."""
+        """End alone if the group has not learned of the shutdown in time."""
         if self.alone_at is not None and now >= self.alone_at:
             self.begin()
 
     def application_shut_down(self, error: Exception | None) -> None:
-        """End: at once where this instance has asked for it, else after a commit."""
+        """End the instance: immediately if it requested the shutdown, else after a commit."""
         if self._phase.current is Phase.TELLING:
             self.begin()
         self._shut_down = self._shut_down or error
         self._request = self._request or v.CloseRequested()
 
     def begin(self) -> None:
-        """Close what runs, and wait for no restore."""
+        """Begin to close tasks, and cancel restores."""
         self._phase.change(Phase.ENDING)
         self.alone_at = None
         self._life.cancel_restores()
 
     def go_on(self, error: BaseException | None, now: int) -> None:
-        """Close tasks, and end when all of them are closed; with `error`, or that of the application."""
+        """Close tasks, and end the instance once all are closed. error: reported instead of the application's."""
         self._life.close_running(now)
         if all(task.state is ActiveTaskState.CREATED or task.is_aside for task in self._tasks):
             self._phase.change(Phase.ENDED)

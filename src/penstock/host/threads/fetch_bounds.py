@@ -1,9 +1,8 @@
-"""How the bounds of what waits in an instance are divided: between what the consumer has fetched, what waits for tasks,
-and the runs that go on.
+"""Divides the limits of an instance's waiting input among the consumer, tasks and current runs.
 
-The consumer counts too, for its memory is that of the same process. librdkafka has one queue for all partitions: while
-it has as much as allowed, nothing is fetched. Beyond that is what one request to each broker brings: a batch of each
-partition, and together no more than `fetch.max.bytes`, which librdkafka derives from the bound of its queue.
+The consumer counts too, because its memory belongs to the same process. librdkafka has one queue for all partitions and
+fetches nothing while it is full. One request to each broker can exceed that limit: a batch of each partition, together
+no more than `fetch.max.bytes`, which librdkafka derives from the limit of its queue.
 """
 
 from __future__ import annotations
@@ -15,27 +14,27 @@ from penstock.config import StreamsConfig
 from penstock.host.threads.task_manager import BufferLimits
 
 _PARTS: Final = 8
-"""Of the bytes, the consumer's queue and a request have one part each; three are for what waits for tasks, and as many
-for their runs, which may have taken all that waited."""
+"""The parts of penstock.buffer.max.bytes. The consumer's queue and a request get one part each. Waiting records of
+tasks get three parts, and so do their runs, which may have taken all waiting records."""
 _LEAST_FETCH_BYTES: Final = 16 * 1024
 _MOST_FETCH_BYTES: Final = 1024 * 1024
-"""Of all partitions together. A broker answers with a whole batch of the first partition, which may be as large again,
-and with as much of the others: so a quiet one, whose batches are small, is in nearly every answer."""
+"""For all partitions together. A broker answers with a whole batch of the first partition, which may be just as large,
+and with the same number of bytes of the others. So a quiet partition with small batches is in nearly every answer."""
 _SMALL_RECORD_BYTES: Final = 32
-"""A request for a partition asks for as many records as may wait of it, if they are as small as that."""
+"""The size of a small record. A request for a partition asks for as many records of this size as may wait for it."""
 
 
 def limits(config: StreamsConfig) -> BufferLimits:
-    """Return how much may wait for the tasks of an instance."""
+    """Return the limits of records that wait for the tasks of an instance."""
     records, size = config["buffered.records.per.partition"], 3 * config["penstock.buffer.max.bytes"] // _PARTS
-    fetched = max(1, records // 2)  # half: operators that touch each key once a run cost less in long runs
+    fetched = max(1, records // 2)  # half: operators that touch each key once per run cost less in long runs
     fetched_bytes = size // 8
     return BufferLimits(records - fetched, size - fetched_bytes, fetched, fetched_bytes)
 
 
 def consumer_bounds(config: StreamsConfig, partitions: int) -> Mapping[str, int]:
-    """Return what the consumer of an instance is made with if the user has not given it. partitions: how many it may
-    read at most."""
+    """Return the consumer's default settings, which the user can override. partitions: the most partitions that it may
+    read."""
     records, part = config["buffered.records.per.partition"], config["penstock.buffer.max.bytes"] // _PARTS
     wanted = min(records * _SMALL_RECORD_BYTES, min(part, _MOST_FETCH_BYTES) // max(1, partitions))
     return {

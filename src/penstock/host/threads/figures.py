@@ -1,5 +1,5 @@
-"""What an instance counts and measures, as the metrics and the statistics of an application show it. The polling thread
-adds what it sees; any thread may look."""
+"""The counters and timings of an instance, for its metrics and statistics. The polling thread writes, any thread may
+read."""
 
 from __future__ import annotations
 
@@ -57,13 +57,18 @@ _ACTIVITIES = (_POLLING, _PROCESSING, _PUNCTUATING, _COMMITTING, _RESTORING, _UP
 
 
 class InstanceFigures:
-    """Adds up events and output."""
+    """Adds up events and output.
+
+    Args:
+        samples: `metrics.num.samples`.
+        window_ms: `metrics.sample.window.ms`.
+        is_internal: whether a topic is the application's own.
+        elapsed_ms: clock for samples (ms).
+    """
 
     def __init__(
         self, samples: int, window_ms: int, is_internal: Callable[[str], bool], elapsed_ms: Callable[[], int]
     ) -> None:
-        """Have nothing yet. samples, window_ms: `metrics.num.samples`, `metrics.sample.window.ms`. is_internal: whether
-        a topic is the application's own. elapsed_ms: by which samples are taken."""
         self._elapsed_ms = elapsed_ms
         self.commits = CommitTimes(elapsed_ms)
         self.traffic = TopicTraffic(is_internal)
@@ -88,20 +93,19 @@ class InstanceFigures:
 
     @staticmethod
     def of(config: Mapping[str, Any], is_internal: Callable[[str], bool]) -> InstanceFigures:
-        """Return figures as `config` asks for them."""
+        """Return figures with the settings in `config`."""
         return InstanceFigures(
             config["metrics.num.samples"], config["metrics.sample.window.ms"], is_internal, elapsed_milliseconds
         )
 
     def started(self, workers: int, now_ms: int) -> None:
-        """Note that an instance was set up. workers: how many processes or threads run tasks. now_ms: of the clock of
-        the machine."""
+        """Note the setup of an instance. workers: number of processes or threads that run tasks. now_ms: wall clock."""
         with self._lock:
             self._workers, self._started_ms = workers, now_ms
             self._restoring, self._standing = set(), set()
 
     def take(self, event: v.Event) -> None:
-        """Add what an event tells."""
+        """Add the figures of an event."""
         match event:
             case v.Arrived((topic, _), batch):
                 with self._lock:
@@ -139,8 +143,8 @@ class InstanceFigures:
                 pass
 
     def asked(self, action: v.Restore | v.StandBy | v.StandDown) -> None:
-        """Note what the restore thread is asked for: a restore ends with its event, and begins with the copy of a
-        standby task."""
+        """Note a request to the restore thread. A restore begins with the copy of a standby task, and ends with its
+        event."""
         with self._lock:
             match action:
                 case v.StandBy(task):
@@ -152,11 +156,11 @@ class InstanceFigures:
                     self._restoring.add(task)
 
     def restoring(self) -> AbstractContextManager[None]:
-        """Return what measures how long the restore thread restores a task."""
+        """Return a context that measures the time of the restore thread for restoring a task."""
         return self._taking(_RESTORING)
 
     def updating(self) -> AbstractContextManager[None]:
-        """Return what measures how long the restore thread updates standby tasks."""
+        """Return a context that measures the time of the restore thread for updating standby tasks."""
         return self._taking(_UPDATING)
 
     @contextmanager
@@ -170,14 +174,14 @@ class InstanceFigures:
                 self._shares.end(activity, self._elapsed_ms())
 
     def restored(self, task: TaskId, records: int, remaining: int) -> None:
-        """Add records of changelogs that a restore has applied. remaining: how many offsets it still has to go."""
+        """Add changelog records applied by a restore. remaining: number of offsets still to restore."""
         with self._lock:
             left = measured_once(remaining)
             self._measurements.take(Operation(RESTORE_REMAINING, str(task)), left, self._elapsed_ms())
             self._take_applied(RESTORE, task, records)
 
     def updated(self, task: TaskId, records: int) -> None:
-        """Add records of changelogs that a standby task has applied."""
+        """Add changelog records applied by a standby task."""
         with self._lock:
             self._take_applied(UPDATE, task, records)
 
@@ -187,7 +191,7 @@ class InstanceFigures:
             self._measurements.take(operation, measurement, now)
 
     def _take_run(self, event: v.Ran) -> None:
-        """Add what a run took: of the time of all workers, since several run at a time."""
+        """Add the time of a run as a share of all workers' time. Several run at once."""
         now, punctuated = self._elapsed_ms(), event.punctuation_nanoseconds
         for activity, took in ((_PROCESSING, event.nanoseconds - punctuated), (_PUNCTUATING, punctuated)):
             if took:
@@ -202,7 +206,7 @@ class InstanceFigures:
                 self.traffic.produced(topic, len(batch), size_of(batch))
 
     def wants_lag(self) -> bool:
-        """Return whether the lag is to be measured, which is once a second at most."""
+        """Return whether the lag is due for measurement: at most once per second."""
         now = self._elapsed_ms()
         if self._looked_at is not None and now - self._looked_at < _LAG_MS:
             return False
@@ -210,17 +214,17 @@ class InstanceFigures:
         return True
 
     def lags(self, lags: Mapping[TopicPartition, int], waiting: Mapping[TaskId, BufferSize]) -> None:
-        """Take the lags: how many records of each input the instance has not taken yet. waiting: what has arrived and
-        waits for each task, or in it."""
+        """Set the lags. lags: the number of records of each input not yet taken by the instance. waiting: the records
+        that have arrived and wait, outside or inside each task."""
         self._lags = lags
         self._waiting = {task: size for task, size in waiting.items() if task != v.GLOBAL_TASK}
 
     def poll_began(self) -> None:
-        """Measure a poll from now on."""
+        """Start measuring a poll."""
         self._poll_began = self._elapsed_ms()
 
     def poll_ended(self, records: int) -> None:
-        """Add how long the poll took, and how many records it returned."""
+        """Add the duration of the poll, and its number of records."""
         now = self._elapsed_ms()
         took, number = float(now - self._poll_began), float(records)
         with self._lock:
@@ -230,8 +234,7 @@ class InstanceFigures:
             self._measurements.take(_BLOCKED, measured_once(took * _NANOSECONDS_OF_MS), now)
 
     def commit_ended(self, now_ms: int) -> None:
-        """Add how long the commit took, if one is being measured, whether it was made or not. now_ms: of the clock of
-        the machine."""
+        """Add the duration of the measured commit, if any, whether it succeeded or not. now_ms: wall clock."""
         now = self._elapsed_ms()
         with self._lock:
             ended = self.commits.ended(now, now_ms)
@@ -245,12 +248,12 @@ class InstanceFigures:
             self._measurements.take(Operation(COMMIT), measured_once(took), now)
 
     def recent_commits(self) -> list[CommitFigures]:
-        """Return the last commits, see `CommitTimes.recent`."""
+        """Return the last commits; see `CommitTimes.recent`."""
         with self._lock:
             return self.commits.recent()
 
     def take_clients(self, measured: Mapping[str, Measurement]) -> None:
-        """Add what consumers and producers have reported, by operation."""
+        """Add measurements reported by consumers and producers, by operation."""
         now = self._elapsed_ms()
         with self._lock:
             for name, measurement in measured.items():
@@ -271,7 +274,7 @@ class InstanceFigures:
             self._measurements.take(Operation(name), Measurement(number, float(number)), self._elapsed_ms())
 
     def measured(self) -> Measured:
-        """Return what was measured, with rates, averages and extremes of the time before now."""
+        """Return the measurements, with rates, averages and extremes of the recent past."""
         now = self._elapsed_ms()
         with self._lock:
             measured, ratios = self._measurements.at(now), self._shares.at(now)
@@ -290,13 +293,13 @@ class InstanceFigures:
         )
 
     def dropped(self) -> dict[str, int]:
-        """Return the records dropped since the start, by task; no task without any."""
+        """Return the records dropped since the start, by task; tasks without dropped records are absent."""
         with self._lock:
             return dict(self._dropped)
 
     def awaited(self) -> dict[str, tuple[TopicPartition, ...]]:
-        """Return the partitions that the waiting records of each task wait for, as of its last run; no task that does
-        not wait."""
+        """Return the partitions that each task's waiting records wait for, as of its last run. Tasks that do not wait
+        are absent."""
         with self._lock:
             return {task: partitions for task, partitions in self._awaited.items() if partitions}
 
@@ -304,9 +307,9 @@ class InstanceFigures:
         """Return the figures by name, all since the start.
 
         commits: their number. records_in, bytes_in, records_out: of topics that are not the application's own. lag:
-        records of those topics that the tasks of this instance have not taken yet, as of the last second. unread: of a
-        run to the end, how far partitions were that its group had not committed to their end when it looked last.
-        consumed, produced: (records, bytes) by topic. processed, dropped: records by task.
+        records of those topics not yet taken by the tasks of this instance, as of the last second. unread: in a run to
+        the end, the positions of partitions that the group had not committed to their end at the last check. consumed,
+        produced: (records, bytes) by topic. processed, dropped: records by task.
         """
         with self._lock:
             return {
@@ -320,7 +323,8 @@ class InstanceFigures:
 
 
 def progress_line(application_id: str, before: Mapping[str, Any], now: Mapping[str, Any], seconds: float) -> str:
-    """Return what an instance has done between two snapshots of its figures, in so many seconds."""
+    """Return a summary of an instance's progress between two snapshots of its figures. seconds: the time between
+    them."""
     return (
         f"{application_id}: {counted(now['records_in'] - before['records_in'], 'record')} in and "
         f"{now['records_out'] - before['records_out']} out, in {counted(now['commits'] - before['commits'], 'commit')} "

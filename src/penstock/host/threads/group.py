@@ -1,7 +1,8 @@
-"""The member of the group that an instance is, at a broker: sends what `member` asks for, and commits offsets.
+"""The group membership of an instance: sends requests to a broker, and commits offsets.
 
-Two threads: one for the membership, which owns the member and its connection, and one for commits, with a connection of
-its own: while a join waits for other members, brokers answer nothing else on its connection, and commits go on.
+Two threads: one for the membership, which owns the member (`member`) and its connection, and one for commits, with its
+own connection. While a join waits for other members, brokers answer nothing else on its connection, but commits
+continue.
 """
 
 from __future__ import annotations
@@ -44,11 +45,11 @@ _RETRY_SECONDS: Final = 0.02
 _LEAST_COMMIT_SECONDS: Final = 30.0
 _CLOSE_SECONDS: Final = 10.0
 _MOST_WAIT: Final = 0.5
-"""Seconds after which the thread looks around though nothing happens."""
+"""The longest wait of the thread in seconds, even if nothing happens."""
 
 
 class _Commit(NamedTuple):
-    """Offsets to be committed. losses: of the member whose commit it is (`AbstractMember.losses`)."""
+    """Offsets to commit. losses: the loss count of the member at that time (`AbstractMember.losses`)."""
 
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
     losses: int
@@ -60,14 +61,14 @@ class GroupMembership:
     Args:
         layout: the tasks of the application.
         config: its configuration.
-        post: takes the events.
+        post: receives events.
         process: the id of this process, None for a new one.
-        state: what is known of the state of tasks, None for nothing.
-        workers: how many tasks this process can run at one time.
-        member_file: which member an earlier instance of this process was, None if nothing is known of it.
+        state: known positions of the state of tasks, or None.
+        workers: the number of tasks that this process can run at the same time.
+        member_file: the member of an earlier instance of this process, None if unknown.
 
     Raises:
-        ConfigError: a configuration key has a wrong value.
+        ConfigError: a configuration key has an invalid value.
     """
 
     def __init__(
@@ -110,7 +111,7 @@ class GroupMembership:
         self._commit_thread.start()
 
     def identity(self) -> GroupIdentity | None:
-        """Return who commits for the instance, None while it is no member; from any thread."""
+        """Return the identity for commits, None while not a group member; from any thread."""
         with self._lock:
             if not self._member.may_commit:
                 return None
@@ -118,7 +119,7 @@ class GroupMembership:
             return GroupIdentity(self._group, self._member.generation, self._member.member_id, instance)
 
     def endpoints(self) -> Sequence[Endpoint]:
-        """Return where the state of all members can be asked for; from any thread."""
+        """Return the endpoints for queries of all members' state; from any thread."""
         with self._lock:
             return self._member.endpoints
 
@@ -129,26 +130,27 @@ class GroupMembership:
         self._commits.put(_Commit(offsets, losses))
 
     def commit_refused(self, code: int, member: GroupIdentity) -> None:
-        """Take that the group refuses offsets which a transaction commits as `member`; from any thread."""
+        """Note that the group refuses offsets committed by a transaction as `member`; from any thread."""
         self._happen(m.CommitRefused(code, member.member_id, member.generation))
 
     def fenced(self) -> bool:
-        """Take that another producer has fenced that of this instance; return whether another member of the group has
-        the process id of this one, as far as is known; from any thread."""
+        """Note that another producer has fenced the producer of this instance; from any thread. Return whether another
+        member of the group is known to have the same process id."""
         self._happen(m.ProducerFenced())
         with self._lock:
             return self._member.has_twin
 
     def give_up(self, tasks: frozenset[TaskId], assignments: int) -> None:
-        """Tell the group that these tasks are closed here. assignments: how many the core had taken by then."""
+        """Report to the group that these tasks are closed here. assignments: the number that the core had received by
+        then."""
         self._happen(m.GivenUp(tasks, assignments))
 
     def step_back(self, error: Exception) -> None:
-        """Leave the tasks to others, because the instance does not get on; `MembershipLost` follows."""
+        """Leave the tasks to others, because the instance makes no progress; `MembershipLost` follows."""
         self._happen(m.Stalled(error))
 
     def shut_down(self) -> None:
-        """Tell all members that the application ends; `ApplicationShutDown` follows when they hear of it."""
+        """Inform all members of the end of the application. `ApplicationShutDown` follows when they learn of it."""
         self._happen(m.ShutDownRequested())
 
     def leave(self) -> None:
@@ -157,7 +159,7 @@ class GroupMembership:
         self._happen(m.LeaveRequested())
 
     def close(self) -> None:
-        """Release connections and threads, after a leave that was asked for; harmless when called again."""
+        """Release connections and threads, after a requested leave; safe to call again."""
         if self._closed.is_set():
             return
         deadline = time.monotonic() + _CLOSE_SECONDS
@@ -172,7 +174,7 @@ class GroupMembership:
         self._coordinator.close()
         self._commit_cluster.close()
 
-    # ---------------------------------------- the thread of the membership
+    # ---------------------------------------- membership thread
 
     def _happen(self, happening: m.Happening) -> None:
         self._inbox.put(happening)
@@ -187,14 +189,14 @@ class GroupMembership:
                 if self._member.has_left:
                     break
                 happening = self._next()
-            except Exception as error:  # the core must not wait for a thread that is dead
+            except Exception as error:  # the core must not wait for a dead thread
                 self._coordinator.disconnect()
                 happening = m.Unusable(error)
         self._coordinator.disconnect()
 
     def _remove_former(self) -> None:
-        """Let the member leave that an instance of this process was which was killed; if that fails, its session ends
-        some time."""
+        """Make the member of an earlier, killed instance of this process leave. If that fails, its session expires
+        later."""
         former = "" if self._member_file is None or self._protocol.instance else self._member_file.read()
         request = self._protocol.request(m.LeaveGroup(former)) if former else None
         if request is not None:
@@ -224,7 +226,7 @@ class GroupMembership:
                     crash_point("group.told", 0)
 
     def _next(self) -> m.Happening:
-        """Wait for what happens next."""
+        """Wait for the next happening."""
         try:
             return self._inbox.get_nowait()
         except queue.Empty:
@@ -233,7 +235,7 @@ class GroupMembership:
         return self._coordinator.wait(_MOST_WAIT if due is None else min(_MOST_WAIT, (due - now_ms()) / 1000))
 
     def _tell(self, step: m.Step) -> None:
-        """Give the core what concerns it."""
+        """Post a step to the core, if it concerns the core."""
         match step:
             case v.Assigned() | v.MembershipLost() | v.MembershipRefused():
                 self._lost_is_told = not isinstance(step, v.Assigned)
@@ -257,7 +259,7 @@ class GroupMembership:
             self._inbox.put(m.Unusable(error))
 
     def _error(self, code: int, message: str = "") -> StreamsError:
-        """Return the error for a refusal of the coordinator. message: what it says."""
+        """Return the error for a refusal by the coordinator. message: from the coordinator."""
         special = self._protocol.refusal(code, message)
         if special is not None:
             return special
@@ -267,7 +269,7 @@ class GroupMembership:
             return error
         return KafkaError(f"The group {self._group!r} refuses this member.")
 
-    # ---------------------------------------- the thread of the commits
+    # ---------------------------------------- commit thread
 
     def _run_commits(self) -> None:
         while (commit := self._commits.get()) is not None:
@@ -275,18 +277,18 @@ class GroupMembership:
                 answer = self._commit(commit)
             except Exception as error:
                 answer = v.Failed(error)
-            with self._lock:  # what belongs to a membership that was lost since is of no interest
+            with self._lock:  # answers to a membership that was lost since are dropped
                 if answer is not None and self._member.losses == commit.losses:
                     self._post(answer)
 
     def _commit(self, commit: _Commit) -> v.Event | None:
-        """Commit, again while the coordinator is busy or the generation changes; return the answer, None where the
-        member tells what becomes of it. A refusal that lasts has the instance step back."""
+        """Commit and return the answer, None if the member reports the outcome. Retry while the coordinator is busy or
+        the generation changes. After a lasting refusal, the instance steps back."""
         deadline = time.monotonic() + self._commit_seconds
         doing = f"committing offsets of the group {self._group!r}"
         while not self._closed.is_set():
             with self._lock:
-                if self._member.losses != commit.losses:  # it may be a member again, and must not commit as that
+                if self._member.losses != commit.losses:  # it may be a new member, which must not commit this
                     return None
                 if not self._member.may_commit:
                     return self._lost()
@@ -313,7 +315,7 @@ class GroupMembership:
         return None
 
     def _ask_to_commit(self, body: Message, doing: str, deadline: float) -> int:
-        """Return the error code of the commit; raises the error of one that does not pass."""
+        """Return the error code of the commit; raises the error of a permanent failure."""
         rights = Right("READ", "group", self._group), Right("READ", "topic", "")
         try:
             if self._commit_node is None:
@@ -334,7 +336,7 @@ class GroupMembership:
         return int(ErrorCode.none)
 
     def _lost(self) -> v.Event | None:
-        """Return that this instance is no member, None if the core knows."""
+        """Return the loss of the membership, None if the core knows of it."""
         if self._lost_is_told:
             return None
         self._lost_is_told = True

@@ -1,5 +1,5 @@
-"""How a member speaks with the coordinator of its group: `classic_group` and `streams_group` implement it, `group` uses
-it."""
+"""The protocol between a member and its group coordinator. `classic_group` and `streams_group` implement it, `group`
+uses it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _TAG: Final = "client.tag."
 
 
 class Request(NamedTuple):
-    """A request to the coordinator. take: makes of its answer what happens. waits_ms: how long (ms) the coordinator may
-    wait before it answers."""
+    """A request to the coordinator. take: converts the answer to a happening. waits_ms: the longest time (ms) the
+    coordinator may wait before it answers."""
 
     api: Api
     body: Message
@@ -29,30 +29,29 @@ class Request(NamedTuple):
 
 
 class GroupProtocol(Protocol):
-    """One member, and its requests. A thread at a time calls it."""
+    """One member, and its requests. Called by one thread at a time."""
 
     @property
     def member(self) -> m.AbstractMember:
-        """The member, which decides what is sent."""
+        """The member, which decides on the requests."""
         ...
 
     @property
     def instance(self) -> str:
-        """The name of a static member, empty for another one."""
+        """The name of a static member, empty for a dynamic member."""
         ...
 
     def request(self, step: m.Step) -> Request | None:
-        """Return what `step` sends to the coordinator, None for nothing."""
+        """Return the request for `step`, None if it sends nothing."""
         ...
 
     def refusal(self, code: int, message: str) -> StreamsError | None:
-        """Return the error for a refusal, None where this protocol has nothing special to say. message: of the
-        coordinator."""
+        """Return the error for a refusal specific to this protocol, else None. message: from the coordinator."""
         ...
 
 
 def max_poll_interval_ms(config: StreamsConfig) -> int:
-    """Return how long an instance may not get on before its tasks are others'."""
+    """Return the longest time (ms) without progress before other members get an instance's tasks."""
     return int(client_settings(config, CONSUMER).get("max.poll.interval.ms", MAX_POLL_INTERVAL_MS))
 
 
@@ -63,5 +62,5 @@ def client_tags(config: StreamsConfig) -> dict[str, str]:
 
 
 def now_ms() -> int:
-    """Return the time (ms) by which a member goes."""
+    """Return the current time (ms) of the clock used by members."""
     return time.monotonic_ns() // 1_000_000

@@ -1,9 +1,8 @@
-"""Brings the changelog topics and the offsets of an application to a state that another host has made of it, so that an
-instance, or Kafka Streams in Java, goes on from there.
+"""Hands over an application from another host, through its changelog topics and offsets.
 
-What the topics stand for is compared with the state, and only what differs is written: deletes and changes, behind what
-is there. So copies of the stores that instances have on their disks stay valid, and what was done once is not done
-again. The offsets are committed last.
+An instance, or Kafka Streams in Java, then continues from there. The content of the topics is compared with the state,
+and only differences are written: deletes and changes, after the existing records. So copies of the stores on the disks
+of instances stay valid, and finished work is not repeated. The offsets are committed last.
 """
 
 from __future__ import annotations
@@ -38,16 +37,22 @@ from penstock.task.changelog_copy import ChangelogCopy
 from penstock.task.task_checkpoint import TaskCheckpoint
 
 _CHUNK: Final = 20_000
-"""Records that are compared at a time."""
+"""The number of records compared at a time."""
 
 OpenBase = Callable[[], AbstractContextManager[Base]]
 """Opens an empty base for a block."""
 
 
 class SavedTask(NamedTuple):
-    """The state of one task. entries: opens its stores. positions: the next offset of each partition of brokers that it
-    reads. fetched: of the same partitions, behind the records that it has read and holds back. waiting: returns the
-    records of a partition of a repartition topic that it has not taken, in order."""
+    """The state of one task.
+
+    Args:
+        entries: opens its stores.
+        checkpoint: its stream time and metadata.
+        positions: the next offset of each input partition on brokers.
+        fetched: the next offset after the records that it has read and holds back, of the same partitions.
+        waiting: returns the records of a partition of a repartition topic that it has not taken, in order.
+    """
 
     entries: Callable[[], AbstractContextManager[Entries]]
     checkpoint: TaskCheckpoint
@@ -68,10 +73,17 @@ def base_for_block() -> Iterator[Base]:
 
 
 class HandingOver:
-    """Hands the tasks of one application over."""
+    """Hands over the tasks of one application.
+
+    Args:
+        layout: the tasks of the application.
+        admin: an admin client.
+        fetcher: reads changelogs.
+        producer: a producer without transactions.
+        open_base: opens bases on disk.
+    """
 
     def __init__(self, layout: Layout, admin: Admin, fetcher: Fetcher, producer: Producer, open_base: OpenBase) -> None:
-        """Write nothing yet. producer: one without transactions. open_base: of bases on disk."""
         self._layout = layout
         self._admin = admin
         self._fetcher = fetcher
@@ -80,8 +92,7 @@ class HandingOver:
         self._group = str(layout.config.required("application.id"))
 
     def obstacles(self, states: Mapping[TaskId, SavedTask]) -> Iterator[str]:
-        """Yield why the state cannot be handed over: a topic is not that of its store, or the application has gone
-        on."""
+        """Yield the obstacles to handing over: topics of other stores, or progress since the state."""
         yield from unfit_topics(self._layout, self._admin.topics(), self._admin, self._fetcher)
         positions = {partition: at for state in states.values() for partition, at in state.positions.items()}
         fetched = {partition: at for state in states.values() for partition, at in state.fetched.items()}
@@ -98,11 +109,11 @@ class HandingOver:
                 )
 
     def write(self, states: Mapping[TaskId, SavedTask]) -> int:
-        """Make the topics that are missing, write what differs and commit the offsets; return how many records were
-        written. After an error it can be done again.
+        """Create missing topics, write differences and commit offsets. Return the number of records written. Can be
+        repeated after an error.
 
-        Raises StreamsError if topics have other partitions, or a task remembers more than offsets can have beside them;
-        ProcessorStateError for a changelog of another kind of store; KafkaError if brokers do not answer.
+        Raises StreamsError if topics have other partitions, or if the metadata of a task exceeds the limit for offset
+        metadata; ProcessorStateError for a changelog of another kind of store; KafkaError if brokers do not answer.
         """
         for task, state in states.items():
             offsets_of(task, state.positions, state.checkpoint)
@@ -125,7 +136,7 @@ class HandingOver:
         return written
 
     def write_changelogs(self, task: TaskId, state: SavedTask) -> int:
-        """Write the records that the changelogs of `task` lack of its state, and return how many. Raises as `write`."""
+        """Write the records that the changelogs of `task` lack, and return their number. Raises as `write`."""
         written = 0
         for partition, record in self._changes(task, state):
             self._send(partition, record)
@@ -134,7 +145,7 @@ class HandingOver:
         return written
 
     def _changes(self, task: TaskId, state: SavedTask) -> Iterator[tuple[TopicPartition, ChangelogRecord]]:
-        """Yield the records that the changelogs of `task` lack."""
+        """Yield the records that the changelogs of `task` lack of its state."""
         changelogs = self._layout.followed_changelogs(task)
         if not changelogs:
             return
@@ -166,8 +177,8 @@ class HandingOver:
                 raise ProcessorStateError(f"Store {store}, {partition}: {error}") from error
 
     def _hand_waiting(self, partition: TopicPartition, state: SavedTask) -> tuple[int, int]:
-        """Write the records of a repartition topic that wait, unless they are what follows the committed offset; return
-        the offset of the first, and how many were written."""
+        """Write the waiting records of a repartition topic, unless they already follow the committed offset. Return the
+        offset of the first record, and the number of records written."""
         (begin,) = self._admin.beginning_offsets([partition]).values()
         (end,) = self._admin.end_offsets([partition]).values()
         committed = self._admin.committed_offsets(self._group, [partition])
@@ -196,9 +207,18 @@ def differences(
     now_ms: int,
     scratch: Base,
 ) -> Iterator[ChangelogRecord]:
-    """Yield the records that turn the entries of a store that are `there` into those that are `wanted`: deletes first,
-    since the last record of duplicates says how they are counted on. records: gives those of entries. scratch: has what
-    is compared."""
+    """Yield the records that turn the entries of a store from `there` into `wanted`.
+
+    Deletes come first, because the last record of duplicates determines how their numbering continues.
+
+    Args:
+        builder: the builder of the store.
+        records: returns the changelog records of entries.
+        there: entries of the changelog.
+        wanted: entries of the state.
+        now_ms: timestamp of deletes (ms).
+        scratch: holds digests of the compared records.
+    """
     retention_ms = _history_retention_ms(builder)
     versioned = retention_ms is not None
     old, new = f"{builder.name} before", f"{builder.name} after"
@@ -218,7 +238,7 @@ def differences(
 
 
 def _history_retention_ms(builder: StoreBuilder) -> int | None:
-    """Return how long a versioned store keeps its history, None for a store of another kind."""
+    """Return the history retention (ms) of a versioned store, None for other stores."""
     supplier = builder.supplier
     return supplier.history_retention_ms if isinstance(supplier, VersionedBytesStoreSupplier) else None
 
@@ -231,8 +251,8 @@ def _versions_taken_back(
     retention_ms: int,
     scratch: Base,
 ) -> Iterator[ChangelogRecord]:
-    """Yield the ends of versions that are `there`, and no longer in `wanted`: a delete at the very time of a version
-    leaves nothing of it, and one that is older than the history has expired, though there is no value since. Raises
+    """Yield the ends of versions that are `there`, but no longer in `wanted`. A delete at the exact time of a version
+    removes it completely. A version older than the history has expired, even without a later value. Raises
     ProcessorStateError for a version in whose place another is wanted: no record makes a store forget a version."""
     known, right = f"{name} known versions", f"{name} right versions"
     newest = NO_TIMESTAMP
@@ -242,14 +262,14 @@ def _versions_taken_back(
             newest = max(newest, *map(_time, chunk))
             versions = {_of_key(each.key, _time(each)): _marked(each.value) for each in chunk}
             scratch.apply({side: versions}, b"")
-    oldest = newest - retention_ms  # of what is wanted
+    oldest = newest - retention_ms  # of the wanted history
     for record in records(there):
-        time = max(_time(record), oldest)  # what was valid before is not asked for any more
+        time = max(_time(record), oldest)  # earlier times are no longer queried
         if _valid(scratch.view(known), record.key, time)[0] != _time(record):
-            continue  # another one is valid then
+            continue  # another version is valid then
         begin, value = _valid(scratch.view(right), record.key, time)
         if begin >= _time(record):
-            continue  # written after these, if it is not there
+            continue  # the newer version is written after these, if missing
         if value == _marked(None):
             if record.value is not None:
                 yield ChangelogRecord(record.key, None, time, record.headers)
@@ -263,14 +283,14 @@ def _versions_taken_back(
 
 
 def _valid(versions: BaseView, key: bytes, time: int) -> tuple[int, bytes]:
-    """Return from when the version is valid (ms) that is valid at `time`, NO_TIMESTAMP for none, and its value as
-    `_marked` gives it."""
+    """Return the beginning (ms) and the `_marked` value of the version valid at `time`. The beginning is NO_TIMESTAMP
+    if no version is valid."""
     found = next(versions.range(_of_key(key, 0), after(_of_key(key, time)), True), None)
     return (NO_TIMESTAMP, _marked(None)) if found is None else (timestamp_of(found[0][-TIMESTAMP_SIZE:]), found[1])
 
 
 def _of_key(key: bytes, time: int) -> bytes:
-    """Return where a version is in the order of keys and times."""
+    """Return the position of a version in the order of keys and times."""
     return len(key).to_bytes(4, "big") + key + pack_timestamp(time)
 
 
@@ -283,7 +303,7 @@ def _time(record: ChangelogRecord) -> int:
 
 
 def _place(record: ChangelogRecord, versioned: bool) -> bytes:
-    """Return what a later record of the same place replaces `record` by."""
+    """Return the key that a later record must share to replace `record`."""
     return pack_timestamp(_time(record)) + record.key if versioned else record.key
 
 

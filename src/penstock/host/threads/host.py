@@ -1,4 +1,4 @@
-"""The threads host: checks a topology, starts an instance of it, follows that and closes it."""
+"""The threads host: checks a topology, and starts, follows and closes an instance of it."""
 
 from __future__ import annotations
 
@@ -45,11 +45,25 @@ from penstock_broker.common.clock import Clock, Clocks, SystemClock, elapsed_mil
 
 _log = logging.getLogger(__name__)
 
-_CLEAN_UP_MS = 10_000  # between two looks for the state of tasks that others have
+_CLEAN_UP_MS = 10_000  # interval for deleting the state of tasks that other instances have
 
 
 class ThreadsHost:
-    """Runs one topology in threads of this process."""
+    """Runs one topology in threads of this process. Nothing is opened before `start`.
+
+    Args:
+        built: the topology.
+        config: its configuration.
+        session: must be None; this host uses no Spark session.
+        until_end: whether to stop at the ends that the topics have at the start.
+        restore_listener: receives the restores of stores.
+        clock: None for the clock of the machine.
+        make_membership: joins the group; None for the protocol in group.protocol.
+        turns: processing turns of the topologies of this process, None for a single topology.
+
+    Raises:
+        ConfigError: a session was given.
+    """
 
     def __init__(
         self,
@@ -62,13 +76,6 @@ class ThreadsHost:
         make_membership: MakeMembership | None = None,
         turns: ApplicationTurns | None = None,
     ) -> None:
-        """Take what to run; nothing is opened before `start`.
-
-        session: a session of Spark, which this host does not take. until_end: stop at the ends of the topics at the
-        start. restore_listener: receives the restores of stores. clock: None for that of the machine. make_membership:
-        joins the group; None for a member on the classic protocol. turns: which the topologies of this process take
-        to process; None if it is alone. Raises ConfigError for a session.
-        """
         if session is not None:
             raise ConfigError("A session of Spark was given, but the threads host runs without Spark: leave it out.")
         self._built = built
@@ -95,12 +102,11 @@ class ThreadsHost:
 
     @staticmethod
     def check_keys(config: StreamsConfig) -> None:
-        """Warn of keys that change nothing on this host, and raise ConfigError for one that does not exist."""
+        """Warn of keys without effect on this host. Raises ConfigError for an unknown key."""
         check_keys(config)
 
     def start(self, listener: HostListener) -> None:
-        """Check everything, then start the threads; returns when they run. Raises StreamsError when it must not
-        start."""
+        """Check everything, then start the threads; return when they run. Raises StreamsError if a check fails."""
         self.check_keys(self._config)
         check_group_protocol(self._built, self._config)
         check_serdes(self._built, self._config)
@@ -123,12 +129,13 @@ class ThreadsHost:
         self._thread.start()
 
     def rebalance(self, reason: str) -> None:
-        """Run with the current topics: commit, leave the group, look at the topics again and join. Returns immediately;
-        before `start` and after `close` nothing happens. An error of the preparation goes to the handler of uncaught
-        exceptions, which may have it tried again.
+        """Continue with the current topics: commit, leave the group, check the topics again and join.
+
+        Returns immediately. Does nothing before `start` and after `close`. An error of the preparation goes to the
+        handler of uncaught exceptions, which may request another attempt.
 
         Args:
-            reason: why, for the log: "topic x has 8 partitions now".
+            reason: for the log, such as "topic x has 8 partitions now".
         """
         if self._parts is not None and not self._stopped.is_set():
             _log.info("%s rebalances: %s", self._application_id, reason)
@@ -136,29 +143,29 @@ class ThreadsHost:
             self._post(v.CloseRequested())
 
     def pause(self) -> None:
-        """Process no more records and make no punctuations until `resume`; the group, and restores, go on."""
+        """Pause records and punctuations until `resume`; group membership and restores continue."""
         self._paused = True
         self._post(v.PauseRequested())
 
     def resume(self) -> None:
-        """Go on after `pause`."""
+        """Continue after `pause`."""
         self._paused = False
         self._post(v.ResumeRequested())
 
     def clean_up(self) -> None:
-        """Delete the state directory of the application on this machine: the stores are restored from their changelogs.
-        Raises LockError if an instance runs."""
+        """Delete the state directory of the application on this machine. Its stores are then restored from their
+        changelogs. Raises LockError if an instance runs."""
         self._directory.clean_up()
 
     def reset(self) -> None:
-        """Delete what the group has committed, the internal topics and the state directory on this machine, so that the
-        next start is a first one. Raises LockError if an instance runs on this machine, KafkaError if one runs
-        elsewhere, or the brokers do not do it."""
+        """Delete the committed offsets of the group, the internal topics and the local state directory. The next start
+        is then a first one. Raises LockError if an instance runs on this machine, KafkaError if one runs elsewhere or
+        the brokers fail to do it."""
         resetting.reset_built(self._built, self._config)
 
     def close(self, timeout_ms: int, leave_group: bool = True) -> bool:
-        """Commit, close all tasks, leave the group unless it is to remain in it, and release everything; return whether
-        that was done within `timeout_ms`."""
+        """Commit, close all tasks, leave the group and release all resources. leave_group: False to remain in the
+        group. Return whether this was done within `timeout_ms`."""
         deadline = time.monotonic() + timeout_ms / 1000
         self._leaves_group = leave_group
         self._stopped.set()
@@ -178,11 +185,13 @@ class ThreadsHost:
         return f"{guarantee}; broker {servers}; state {directory}/{self._application_id}"
 
     def statistics(self) -> Mapping[str, Any]:
-        """Return figures since the start, see `InstanceFigures.snapshot`; standbys: the sum of the next offsets of the
-        changelogs, by standby task; restoring: of the task that is being restored, how many offsets of its changelogs
-        are done, and how many there are; workers: where each task runs; awaited: of each task with records that wait,
-        the partitions that they wait for; recent_commits: what the last ones took (CommitFigures); clients: the
-        statistics of consumers and producers (`client_statistics`)."""
+        """Return figures since the start (see `InstanceFigures.snapshot`), and more.
+
+        standbys: the sum of the next changelog offsets, by standby task. restoring: the done and total changelog
+        offsets, by task being restored. workers: the worker of each task. awaited: the awaited partitions, by task with
+        waiting records. recent_commits: the last commits (CommitFigures). clients: the statistics of consumers and
+        producers (`client_statistics`).
+        """
         parts = self._parts
         workers = {} if parts is None else parts.processing.workers()
         standbys = {} if parts is None else parts.standbys.positions()
@@ -198,32 +207,32 @@ class ThreadsHost:
         }
 
     def measured(self) -> Measured:
-        """Return what was measured of tasks and commits, and what sensors recorded."""
+        """Return the measurements of tasks and commits, and those recorded by sensors."""
         return self._figures.measured()
 
     def queries(self) -> StateQueries:
-        """Return what answers interactive queries, from the tasks of this instance while it runs."""
+        """Return the interface for interactive queries. It answers from the tasks of this instance while it runs."""
         return self._queries
 
     def table(self, store_name: str) -> Any:
-        """Return the entries of a store that this instance has, in the columns that `streams.table` names, as a table
-        of Arrow; raises UnknownStateStoreError if the topology has none of that name, InvalidStateStoreError if it is
-        not here."""
+        """Return the local entries of a store as an Arrow table. Its columns are those of `streams.table`. Raises
+        UnknownStateStoreError if the topology has no store of that name, InvalidStateStoreError if this instance does
+        not have it."""
         return self._queries.table(store_name)
 
     def tapped(self, node: str, limit: int) -> Sequence[TappedRecord]:
-        """Return the last records that have reached a node in the tasks of this instance, and keep such records from
-        now on; raises StateStoreNotAvailableError while no task runs."""
+        """Return the last records of a node in the tasks of this instance. Such records are kept from now on. Raises
+        StateStoreNotAvailableError while no task runs."""
         return self._queries.tapped(node, limit)
 
     def untap(self, node: str) -> None:
-        """Keep the records of a node no longer."""
+        """Stop keeping the records of a node."""
         self._queries.untap(node)
 
     # ---------------------------------------- start
 
     def _opened(self, listener: HostListener) -> Polling:
-        """Check the topics, make clients and threads, and return the loop of the polling thread."""
+        """Check the topics, create clients and threads, and return the loop of the polling thread."""
         with ExitStack() as opened:
             self._directory.acquire()
             opened.callback(self._directory.release)
@@ -241,7 +250,7 @@ class ThreadsHost:
             upkeep = Upkeep(f"penstock-{self._application_id}-upkeep", self._upkeep(layout, watch))
             opened.callback(upkeep.close, LAST_SECONDS)
             self._open = opened.pop_all()
-        # Whoever has asked for the end may not have seen these parts.
+        # A request to end or rebalance may have missed these parts.
         if self._stopped.is_set():
             parts.leave_turns()
         if self._stopped.is_set() or self._rebalancing.is_set():
@@ -249,7 +258,7 @@ class ThreadsHost:
         return parts.polling
 
     def _upkeep(self, layout: Layout, watch: TopicWatch) -> list[Callable[[], None]]:
-        """Return what is done from time to time while the instance runs."""
+        """Return the functions to call periodically while the instance runs."""
         config, figures = self._config, self._figures
         progress = ProgressLog(self._application_id, config["log.summary.interval.ms"], figures.snapshot, progress_line)
         clean_up = at_intervals(_CLEAN_UP_MS, self._clean_up_unused)
@@ -259,11 +268,11 @@ class ThreadsHost:
         return looks
 
     def _take_statistics_of_clients(self) -> None:
-        """Add what the clients of this application report, if `statistics.interval.ms` is set."""
+        """Add the statistics of this application's clients, if `statistics.interval.ms` is set."""
         self._figures.take_clients(STATISTICS.take_of(self._config))
 
     def _clean_up_unused(self) -> None:
-        """Delete the state of tasks that others have had for long enough."""
+        """Delete the state of tasks that other instances have had for long enough."""
         delay_ms: int = self._config["state.cleanup.delay.ms"]
         self._directory.delete_unused((SystemClock().milliseconds() - delay_ms) / 1000)
 
@@ -273,9 +282,8 @@ class ThreadsHost:
             self._rebalances_for(watch.look(layout, elapsed_milliseconds()))
 
     def _rebalances_for(self, changes: TopicChanges | None) -> bool:
-        """Rebalance for changes of topics, if there are any; return whether that is so. Where topics have only grown,
-        and tasks with state would not keep their partitions, the tasks stay as they are: they still have all that they
-        read."""
+        """Rebalance for changes of topics, if any; return whether it did. If topics have only grown, and stateful tasks
+        would not keep their partitions, the tasks stay as they are: they still have all their input."""
         if changes is None:
             return False
         why = refused_change(self._built, self._config) if changes.are_growth else None
@@ -297,7 +305,7 @@ class ThreadsHost:
             self._parts.polling.post(event)
 
     def _run(self, polling: Polling, listener: HostListener) -> None:
-        """Work until the instance ends, release everything, and tell the application."""
+        """Work until the instance ends, release all resources, and inform the application."""
         error = self._run_until_end(polling)
         while self._is_rebalance(error) and not self._stopped.is_set():
             error = None
@@ -316,9 +324,9 @@ class ThreadsHost:
             listener.on_stopped()
 
     def _opened_again(self, listener: HostListener) -> Polling | None:
-        """Return the loop for the topics that there are now, None if the application is closed meanwhile. What fails is
-        tried again: what brokers do not serve within `task.timeout.ms`, else if the handler of uncaught exceptions says
-        so. Raises the error that ends the application."""
+        """Return the loop for the current topics, None if the application is closed meanwhile. Failures are retried:
+        those of brokers within `task.timeout.ms`, others if the handler of uncaught exceptions says so. Raises the
+        error that ends the application."""
         restarts, timeout = Restarts.of(self._config), TaskTimeout(self._config["task.timeout.ms"])
         wait = 0
         while not self._stopped.wait(wait / 1000):
@@ -337,7 +345,7 @@ class ThreadsHost:
         return None
 
     def _run_until_end(self, polling: Polling) -> BaseException | None:
-        """Work until the instance ends, and release everything; return the error that ended it."""
+        """Work until the instance ends, and release all resources; return the error that ended it."""
         error: BaseException | None
         try:
             error = polling.run()
@@ -345,7 +353,7 @@ class ThreadsHost:
             _log.exception("The polling thread of %s has failed.", self._application_id)
             error = raised
         if not self._is_rebalance(error):
-            self._stopped.set()  # no restore goes on
+            self._stopped.set()  # stops restores
         try:
             self._open.close()
         except Exception:
@@ -353,7 +361,7 @@ class ThreadsHost:
         return error
 
     def _is_rebalance(self, error: BaseException | None) -> bool:
-        """Return whether an instance that has ended is to be followed by another one, which makes again what the last
-        commit could not: because a topic was deleted, brokers did not answer, or the group had gone on."""
+        """Return whether another instance follows the ended one. It then repeats any work that the last commit could
+        not complete: a topic was deleted, brokers did not answer, or the group had gone on."""
         passes = isinstance(error, KafkaError | TaskMigratedError)
         return self._rebalancing.is_set() and (error is None or passes)

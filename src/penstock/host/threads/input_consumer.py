@@ -1,4 +1,4 @@
-"""The input of an instance: the partitions that its consumer reads, and their records and ends for the core."""
+"""The input of an instance: its consumer's partitions, with their records and ends."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _log = logging.getLogger(__name__)
 
 
 class InputConsumer:
-    """Polls the consumer, and makes events of records and ends.
+    """Polls the consumer, and turns records and ends into events.
 
     Args:
-        instance: the core, which knows how far it lags.
-        consumer: of the polling thread.
-        figures: counts and measures.
-        post: takes the events.
-        awaitable: the partitions of tasks that read several, whose ends the core wants to know.
-        aligned: others of which it wants to know how far they can be read.
+        instance: the core, which computes its lags.
+        consumer: the consumer of the polling thread.
+        figures: counters and timings.
+        post: receives events.
+        awaitable: partitions of tasks with several inputs; the core needs their ends.
+        aligned: other partitions with ends needed by the core.
     """
 
     def __init__(
@@ -46,12 +46,12 @@ class InputConsumer:
         self._awaitable = awaitable
         self._with_ends = awaitable | aligned
         self._positions: dict[TopicPartition, int] = {}
-        """Where the reading of each partition began."""
+        """The first offset read of each partition."""
         self._next: dict[TopicPartition, int] = {}
-        """The next offset after the last record of each partition that has arrived."""
+        """The next offset after the last arrived record of each partition."""
         self._ends: dict[TopicPartition, int] = {}
         self.polled_at_ms = 0
-        """When the last poll ended (ms of `elapsed_milliseconds`)."""
+        """The end of the last poll (ms of `elapsed_milliseconds`)."""
 
     @property
     def is_empty(self) -> bool:
@@ -59,7 +59,7 @@ class InputConsumer:
         return not self._positions
 
     def poll(self, timeout_ms: int, room: Room) -> bool:
-        """Take the records that have arrived; return whether there is something new for the core."""
+        """Poll for records and post them; return whether there is news for the core."""
         try:
             self._figures.poll_began()
             arrived = self._consumer.poll(timeout_ms, *room)
@@ -83,14 +83,14 @@ class InputConsumer:
         return bool(arrived or reached)
 
     def look_at_lags(self) -> None:
-        """Measure how many records the instance has not taken yet."""
+        """Measure the number of records that the instance has not taken yet."""
         outside = [p for p in self._positions if not self._figures.traffic.is_internal(p.topic)]
         self._figures.lags(self._instance.lags(self._consumer.known_ends(outside)), self._instance.waiting())
 
     def _new_ends(self) -> dict[TopicPartition, int]:
-        """Return the ends that the consumer has reached. Without those that the last record shows already: a consumer
-        that keeps up with its input reaches the end after each record. Tasks that wait for partitions look again at
-        each end, so all ends of these partitions are returned."""
+        """Return newly reached ends. An end directly after the last record is left out: a consumer that keeps up with
+        its input reaches the end after each record. But tasks that wait for partitions check again at each end, so all
+        ends of these partitions are returned."""
         reached = self._consumer.reached_ends()
         return {p: end for p, end in reached.items() if p in self._awaitable or end > self._next.get(p, -1)}
 
@@ -103,7 +103,7 @@ class InputConsumer:
                 self._post(v.EndsKnown(ends))
 
     def do(self, action: v.ReadAction) -> None:
-        """Change which partitions are read; an error is an event."""
+        """Change the set of partitions read; an error becomes an event."""
         try:
             match action:
                 case v.Follow(positions):
@@ -124,8 +124,8 @@ class InputConsumer:
     def with_epochs(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return `offsets` with the epochs of the leaders that have written what is before them. A later one, of a
-        record that has arrived and is not processed, finds the same truncations."""
+        """Return `offsets` with the leader epochs of the records before them. A later epoch, of a record that has
+        arrived but is not processed yet, detects the same truncations."""
         epochs = self._consumer.leader_epochs()
         return {p: each._replace(leader_epoch=epochs.get(p, each.leader_epoch)) for p, each in offsets.items()}
 

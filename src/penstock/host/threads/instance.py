@@ -1,8 +1,10 @@
-"""The core of an instance: takes events and returns actions (`vocabulary`). Other modules hold the life of its tasks
-(`task_life`), commits (`commit_cycle`), errors (`rollback`) and the end (`ending`), around its phase (`phases`).
+"""The core of an instance: takes events and returns actions (`vocabulary`).
 
-No I/O, no clock, no thread, so that a simulation can run any number of instances, and tests can play each event. One
-thread calls it.
+Other modules implement the life of its tasks (`task_life`), commits (`commit_cycle`), errors (`rollback`) and the end
+(`ending`), around its phase (`phases`).
+
+No I/O, no clock, no threads, so that a simulation can run any number of instances, and tests can play each event.
+Called by one thread.
 """
 
 from __future__ import annotations
@@ -33,8 +35,12 @@ _OF_RECORDS = (v.Arrived, v.Ran, v.EndsReached, v.EndsKnown)
 class Instance:
     """One instance of an application; it starts without tasks.
 
-    now: time (ms) by the clock that all calls use. until: the planned end of each partition of the topics of others;
-    None for never. worker_of: returns which worker a task runs in, of those that run one task at a time.
+    Args:
+        layout: the tasks of the application.
+        settings: intervals and limits.
+        now: time (ms) of the clock used by all calls.
+        until: the planned end of each partition of external topics, None for no planned end.
+        worker_of: returns the worker of a task; a worker runs one task at a time.
     """
 
     def __init__(
@@ -48,7 +54,7 @@ class Instance:
         config, topics = layout.config, layout.topology.repartition_topics
         tasks = TaskManager(config, settings.limits, worker_of, alignment_of(layout), topics)
         self.waiting = tasks.waiting
-        """Returns how much has arrived and waits for each task, or in it."""
+        """Returns the records that have arrived and wait, outside or inside each task."""
         self._actions: list[v.Action] = []
         self._do = do = self._actions.append
         self._tasks = tasks
@@ -62,17 +68,17 @@ class Instance:
         self._exactly_once = settings.exactly_once
         self._is_paused = False
         self._is_settled = False
-        """Whether only such events have come since the last look at the tasks and their states: there is nothing to
-        open, to give up or to tell, and a run of a few records needs no other look."""
+        """Whether only such events have come since the last check of the tasks. Then there is nothing to open, give up
+        or report, and a run of a few records needs no other check."""
 
     @property
     def phase(self) -> Phase:
-        """The work of the instance at the moment."""
+        """The current phase of the instance."""
         return self._phase.current
 
     def handle(self, event: v.Event, now: int, ahead_ms: int = 0) -> list[v.Action]:
-        """Return what is to be done after `event`, at `now` (ms), in this order. ahead_ms: how much the wall clock is
-        ahead of `now`."""
+        """Return the actions that follow `event` at `now` (ms), in order. ahead_ms: the lead of the wall clock over
+        `now`."""
         self._tasks.alignment.ahead_ms = ahead_ms
         if self.phase is Phase.ENDED:
             return []
@@ -85,19 +91,19 @@ class Instance:
         return actions
 
     def wants_records(self) -> bool:
-        """Return whether records that arrive now can be given to a task at once."""
+        """Return whether records that arrive now can be given to a task immediately."""
         return self.phase is Phase.RUNNING and self._tasks.has_room()
 
     def room(self) -> Room | None:
-        """Return how much may be taken from the consumer now, None for nothing."""
+        """Return the room for records from the consumer, None for no room."""
         return self._tasks.room() if self.phase is Phase.RUNNING else None
 
     def lags(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return about how many records of each partition before its end no task has taken yet."""
+        """Return the approximate number of records before each end that no task has taken yet."""
         return self._tasks.lags(ends)
 
     def next_due_ms(self) -> int | None:
-        """Return when a `TimePassed` is needed if nothing else happens (ms), None for never."""
+        """Return the time (ms) of the next `TimePassed` without another event, None for never."""
         times = [self._rollback.retry_at, self._ending.alone_at]
         if self.phase is Phase.RUNNING:
             has_changes, is_processing = self._commit.has_changes(), not self._is_paused and not self._life.is_cut_off
@@ -152,7 +158,7 @@ class Instance:
             case v.Failed(error, task):
                 self._rollback.failed(error, task, now)
             case v.StandbysFailed(error):
-                self._life.standbys.close()  # whatever becomes of the error, they are asked for again
+                self._life.standbys.close()  # requested again, regardless of the error
                 self._rollback.failed(error, None, now)
             case v.Decided(response):
                 self._rollback.decided(response, now)
@@ -166,8 +172,8 @@ class Instance:
                 self._commit.take(event, now)
 
     def _out_of_range(self, partition: TopicPartition, error: Exception, now: int) -> None:
-        """Have the position of a partition reset; global stores are filled again from the beginning, as in Kafka only
-        if the handler says so."""
+        """Reset the position of a partition. Global stores are filled again from the beginning, as in Kafka only if the
+        handler says so."""
         task = self._tasks.running_reader(partition)
         if task is not None and task.id == GLOBAL_TASK:
             self._rollback.failed(error, None, now)
@@ -177,7 +183,7 @@ class Instance:
     def _position_reset(self, partition: TopicPartition, position: int) -> None:
         task = self._tasks.running_reader(partition)
         if task is None:
-            return  # it finds out about its positions when it is opened again
+            return  # it looks up its positions when it is reopened
         task.reposition(partition, position)
         self._tasks.forget_pauses([partition])
         self._do(v.Unfollow(frozenset([partition])))
@@ -186,7 +192,7 @@ class Instance:
     def _ran(self, event: v.Ran, now: int) -> None:
         task = self._tasks[event.task]
         if task.state is not ActiveTaskState.RUNNING:
-            return  # the others went on without it, and it is closed next
+            return  # the other tasks went on without it, and it is closed next
         self._commit.ran(event)
         task.is_slow &= not task.is_aside
         self._progress.answered(task.id, now)
@@ -195,8 +201,8 @@ class Instance:
             self._commit.send(event.task, self._tasks.alignment.sends(event.task, event.output))
 
     def _go_on_without(self, ids: frozenset[TaskId]) -> None:
-        """Let the others run and be committed while a function does not return. What it does counts when it returns,
-        unless a transaction has a part of it: that is begun again, with all tasks."""
+        """Run and commit the other tasks while a function does not return. Its work counts when it returns, unless it
+        is part of a transaction: then the transaction begins again with all tasks."""
         aside = [task for task in self._tasks.set_aside(ids) if task.state is ActiveTaskState.RUNNING]
         is_begun = self._exactly_once and any(t.had_changed if t.is_out else t.changed for t in aside)
         if is_begun or self.phase not in (Phase.RUNNING, Phase.QUIESCING):
@@ -205,7 +211,7 @@ class Instance:
     # ---------------------------------------- steps
 
     def _advance(self, now: int) -> None:
-        """Go as far as possible without another event."""
+        """Advance as far as possible without another event."""
         phase = None
         while phase is not self.phase:
             phase = self.phase
@@ -226,7 +232,7 @@ class Instance:
                 case Phase.ENDING:
                     self._ending.go_on(self._rollback.error, now)
                 case _:
-                    pass  # an event ends it
+                    pass  # ended by an event
 
     def _wants_commit(self, now: int) -> bool:
         if self._tasks.alignment.is_going_on(now) and not self._is_paused:
@@ -234,7 +240,7 @@ class Instance:
         if self._ending.is_requested:
             return True
         if self._life.is_cut_off:
-            return False  # no coordinator takes the offsets
+            return False  # no coordinator accepts the offsets
         if not self._is_settled and self._life.lost():
             return True
         if not self._commit.has_changes():
@@ -242,7 +248,7 @@ class Instance:
         return self._commit.is_due(now) or self._tasks.waits_for_commit(now) or self._planned.is_at_rest(self._tasks)
 
     def _run(self, now: int) -> None:
-        """Open tasks and let them process, until it is time for a commit, or for the planned end."""
+        """Open tasks and let them process, until a commit or the planned end is due."""
         if self._wants_commit(now):
             self._phase.change(Phase.QUIESCING)
             return
@@ -255,7 +261,7 @@ class Instance:
         if not self._commit.has_changes() and (look := self._planned.look(self._tasks, now)) is not None:
             self._do(look)
         self._hand_out(now)
-        if self._tasks.waits_for_commit(now) and self._wants_commit(now):  # which the tasks just found out
+        if self._tasks.waits_for_commit(now) and self._wants_commit(now):  # as just found out by the tasks
             self._phase.change(Phase.QUIESCING)
         if not self._is_settled:
             self._life.tell_running()

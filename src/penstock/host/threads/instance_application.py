@@ -1,4 +1,4 @@
-"""The application that an instance belongs to, as its polling thread tells it of changes and errors."""
+"""Reports changes and errors of an instance to its application, from the polling thread."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _log = logging.getLogger(__name__)
 
 
 class InstanceApplication:
-    """Tells the application, by its listener.
+    """Reports to the application through its listener.
 
     Args:
-        listener: of the application.
+        listener: the listener of the application.
         rebalances: begins a rebalance if topics have changed, and returns whether they have.
     """
 
@@ -29,18 +29,18 @@ class InstanceApplication:
         """Whether all tasks are being processed."""
 
     def running(self) -> None:
-        """Tell that all tasks are being processed."""
+        """Report that all tasks are being processed."""
         self.is_running = True
         self._listener.on_running()
 
     def rebalancing(self) -> None:
-        """Tell that tasks are being set up."""
+        """Report that tasks are being set up."""
         self.is_running = False
         self._listener.on_rebalancing()
 
     def ask(self, error: BaseException) -> v.Decided:
-        """Return the answer of the handler of uncaught exceptions; it is not asked about topics that have changed, nor
-        about a worker process that has died, unless that goes on with the same task."""
+        """Return the response to an error. The handler of uncaught exceptions decides, except after changes of topics,
+        and after the death of a worker process, unless such deaths continue with the same task."""
         if isinstance(error, KafkaError | IncompatibleMemberError) and self._rebalances():
             return v.Decided(StreamThreadExceptionResponse.REPLACE_THREAD)
         if isinstance(error, WorkerDiedError) and error.is_first:

@@ -1,4 +1,4 @@
-"""Which keys of the configuration this host acts on that others do not, and which mean nothing to it."""
+"""The configuration keys specific to this host, and keys without effect on it."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "task.assignor.class": _ASSIGNOR,
     "transactional.id": "it consists of the application.id and the id of this process",
 }
-"""Keys of other hosts and of Kafka Streams in Java that change nothing here: the reason, and what to set instead."""
+"""Keys of other hosts and of Kafka Streams without effect here: reason and alternative."""
 
 _BY_BROKERS = "the brokers assign the tasks; set group.protocol=classic for it"
 _STICKY = "the assignor of the brokers makes no warm-up copies; set group.protocol=classic for it"
@@ -91,14 +91,14 @@ _WITHOUT_EFFECT_ON_STREAMS: Final[Mapping[str, str]] = {
     "rack.aware.assignment.tags": _BY_BROKERS,
     "session.timeout.ms": "set streams.session.timeout.ms of the group (kafka-configs.sh --entity-type groups)",
 }
-"""Keys that change nothing with group.protocol=streams: the reason, and what to set instead."""
+"""Keys without effect with group.protocol=streams: the reason, and the alternative."""
 
 _COMMIT_INTERVAL_MS: Final = 30_000
 _EXACTLY_ONCE_COMMIT_INTERVAL_MS: Final = 100
 
 
 def check_keys(config: StreamsConfig) -> None:
-    """Warn of keys that change nothing here, and raise ConfigError for one that nobody has."""
+    """Warn of keys without effect here. Raises ConfigError for unknown keys and invalid combinations."""
     for key, why in WITHOUT_EFFECT.items():
         if key in config.given():
             warn_without_effect(key, why)
@@ -129,8 +129,8 @@ def uses_streams_protocol(config: StreamsConfig) -> bool:
 
 
 def check_group_protocol(topology: BuiltTopology, config: StreamsConfig) -> None:
-    """Check that nothing is asked of group.protocol=streams that it does not have, and warn of keys that change
-    nothing with it. Raises ConfigError for a key that it refuses, TopologyError for a source with a pattern."""
+    """Check that group.protocol=streams supports the topology and the keys, and warn of keys without effect. Raises
+    ConfigError for an unsupported key, TopologyError for a source with a pattern."""
     if not uses_streams_protocol(config):
         return
     settings = client_settings(config, CONSUMER)
@@ -157,7 +157,7 @@ def check_group_protocol(topology: BuiltTopology, config: StreamsConfig) -> None
 
 
 def commit_interval_ms(config: StreamsConfig) -> int:
-    """Return commit.interval.ms, by default as Kafka Streams has it for the guarantee (ms)."""
+    """Return commit.interval.ms (ms). The default is that of Kafka Streams for the guarantee."""
     given: int | None = config["commit.interval.ms"]
     if given is not None:
         return given

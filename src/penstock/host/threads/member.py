@@ -1,17 +1,19 @@
-"""The member of a group, as a table of states: what members of both protocols have in common. `classic_member` has that
-of the classic protocol, `streams_member` that of the protocol of Kafka Streams. No I/O, no clock, no thread: `handle`
-takes what has happened and returns what is to be sent and told; `due_ms` says when a `Tick` is needed.
+"""The member of a group as a state table: the common parts of both protocols.
+
+`classic_member` implements the classic protocol, `streams_member` the streams protocol. No I/O, no clock, no threads:
+`handle` takes a happening and returns requests and reports; `due_ms` returns the due time of the next `Tick`.
 
 Rules:
-- What the core gives up and what it is assigned may cross. A task that the core has closed before it hears that the
-  task is assigned again stays with the member: else a later join would leave it to another one while it runs here.
-- A member that has not heard of the coordinator for its session has its tasks stand still; they are lost when the
-  coordinator says so. After an outage of all brokers they go on, and nothing is processed twice.
-- A refused commit counts the member out, whichever request carried it. If only the generation is refused, and the
-  answer with the next one may be on its way or lost, the member asks for it. If the generation is refused again, its
-  tasks stand still until the answer comes.
-- A member that was lost joins again only when its tasks are closed: a commit of the old membership must not meet the
-  new one, which the group would accept.
+- A task that the core gives up and a new assignment may cross. If the core closes a task before it learns that the task
+  is assigned again, the task stays with the member: otherwise a later join would leave it to another member while it
+  runs here.
+- A member that has not heard from the coordinator for a session pauses its tasks; they are lost only if the coordinator
+  says so. After an outage of all brokers they continue, and nothing is processed twice.
+- A refused commit ends the membership, whichever request carried the commit. If only the generation is refused, and the
+  answer with the next one may be on its way or lost, the member asks for it. If the generation is refused again, the
+  tasks pause until the answer comes.
+- A lost member joins again only after its tasks are closed: a commit of the old membership must not reach the new one,
+  because the group would accept it.
 """
 
 from __future__ import annotations
@@ -32,8 +34,8 @@ NO_GENERATION: Final = -1
 
 
 class StreamsTasks(NamedTuple):
-    """The tasks of a member of the protocol of Kafka Streams. active: that it runs. standby: of which it keeps a copy.
-    warm_up: of which it makes a copy, to run them later."""
+    """The tasks of a member of the streams protocol. active: tasks to run. standby: tasks with a copy here. warm_up:
+    tasks being copied here, to run later."""
 
     active: frozenset[TaskId] = frozenset()
     standby: frozenset[TaskId] = frozenset()
@@ -41,7 +43,7 @@ class StreamsTasks(NamedTuple):
 
 
 class MemberState(Enum):
-    """Where a member stands; see the module."""
+    """The state of a member; see the module."""
 
     UNJOINED = "UNJOINED"
     JOINING = "JOINING"
@@ -52,21 +54,21 @@ class MemberState(Enum):
 
 
 Statuses = Mapping[int, str]
-"""What keeps a group of the protocol of Kafka Streams from going on: texts by code."""
+"""The problems that stop a group of the streams protocol: texts by code."""
 
 
-# ---------------------------------------- what happens
+# ---------------------------------------- happenings
 
 
 @dataclass(frozen=True)
 class Begin:
-    """The member is to join."""
+    """The start of the membership: the member should join."""
 
 
 @dataclass(frozen=True)
 class JoinAnswered:
-    """The answer to JoinGroup. members: the subscriptions of all members, for the leader. ends: for it too, of the
-    changelogs of each task, as the sum of their ends; None if they are not known."""
+    """The answer to JoinGroup. members: for the leader, the subscriptions of all members. ends: for the leader, the sum
+    of the changelog ends of each task; None if unknown."""
 
     code: int
     member_id: str = ""
@@ -96,8 +98,8 @@ class HeartbeatAnswered:
 class StreamsHeartbeatAnswered:
     """The answer to StreamsGroupHeartbeat, which was sent at `sent_ms`.
 
-    epoch: of the member. heartbeat_ms: until the next heartbeat. tasks: its assignment, None if it is the same as
-    before. statuses: of the group, by code. endpoints: None if they are the same as before. message: of an error.
+    epoch: the member epoch. heartbeat_ms: until the next heartbeat. tasks: the assignment, None if unchanged. statuses:
+    of the group, by code. endpoints: None if unchanged. message: of an error.
     """
 
     code: int
@@ -112,8 +114,8 @@ class StreamsHeartbeatAnswered:
 
 @dataclass(frozen=True)
 class StreamsMemberDescribed:
-    """The answer to StreamsGroupDescribe. tasks: the assignment of this member, None if the group does not have it.
-    has_twin: whether another member that keeps up with the group has its process id."""
+    """The answer to StreamsGroupDescribe. tasks: the assignment of this member, None if the group does not have the
+    member. has_twin: whether another member at the epoch of the group has its process id."""
 
     code: int
     tasks: StreamsTasks | None = None
@@ -122,17 +124,17 @@ class StreamsMemberDescribed:
 
 @dataclass(frozen=True)
 class LeaveAnswered:
-    """The answer to LeaveGroup, or none came."""
+    """The answer to LeaveGroup, or its absence."""
 
 
 @dataclass(frozen=True)
 class Disconnected:
-    """The coordinator cannot be reached; a request that was out has no answer."""
+    """The coordinator cannot be reached; an outstanding request has no answer."""
 
 
 @dataclass(frozen=True)
 class Unusable:
-    """The coordinator cannot be asked, for a reason that does not pass."""
+    """The coordinator cannot be asked, for a permanent reason."""
 
     error: Exception
 
@@ -148,12 +150,12 @@ class CommitRefused:
 
 @dataclass(frozen=True)
 class ProducerFenced:
-    """Another producer has fenced that of this instance."""
+    """Another producer has fenced the producer of this instance."""
 
 
 @dataclass(frozen=True)
 class GivenUp:
-    """These tasks are closed here. assignments: how many assignments the core had taken when it closed them."""
+    """These tasks are closed here. assignments: the number that the core had received when it closed them."""
 
     tasks: frozenset[TaskId]
     assignments: int
@@ -168,12 +170,12 @@ class Stalled:
 
 @dataclass(frozen=True)
 class ShutDownRequested:
-    """All members are to hear that the application ends."""
+    """All members should learn of the end of the application."""
 
 
 @dataclass(frozen=True)
 class LeaveRequested:
-    """The member is to leave."""
+    """The member should leave."""
 
 
 @dataclass(frozen=True)
@@ -201,13 +203,12 @@ Happening = (
 )
 
 
-# ---------------------------------------- what is to be done
+# ---------------------------------------- steps
 
 
 @dataclass(frozen=True)
 class Join:
-    """Send JoinGroup. owned: the tasks that the member has, of `generation`. shuts_down: whether all members are to
-    end."""
+    """Send JoinGroup. owned: the tasks of the member, from `generation`. shuts_down: whether all members should end."""
 
     member_id: str
     generation: int
@@ -217,7 +218,7 @@ class Join:
 
 @dataclass(frozen=True)
 class Sync:
-    """Send SyncGroup. assignments: of all members, from the leader."""
+    """Send SyncGroup. assignments: from the leader, for all members."""
 
     member_id: str
     generation: int
@@ -241,7 +242,7 @@ class JoinStreamsGroup:
 
 @dataclass(frozen=True)
 class StreamsHeartbeat:
-    """Send StreamsGroupHeartbeat. owned: the tasks that the member has. shuts_down: whether all members are to end."""
+    """Send StreamsGroupHeartbeat. owned: the tasks of the member. shuts_down: whether all members should end."""
 
     member_id: str
     epoch: int
@@ -258,14 +259,14 @@ class DescribeStreamsMember:
 
 @dataclass(frozen=True)
 class LeaveGroup:
-    """Tell the coordinator that the member leaves."""
+    """Inform the coordinator that the member leaves."""
 
     member_id: str
 
 
 @dataclass(frozen=True)
 class AskAgain:
-    """Send the last request again over a new connection: its answer may be lost."""
+    """Repeat the last request over a new connection, because its answer may be lost."""
 
 
 @dataclass(frozen=True)
@@ -275,8 +276,8 @@ class FindAgain:
 
 @dataclass(frozen=True)
 class Refused:
-    """Tell the core that the group refuses this member for a reason that does not pass (`MembershipRefused`). message:
-    of the coordinator."""
+    """Report to the core that the group refuses this member permanently (`MembershipRefused`). message: from the
+    coordinator."""
 
     code: int
     message: str = ""
@@ -322,8 +323,15 @@ _ASKS_IN_A_SESSION: Final = 3
 
 @dataclass(frozen=True)
 class Timing:
-    """session_ms, heartbeat_ms: session.timeout.ms and heartbeat.interval.ms; retry_ms: the pause after a lost
-    connection; refused_ms: after a refusal that does not pass; probing_ms: probing.rebalance.interval.ms."""
+    """The timeouts and intervals of a member.
+
+    Args:
+        session_ms: session.timeout.ms.
+        heartbeat_ms: heartbeat.interval.ms.
+        retry_ms: the pause after a lost connection.
+        refused_ms: the pause after a permanent refusal.
+        probing_ms: probing.rebalance.interval.ms.
+    """
 
     session_ms: int
     heartbeat_ms: int
@@ -333,17 +341,17 @@ class Timing:
 
     @property
     def again_ms(self) -> int:
-        """After how long a request whose answer may be lost is sent again: several times in a session."""
+        """The time (ms) after which an unanswered request is repeated: several times per session."""
         return self.session_ms // _ASKS_IN_A_SESSION
 
 
 class AbstractMember(ABC):
-    """What members have in common, whatever the protocol of their group; see the module.
+    """The common parts of members of both protocols; see the module.
 
     Args:
-        timing: how long it waits.
-        instance: the name of a static member, empty for another one.
-        member_id: with which it joins as a new member, empty if the coordinator gives one.
+        timing: timeouts and intervals.
+        instance: the name of a static member, empty for a dynamic member.
+        member_id: the id of a new member, empty if the coordinator assigns one.
     """
 
     def __init__(self, timing: Timing, instance: str = "", member_id: str = "") -> None:
@@ -354,29 +362,29 @@ class AbstractMember(ABC):
         self._pending: frozenset[TaskId] = frozenset()
         self._assignments = 0
         self._assigned_in: dict[TaskId, int] = {}
-        """The number of the latest assignment that had each task."""
+        """The number of the latest assignment with each task."""
         self._out = False
         self._shuts_down = False
-        """Whether all members are to end, for this member or another one."""
+        """Whether all members should end, at the request of this member or another one."""
         self._session_until = 0
         self._is_cut_off = False
         self._next_ms: int | None = None
         self._doubted: int | None = None
-        """The generation of which a commit was refused while the next one may be on its way."""
+        """The generation of a refused commit, while the next generation may be on its way."""
         self.state = MemberState.UNJOINED
         self.member_id = member_id
         self.generation = NO_GENERATION
         self.losses = 0
-        """How often it was lost, refused or left: commits of before are not those of a later membership."""
+        """The number of times it was lost, refused or left. Earlier commits do not belong to a later membership."""
         self.has_left = False
         self.endpoints: tuple[Endpoint, ...] = ()
-        """Where the state of all members can be asked for, as of the last assignment."""
+        """The endpoints for queries of all members' state, as of the last assignment."""
         self.has_twin = False
-        """Whether another member has the process id of this one, as of what was heard last."""
+        """Whether another member has the process id of this one, as last reported."""
 
     @abstractmethod
     def _join(self, now: int) -> list[Step]:
-        """Return what joins the group."""
+        """Return the steps that join the group."""
 
     @abstractmethod
     def _heartbeat(self) -> Step:
@@ -384,31 +392,31 @@ class AbstractMember(ABC):
 
     @abstractmethod
     def _answered(self, happening: Happening, now: int) -> list[Step]:
-        """Take an answer of the coordinator; one to a question that the member has forgotten is of no interest."""
+        """Process an answer of the coordinator; answers to forgotten requests are ignored."""
 
     @abstractmethod
     def _freed(self, now: int) -> list[Step]:
-        """Return what follows from tasks that are closed now."""
+        """Return the steps that follow from the closing of tasks."""
 
     @abstractmethod
     def _doubts(self) -> bool:
-        """Return whether a later generation may have come about of which the member has not heard yet."""
+        """Return whether a later generation may exist that the member has not heard of yet."""
 
     @abstractmethod
     def _ask_generation(self, now: int) -> list[Step]:
-        """Return what asks for the generation."""
+        """Return the steps that ask for the generation."""
 
     @abstractmethod
     def _shut_down(self, now: int) -> list[Step]:
-        """Return what tells all members that they are to end."""
+        """Return the steps that end all members."""
 
     @property
     def may_commit(self) -> bool:
-        """Whether offsets may be committed: the group has given tasks to this member, and it is not lost."""
+        """Whether offsets may be committed: the member has been given tasks, and is not lost."""
         return self.state not in (MemberState.FENCED, MemberState.LEAVING) and self.generation != NO_GENERATION
 
     def due_ms(self) -> int | None:
-        """Return when a `Tick` is needed if nothing else happens (ms), None for never."""
+        """Return the time (ms) of the next `Tick` without another happening, None for never."""
         is_waiting = (
             self._out if self.state is MemberState.STABLE else self.state is MemberState.FENCED and bool(self._held)
         )
@@ -418,7 +426,7 @@ class AbstractMember(ABC):
         return min((each for each in times if each is not None), default=None)
 
     def handle(self, happening: Happening, now: int) -> list[Step]:
-        """Take what has happened at `now` (ms of the clock that all calls go by), and return what is to be done."""
+        """Process a happening at `now`, and return the steps that follow. now: ms of the clock used by all calls."""
         match happening:
             case GivenUp(tasks, assignments):
                 return self._given_up(tasks, assignments, now)
@@ -445,8 +453,8 @@ class AbstractMember(ABC):
                 return self._answered(happening, now)
 
     def _is_watched(self) -> bool:
-        """Return whether the tasks must stand still when the session ends: a coordinator that waits for others to join
-        keeps the member meanwhile."""
+        """Return whether the tasks must pause when the session ends. A coordinator that waits for other members to join
+        keeps the member during this time."""
         waits = self._out and self.state in (MemberState.JOINING, MemberState.SYNCING)
         return bool(self._held) and self.may_commit and not waits and not self._is_cut_off
 
@@ -473,13 +481,13 @@ class AbstractMember(ABC):
         return steps
 
     def _assigned(self, tasks: frozenset[TaskId], standbys: frozenset[TaskId]) -> Step:
-        """Return what tells the core its tasks."""
+        """Return the step that reports the member's tasks to the core."""
         self._assignments += 1
         self._assigned_in.update(dict.fromkeys(tasks, self._assignments))
         return v.Assigned(tasks, standbys)
 
     def _given_up(self, tasks: frozenset[TaskId], assignments: int, now: int) -> list[Step]:
-        # A task that an assignment on its way to the core has again will be open again.
+        # A task in an assignment that is on its way to the core will be open again.
         freed = frozenset(task for task in tasks if self._assigned_in.get(task, 0) <= assignments)
         self._held -= freed
         self._pending -= freed
@@ -488,7 +496,7 @@ class AbstractMember(ABC):
         return self._freed(now)
 
     def _refused(self, code: int, now: int, message: str = "") -> list[Step]:
-        """Take an error of the coordinator."""
+        """Process an error of the coordinator."""
         if code in _ELSEWHERE:
             return [*self._disconnected(now), FindAgain()]
         if code in _OUT:
@@ -497,25 +505,25 @@ class AbstractMember(ABC):
         return [Refused(code, message)]
 
     def _commit_refused(self, refused: CommitRefused, now: int) -> list[Step]:
-        """Take that a commit was refused; of an earlier generation that is no news."""
+        """Process a refused commit; refusals of an earlier generation are ignored."""
         if (refused.member_id, refused.generation) != (self.member_id, self.generation):
             return []
         if refused.code not in _OLD_GENERATION or not self._doubts():
             return self._count_out(refused.code, now)
-        if self._doubted != self.generation:  # in every rebalance, a commit may meet an answer that is on its way
+        if self._doubted != self.generation:  # in every rebalance, a commit may cross an answer that is on its way
             self._doubted = self.generation
             return self._ask_generation(now)
         was_cut_off, self._is_cut_off = self._is_cut_off, True
         return [] if was_cut_off else [v.CutOff()]
 
     def _heard_of_coordinator(self, at_ms: int) -> list[Step]:
-        """Take that the coordinator knew the member at a time, and let its tasks go on."""
+        """Note that the coordinator knew the member at `at_ms`, and let its tasks continue."""
         was_cut_off, self._is_cut_off = self._is_cut_off, False
         self._session_until = at_ms + self._timing.session_ms
         return [v.Reconnected()] if was_cut_off else []
 
     def _count_out(self, code: int, now: int) -> list[Step]:
-        """Go on as a new member, or as the same one where only its generation is over."""
+        """Continue as a new member, or as the same one if its generation has ended."""
         if code == ErrorCode.unknown_member_id:
             self.member_id = self._first_id
         if code not in _OUT:
@@ -536,7 +544,7 @@ class AbstractMember(ABC):
         return [v.MembershipLost(error)]
 
     def _step_back(self, error: Exception, now: int) -> list[Step]:
-        """Leave the tasks to others; join again as a new member when they are closed."""
+        """Leave the tasks to others; rejoin as a new member when they are closed."""
         if not self.may_commit:
             return []
         left = self._left(now)
@@ -544,7 +552,7 @@ class AbstractMember(ABC):
         return [*left, v.MembershipLost(error)] if self._held else [*left, *self._join(now)]
 
     def _left(self, now: int) -> list[Step]:
-        """Become nobody; the group finds out about a static member when its session ends."""
+        """Give up the membership; for a static member, the group notices when its session ends."""
         left: list[Step] = [LeaveGroup(self.member_id)] if not self._instance else []
         self._fence(now)
         self.member_id = self._first_id
@@ -583,8 +591,8 @@ class AbstractMember(ABC):
 
 
 def shut_down_error(why: str) -> StreamsError:
-    """Return the error of an instance that ends because of another one. why: which one, or what the coordinator says
-    of it."""
+    """Return the error of an instance that another one has shut down. why: the other instance, or the coordinator's
+    explanation."""
     return StreamsError(
         f"Another instance has shut down the application (SHUTDOWN_APPLICATION): {why}. Its log has the error."
     )

@@ -1,7 +1,7 @@
-"""Which member of the group the last instance with this state directory was.
+"""The group member of the last instance with this state directory.
 
-An instance that was killed has not left the group, which gives its tasks to nobody until the session ends. Whoever
-holds the lock of the state directory knows that it is dead, and lets it leave.
+A killed instance has not left the group, which assigns its tasks to no other member until the session ends. The holder
+of the state directory's lock knows that the instance is dead, and makes its member leave.
 """
 
 from __future__ import annotations
@@ -14,21 +14,20 @@ from penstock.private_files import open_private
 
 
 class MemberFile:
-    """The id of a member, in a file."""
+    """The id of a member, in a file. The constructor does not read it."""
 
     def __init__(self, path: Path) -> None:
-        """Read nothing yet."""
         self._path = path
         self._kept: str | None = None
 
     def read(self) -> str:
-        """Return the id of the member that has not left, empty if there is none."""
+        """Return the id of the member that has not left, empty if absent."""
         with suppress(OSError, UnicodeDecodeError):
             return self._path.read_text()
         return ""
 
     def keep(self, member_id: str) -> None:
-        """Write which member this instance is, if that has changed; empty for none. A file that cannot be written only
+        """Write the member id of this instance, if it has changed. An empty id deletes the file. A failed write only
         makes the next instance wait."""
         if member_id == self._kept:
             return

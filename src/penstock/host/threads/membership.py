@@ -1,4 +1,4 @@
-"""What the host needs of the group: which tasks are its own, and offsets that only a member may commit."""
+"""The membership of an instance in its group: its tasks, and commits reserved to members."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
 
 Post = Callable[[v.Event], None]
-"""Gives an event to the core, from any thread."""
+"""Posts an event to the core, from any thread."""
 
 
 class ChangelogPositions(Protocol):
-    """How much there is of the state of tasks. The thread of the group asks."""
+    """The positions of the state of tasks. Called by the group thread."""
 
     def positions(self) -> Mapping[TaskId, int]:
-        """Return what this instance has of the state of tasks that it does not run, as the sum of the next offsets of
-        their changelogs."""
+        """Return the positions of tasks that this instance does not run. A position is the sum of the next offsets of
+        the changelogs here."""
         ...
 
     def ends(self) -> Mapping[TaskId, int]:
-        """Return the sum of the ends of the changelogs of each task; raises KafkaError if the brokers do not answer."""
+        """Return the sum of the changelog ends of each task. Raises KafkaError if the brokers do not answer."""
         ...
 
 
 class Membership(Protocol):
-    """The member of the group that an instance is. It tells `Assigned` and `MembershipLost` from its own thread."""
+    """The group member of an instance. It posts `Assigned` and `MembershipLost` from its own thread."""
 
     def start(self) -> None:
         """Join the group; the answer is an event."""
         ...
 
     def identity(self) -> GroupIdentity | None:
-        """Return who commits for the instance, None while it is no member; from any thread."""
+        """Return the identity for commits, None while not a group member; from any thread."""
         ...
 
     def endpoints(self) -> Sequence[Endpoint]:
-        """Return where the state of all members can be asked for; from any thread."""
+        """Return the endpoints for queries of all members' state; from any thread."""
         ...
 
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
@@ -48,26 +48,27 @@ class Membership(Protocol):
         ...
 
     def commit_refused(self, code: int, member: GroupIdentity) -> None:
-        """Take that the group refuses offsets which the transaction of this instance commits as `member`;
+        """Note that the group refuses offsets committed by the transaction of this instance as `member`.
         `MembershipLost` follows if that ends the membership."""
         ...
 
     def fenced(self) -> bool:
-        """Take that another producer has fenced that of this instance; return whether another member of the group has
-        the process id of this one, as far as is known."""
+        """Note that another producer has fenced the producer of this instance. Return whether another member of the
+        group is known to have the same process id."""
         ...
 
     def give_up(self, tasks: frozenset[TaskId], assignments: int) -> None:
-        """Tell the group that these tasks are closed here. assignments: how many the core had taken by then."""
+        """Report to the group that these tasks are closed here. assignments: the number that the core had received by
+        then."""
         ...
 
     def step_back(self, error: Exception) -> None:
-        """Leave the tasks to others, because the instance does not get on; `MembershipLost` follows."""
+        """Leave the tasks to others, because the instance makes no progress; `MembershipLost` follows."""
         ...
 
     def shut_down(self) -> None:
-        """Tell all members that the application ends; `ApplicationShutDown` follows when they hear of it, here and in
-        each of them, or nothing where the group cannot be told."""
+        """Inform all members of the end of the application. `ApplicationShutDown` follows here and on each of them when
+        they learn of it, or nothing if the group cannot be informed."""
         ...
 
     def leave(self) -> None:
@@ -75,5 +76,5 @@ class Membership(Protocol):
         ...
 
     def close(self) -> None:
-        """Release the connection and the thread; harmless when called again."""
+        """Release the connection and the thread; safe to call again."""
         ...

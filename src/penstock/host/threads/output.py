@@ -1,5 +1,7 @@
-"""What the polling thread does with output: at least once, flushed before offsets are committed; or exactly once, in
-one transaction with them."""
+"""The output of the polling thread.
+
+With at least once, output is flushed before offsets are committed; with exactly once, both are in one transaction.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +24,14 @@ from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
 
 RefusedBy = Callable[[TaskId], OnRefused]
-"""Returns what decides about the records of a task that the producer refuses."""
+"""Returns the handler for a task's records that the producer refuses."""
 
 
 class Output(Protocol):
-    """Where output goes."""
+    """The destination of the output of all tasks."""
 
     def do(self, action: v.OutputAction) -> v.Event | None:
-        """Return what the core is to know when `action` is done, None for nothing."""
+        """Perform `action` and return the event for the core, or None for no event."""
         ...
 
     def close(self) -> None:
@@ -40,19 +42,22 @@ class Output(Protocol):
 class AtLeastOnceOutput:
     """Writes without transactions.
 
-    When records could not be written, what the core asks for until it knows, but to give up, is not done: all of it is
-    made again.
+    After a failed write, every action but `Abort` is ignored until the core aborts: all records since the last commit
+    are processed again.
+
+    Args:
+        make_producer: makes the producer, and a new one after each failure.
+        refused_by: returns the handler of a task's refused records.
     """
 
     def __init__(self, make_producer: Callable[[], BatchProducer], refused_by: RefusedBy) -> None:
-        """Connect."""
         self._make_producer = make_producer
         self._refused_by = refused_by
         self._producer = make_producer()
         self._has_failed = False
 
     def do(self, action: v.OutputAction) -> v.Event | None:
-        """Send or flush; a producer that has failed is replaced."""
+        """Send or flush; a failed producer is replaced."""
         try:
             match action:
                 case v.Abort() if self._has_failed:
@@ -70,7 +75,7 @@ class AtLeastOnceOutput:
                     raise AssertionError("There is no transaction.")
         except Exception as error:
             self._has_failed = not isinstance(action, v.Abort)
-            self._producer.close()  # it may have failed for good
+            self._producer.close()  # the failure may be permanent
             self._producer = self._make_producer()
             return v.TransactionLost(error, False) if isinstance(error, RefusedOutputError) else v.Failed(error)
         return None
@@ -83,17 +88,21 @@ class AtLeastOnceOutput:
 class ExactlyOnceOutput:
     """Writes in transactions.
 
-    The member of a transaction is that of its beginning: if the instance has been counted out since, the transaction is
-    aborted, even if the instance has become another member, whose commit the group would accept. A newer generation of
-    the same member is right.
+    A transaction belongs to the member that began it. If the group has removed that member since, the transaction is
+    aborted, even if the instance has rejoined as another member, whose commit the group would accept. A newer
+    generation of the same member is fine.
 
-    A transaction that has failed is over, and the core learns of it later: what it asks for until then, but to abort,
-    is not done. Else offsets would be committed without the records that were lost. If the group has refused the
-    offsets, the membership learns it too: it may have ended.
+    After a transaction fails, every action but `Abort` is ignored until the core, which is notified later, aborts.
+    Otherwise offsets would be committed without the lost records. If the group has refused the offsets, the membership
+    is notified too, because it may have ended.
+
+    Args:
+        producer: writes the transactions.
+        membership: of the instance in its group.
+        refused_by: returns the handler of a task's refused records.
     """
 
     def __init__(self, producer: TransactionalProducer, membership: Membership, refused_by: RefusedBy) -> None:
-        """Write with `producer`."""
         self._producer = producer
         self._refused_by = refused_by
         self._membership = membership
@@ -152,5 +161,5 @@ class ExactlyOnceOutput:
         return now
 
     def close(self) -> None:
-        """Release the producer; an open transaction is aborted."""
+        """Release the producer and abort an open transaction."""
         self._producer.close()

@@ -1,6 +1,6 @@
-"""The phases of an instance, and the valid transitions between them. Each step of the core is that of a phase.
+"""The phases of an instance and the valid transitions between them. Each step of the core belongs to a phase.
 
-A commit goes through QUIESCING, PREPARING, WRITING, COMMITTING and APPLYING, an error through DROPPING.
+A commit goes through QUIESCING, PREPARING, WRITING, COMMITTING and APPLYING; an error goes through DROPPING.
 """
 
 from __future__ import annotations
@@ -11,27 +11,27 @@ from typing import Final
 
 
 class Phase(Enum):
-    """The work of an instance at the moment."""
+    """The current work of an instance."""
 
     RUNNING = "RUNNING"
     QUIESCING = "QUIESCING"
-    """Nothing is handed out; runs in flight come back."""
+    """No task is handed out; runs in flight return."""
     PREPARING = "PREPARING"
     """Tasks flush their caches."""
     WRITING = "WRITING"
-    """All that was sent is being written."""
+    """All output sent so far is being written."""
     COMMITTING = "COMMITTING"
     """Offsets are being committed."""
     APPLYING = "APPLYING"
-    """Bases take their changes."""
+    """The bases apply their changes."""
     DROPPING = "DROPPING"
     """Tasks are closed without a commit."""
     ASKING = "ASKING"
     """The handler of uncaught exceptions decides."""
     TELLING = "TELLING"
-    """The group learns that the application ends."""
+    """The instance notifies the group that the application ends."""
     WAITING = "WAITING"
-    """A time passes before tasks are opened again."""
+    """The instance waits before it opens tasks again."""
     ENDING = "ENDING"
     """Tasks are closed after the last commit."""
     ENDED = "ENDED"
@@ -51,12 +51,14 @@ VALID_TRANSITIONS: Final[Mapping[Phase, tuple[Phase, ...]]] = {
     Phase.ENDING: (Phase.ENDED,),
     Phase.ENDED: (),
 }
-"""The phases that may follow each one. In ASKING, TELLING and ENDING, the answer about the first
-error decides, and no later error."""
+"""The phases that may follow each phase.
+
+In ASKING, TELLING and ENDING, the decision about the first error holds, and later errors are ignored.
+"""
 
 
 class InstancePhase:
-    """The phase of an instance, which goes by valid transitions only."""
+    """The phase of an instance; it changes only by valid transitions."""
 
     def __init__(self) -> None:
         self.current = Phase.RUNNING
@@ -66,6 +68,6 @@ class InstancePhase:
         return phase in VALID_TRANSITIONS[self.current]
 
     def change(self, phase: Phase) -> None:
-        """Go on to `phase`."""
+        """Enter `phase`."""
         assert self.allows(phase), f"{phase} cannot follow {self.current}."
         self.current = phase

@@ -1,4 +1,4 @@
-"""Checks that tasks with state keep their partitions and their changelogs (KIP-28), before anybody plans with them."""
+"""Checks that stateful tasks keep their partitions and changelogs (KIP-28), before a plan is used."""
 
 from __future__ import annotations
 
@@ -23,12 +23,14 @@ def partitions_with_state(layout: Layout) -> list[TopicPartition]:
 def refused_plan(
     layout: Layout, topics: Mapping[str, int], committed: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> str | None:
-    """Return why the tasks of `layout` must not be assigned, None if they may: a partition would have another task than
-    the one with the state of its keys, or a task would have no partition of its changelog.
+    """Return the reason not to assign the tasks of `layout`, or None if allowed.
+
+    Tasks must not be assigned if a partition would move away from the task with the state of its keys, or if a task
+    would have no partition of its changelog.
 
     Args:
         layout: the tasks.
-        topics: the number of partitions of each topic that exists.
+        topics: the number of partitions of each existing topic.
         committed: the offsets of the group, at least those of `partitions_with_state`.
     """
     moved = moved_partitions(layout, committed)
@@ -36,8 +38,10 @@ def refused_plan(
 
 
 def moved_partitions(layout: Layout, committed: Mapping[TopicPartition, OffsetAndMetadata]) -> str | None:
-    """Return that partitions would have other tasks than those with the state of their keys, None if none would; see
-    `refused_plan`."""
+    """Return an error text if partitions would leave the state of their keys, or None.
+
+    See `refused_plan`.
+    """
     asked = [partition for partition in partitions_with_state(layout) if partition in committed]
     before = {p: committed_task(layout.readers[p].subtopology, p, committed[p]) for p in asked}
     moved = [partition for partition in asked if before[partition] != layout.readers[partition]]

@@ -1,5 +1,7 @@
-"""The polling thread: owns the core, the consumer and the producer, and does what the core asks for; everything that
-concerns tasks, their restores and the group goes to other threads through queues."""
+"""The polling thread: owns the core, the consumer and the producer, and performs actions.
+
+Work on tasks, their restores and the group goes to other threads through queues.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,13 @@ from penstock_broker.common.clock import Clocks, elapsed_milliseconds
 _log = logging.getLogger(__name__)
 
 _BUSY_SECONDS = 0.001
-"""Longest wait for an answer while something is in flight: the consumer is looked at in between."""
+"""Longest wait for an answer to an action in flight, between polls of the consumer."""
 
 _LOOK_MS = 10
-"""How long records may stay with the consumer while all workers are busy: those of a task that has waited for them go
-before others."""
+"""Longest time that records stay with the consumer while all workers are busy (ms).
+
+Records of a task that has waited for them go before others.
+"""
 
 
 class Polling:
@@ -32,14 +36,14 @@ class Polling:
 
     Args:
         instance: the core.
-        inputs: what it reads.
-        dispatcher: does its actions.
+        inputs: the consumer of the input topics.
+        dispatcher: performs the actions of the core.
         clocks: of the host.
-        poll_ms: longest wait for records when nothing is in flight.
+        poll_ms: longest wait for records when no action is in flight.
         figures: counts and measures.
-        events: for the core, of all threads.
-        turns: that runs take, for which others wait no longer when there is nothing to run, and among which the flushes
-            of commits count; None if they take none.
+        events: for the core, from all threads.
+        turns: limit the runs of topologies that share this process; idle workers give theirs up, and flushes of commits
+            count as runs. None without turns.
     """
 
     def __init__(
@@ -65,11 +69,11 @@ class Polling:
         self._ticked_at = 0
 
     def post(self, event: v.Event) -> None:
-        """Give an event to the core; from any thread."""
+        """Post an event to the core; from any thread."""
         self._events.put(event)
 
     def run(self) -> BaseException | None:
-        """Work until the instance has ended; return the error that ended it, None if it was to end."""
+        """Work until the instance has ended; return its error, or None after a requested end."""
         self._dispatcher.start()
         while self._dispatcher.ended is None:
             event = self._next_event()
@@ -78,10 +82,10 @@ class Polling:
         return self._dispatcher.ended.error
 
     def _next_event(self) -> v.Event | None:
-        """Return the next event, None if there is none yet; a tick where time alone has something to do.
+        """Return the next event, a tick if only time has passed, or None.
 
         Records are fetched at once when they can be processed, and from time to time while workers are busy. Until then
-        they stay with the consumer, so that one run takes all that has come.
+        they stay with the consumer, so that one run gets all records that have arrived.
         """
         is_waiting = self._dispatcher.is_waiting
         looks = is_waiting and elapsed_milliseconds() - self._inputs.polled_at_ms >= _LOOK_MS
@@ -106,7 +110,7 @@ class Polling:
         return self._tick()
 
     def _tick(self) -> v.TimePassed | None:
-        """Return a tick if one is due: for the core, or since the last one was long ago."""
+        """Return a tick if due: for the core, or long after the last one."""
         now, due = self._clocks.elapsed.milliseconds(), self._instance.next_due_ms()
         if now < self._ticked_at + self._poll_ms and (due is None or now < due):
             return None
@@ -118,7 +122,7 @@ class Polling:
         return self._poll_ms if due is None else max(0, min(self._poll_ms, due - self._clocks.elapsed.milliseconds()))
 
     def _poll(self, timeout_ms: int) -> bool:
-        """Take the records that have arrived; return whether there is something new for the core."""
+        """Poll for records; return whether there is a new event for the core."""
         room = self._instance.room()
         if not self._inputs.is_empty and room is not None:
             return self._inputs.poll(timeout_ms, room)
@@ -156,18 +160,18 @@ class Polling:
         ahead_ms = self._clocks.wall.milliseconds() - now_ms
         actions = self._instance.handle(self._dispatcher.by_core(event), now_ms, ahead_ms)
         is_running, number = self._instance.phase is Phase.RUNNING, self._figures.commits.last.number
-        if is_running:  # before the tasks run on, whose records are in the next commit
+        if is_running:  # before the tasks run on, since their records are in the next commit
             self._figures.commit_ended(self._clocks.wall.milliseconds())
         if self._instance.phase is Phase.ENDING and not self._is_ending:
             self._is_ending = True
-            self._inputs.look_at_lags()  # for the last time: it stays what the instance has left to others
+            self._inputs.look_at_lags()  # for the last time: these lags remain for the other instances
         for action in actions:
             self._dispatcher.do(action)
         if is_running and isinstance(event, v.CommitApplied):
             crash_point("commit.ended", number)
 
     def _crash_point(self, event: v.Event) -> None:
-        """Die here if a test asks for it."""
+        """Crash here if a test asks for it."""
         match event:
             case v.Written():
                 crash_point("commit.written", self._figures.commits.last.number)

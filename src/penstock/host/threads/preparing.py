@@ -1,4 +1,4 @@
-"""What an instance checks and makes before it joins its group: the topics, and the tasks that follow from them."""
+"""The preparation of an instance before it joins its group: its topics and its tasks."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ from penstock.record import TopicPartition
 
 
 def checked_layout(built: BuiltTopology, config: StreamsConfig, admin: Admin) -> Layout:
-    """Return the tasks of an application, for which all topics exist now: internal ones that it has not had before are
-    made. Raises StreamsError if a topic is missing, wrong, or another one than the application has used."""
+    """Return the tasks of an application, and create its new internal topics.
+
+    Raises StreamsError if a topic is missing, wrong, or not the same topic that the application has used before.
+    """
     topics = listed_topics(admin, named_topics(built, config))
     layout = layout_of(built, config, topics)
     check_sink_topics(layout.topology, topics, config)
@@ -31,7 +33,7 @@ def checked_layout(built: BuiltTopology, config: StreamsConfig, admin: Admin) ->
         raise StreamsError(why)
     used = source_topics(layout.topology).union(topic.name for topic in internal_topics(layout))
     before = recorded_topics(used, committed).keys()
-    if not topics.keys() >= before:  # the broker that answered may not know them yet
+    if not topics.keys() >= before:  # the broker that answered may not have them in its metadata yet
         topics = listed_topics(admin, before)
     check_topics(layout, topics, admin.topic_ids(before & topics.keys()), committed)
     make_internal_topics(layout, admin, topics)
@@ -39,19 +41,21 @@ def checked_layout(built: BuiltTopology, config: StreamsConfig, admin: Admin) ->
 
 
 def refused_change(built: BuiltTopology, config: StreamsConfig) -> str | None:
-    """Return why the tasks for the topics that there are now must not be assigned, None if they may, or if their
-    preparation raises an error, which a rebalance then tells."""
+    """Return the reason not to assign the tasks for the current topics, or None.
+
+    Returns None also if their preparation raises an error; the next rebalance reports it.
+    """
     try:
         with closing(GroupAdmin(config)) as admin:
             topics = listed_topics(admin, named_topics(built, config))
             layout = layout_of(built, config, topics)
-            # with the partitions of internal topics, which `make_internal_topics` checks too: this look makes none
+            # with the partitions of internal topics, checked by `make_internal_topics` too: this makes no topics
             return refused_plan(layout, topics, _committed(layout, admin))
-    except Exception:  # whatever a partition.grouper raises
+    except Exception:  # a partition.grouper may raise anything
         return None
 
 
 def _committed(layout: Layout, admin: Admin) -> Mapping[TopicPartition, OffsetAndMetadata]:
-    """Return what the group has committed for the partitions that tasks read."""
+    """Return the committed offsets of the group for the partitions that tasks read."""
     partitions = sorted(layout.readers)
     return admin.committed_offsets(str(layout.config["application.id"]), partitions, stable=False)

@@ -1,5 +1,7 @@
-"""Does what the core asks of tasks: makes them, lets them process, flushes and closes them. A processing thread calls
-it; a task is used by one thread at a time."""
+"""Performs the task actions of the core: makes tasks, runs, flushes and closes them.
+
+A processing thread calls it; only one thread at a time uses a task.
+"""
 
 from __future__ import annotations
 
@@ -36,15 +38,15 @@ from penstock.task.taps import TappedRecord
 from penstock_broker.common.clock import SystemClock
 
 _READ_SECONDS = 10.0
-"""For a query to wait until a task has ended a run."""
+"""Longest wait of a query for a task to end its run."""
 
 LAST_SECONDS = 1.0
-"""For each thread to end, behind the end of the instance."""
+"""Longest wait for each thread to end, after the end of the instance."""
 
 
 class ReadableStore(NamedTuple):
-    """A store of an open task, to be read by any thread. positions: the next offset of each partition that the task
-    reads, before which all records are in the store."""
+    """A store of an open task, readable by any thread. positions: the next offset of each input partition; all records
+    before it are in the store."""
 
     task: TaskId
     store: StateStore
@@ -52,7 +54,7 @@ class ReadableStore(NamedTuple):
 
 
 class _RunningTask(Protocol):
-    """What the core and queries ask of a task, whatever it is."""
+    """A task of any kind, for the core and for queries."""
 
     def run(self, action: v.RunTask) -> v.Ran: ...
     def prepare(self, now_ms: int) -> v.CommitPrepared: ...
@@ -65,74 +67,78 @@ class _RunningTask(Protocol):
 
 
 class OpenTasks(Protocol):
-    """The open tasks of an instance, as queries see them; for any thread."""
+    """The open tasks of an instance, for queries from any thread."""
 
     def open_tasks(self) -> list[TaskId]:
         """Return the tasks of the topology that are open."""
         ...
 
     def readable(self, store_name: str, committed: bool) -> list[ReadableStore]:
-        """Return the stores of that name of all open tasks, to be read by any thread while the tasks run; committed:
-        as of the last commit, and not as they are now."""
+        """Return the stores of that name of all open tasks, for reads by any thread.
+
+        The tasks may run meanwhile. committed: whether to read the last commit instead of the current entries.
+        """
         ...
 
     def entries(self, store_name: str) -> int | None:
-        """Return about how many entries the stores of that name of all open tasks have as of the last commit, None if
-        there is none, or it is of a class of the program."""
+        """Return the approximate committed entry count of all open stores of that name. Returns None without such a
+        store, and for stores of the program's own classes."""
         ...
 
     def tapped(self, node: str, limit: int) -> list[TappedRecord]:
-        """Return the last records that have reached a node, up to `limit` of each open task, and keep such records from
-        now on, of tasks that are opened later too."""
+        """Return the last records that have reached a node, up to `limit` per open task.
+
+        From now on such records are kept, also those of tasks that are opened later.
+        """
         ...
 
     def untap(self, node: str) -> None:
-        """Keep the records of a node no longer."""
+        """Stop keeping the records of a node."""
         ...
 
 
 class Processing(OpenTasks, Protocol):
-    """Where tasks run: workers, each of which runs one task at a time."""
+    """The workers of tasks; each worker runs one task at a time."""
 
     @property
     def worker_count(self) -> int:
-        """How many there are."""
+        """The number of workers."""
         ...
 
     def worker_of(self, task: TaskId) -> int:
-        """Return the number of the worker that an open task runs in."""
+        """Return the number of the worker that runs an open task."""
         ...
 
     @property
     def turns(self) -> TopologyTurns | None:
-        """What runs take where topologies share the processing time of this process; None if they do not."""
+        """The turns of runs if topologies share the processing time of this process, otherwise None."""
         ...
 
     def workers(self) -> dict[TaskId, str]:
-        """Return what people call the worker of each open task of the topology; from any thread."""
+        """Return the display name of each open task's worker; from any thread."""
         ...
 
     def do(self, action: v.TaskAction) -> None:
-        """Have `action` done; the answer is an event, `Failed` with the error of the task if it failed."""
+        """Queue `action`; its answer is an event, `Failed` after an error of the task."""
         ...
 
     def look_for_hung(self, limit_ms: int) -> None:
-        """Tell, as `Hangs`, of the tasks that cannot go on because a function has not returned for `limit_ms`."""
+        """Report the tasks blocked in a function for `limit_ms`, as `Hangs`."""
         ...
 
     def end_hung(self, limit_ms: int) -> None:
-        """End what has been doing one action for `limit_ms` (max.poll.interval.ms), where it can be ended: its actions
-        are then answered."""
+        """End workers busy with one action for `limit_ms` (max.poll.interval.ms), if possible; their actions are
+        answered."""
         ...
 
     def close(self) -> None:
-        """Run no task any more, and release everything."""
+        """Stop running tasks and release everything."""
         ...
 
 
 class OpenTaskPositions(NamedTuple):
-    """How far an open task is: the next offset of each partition as it is now and as of the last commit, and what
-    stores and processors remember as of the last commit."""
+    """The progress of an open task. now, committed: the next offset of each partition, now and as of the last commit.
+    processor_metadata: of stores and processors, as of the last commit."""
 
     task: TaskId
     now: Mapping[TopicPartition, int]
@@ -141,10 +147,9 @@ class OpenTaskPositions(NamedTuple):
 
 
 class TaskRunner:
-    """The open tasks of an instance."""
+    """The open tasks of an instance. partitions: the number of partitions of each output topic; may look it up."""
 
     def __init__(self, layout: Layout, partitions: Mapping[str, int]) -> None:
-        """Start without tasks. partitions: the number of partitions of each output topic; may look it up."""
         self._layout = layout
         self._application_id: str = layout.config["application.id"]
         self._partitions = partitions
@@ -154,14 +159,14 @@ class TaskRunner:
         self._locks: dict[TaskId, threading.RLock] = {}  # a function of the user may read stores while its task runs
 
     def do(self, action: v.TaskAction) -> v.Event:
-        """Return what the core is to know when `action` is done, `Failed` with the error of the task if it failed."""
+        """Perform `action` and return its event, `Failed` after an error of the task."""
         commit = action.commit if isinstance(action, v.RunTask | v.Prepare) else ""
         with self._lock(action.task), logged_as(self._application_id, str(action.task), commit):
             try:
                 return self._do(action)
             except Exception as error:
                 return v.Failed(error, action.task)
-            except BaseException as error:  # it would end this thread alone, and nobody would answer the core
+            except BaseException as error:  # it would end only this thread, and the core would get no answer
                 ended = StreamsError(
                     f"A function of task {action.task} raised {error!r}. That does not end the program, because tasks "
                     "have threads of their own: raise an error instead, or call close() from another thread."
@@ -170,30 +175,31 @@ class TaskRunner:
                 return v.Failed(ended, action.task)
 
     def open_tasks(self) -> list[TaskId]:
-        """Return the tasks of the topology that are open; from any thread, also while a function does not return."""
-        return sorted(task for task in tuple(self._tasks) if task != GLOBAL_TASK)  # the copy is made in one step
+        """Return the open tasks of the topology; from any thread, also while a function hangs."""
+        return sorted(task for task in tuple(self._tasks) if task != GLOBAL_TASK)  # `tuple` copies the dict in one step
 
     def readable(self, store_name: str, committed: bool) -> list[ReadableStore]:
-        """Return the stores of that name of all open tasks, to be read by any thread while the tasks run; committed:
-        as of the last commit, and not as they are now."""
+        """Return the stores of that name of all open tasks; see `OpenTasks.readable`."""
         found = [
             task.readable(store_name, partial(self._reading, id, task), committed) for id, task in self._each_open()
         ]
         return [each for each in found if each is not None]
 
     def entries(self, store_name: str) -> int | None:
-        """Return about how many entries the stores of that name of all open tasks have as of the last commit, None if
-        there is none, or it is of a class of the program; from any thread, between two runs."""
+        """Return the committed entry count, from any thread between two runs; see `OpenTasks.entries`."""
         return sum_of_known([task.entries(store_name) for _, task in self._each_open()])
 
     def positions(self, store_name: str) -> list[OpenTaskPositions]:
-        """Return how far each open task of the topology is that has a store of that name; from any thread."""
+        """Return the progress of each open stream task with that store; from any thread."""
         tasks = (task for _, task in self._each_open() if isinstance(task, ActiveStreamTask))
         return [task.task_positions() for task in tasks if task.has(store_name)]
 
     def reads(self, id: TaskId, store_name: str, part: str | None) -> GuardedReads:
-        """Return the bytes of a store of a task of the topology, to be read by any thread. part: which of them, see
-        `TypedStore.over`; None for all as of the last commit. Raises InvalidStateStoreError if the task is not open."""
+        """Return the bytes of a store of a stream task, for reads by any thread.
+
+        part: the part of the store, see `TypedStore.over`; None for all entries as of the last commit. Raises
+        InvalidStateStoreError if the task is not open.
+        """
         task = self._tasks.get(id)
         if not isinstance(task, ActiveStreamTask):
             raise _migrated(id)
@@ -201,22 +207,21 @@ class TaskRunner:
             return task.reads(store_name, partial(self._reading, id, task), part)
 
     def tapped(self, node: str, limit: int) -> list[TappedRecord]:
-        """Return the last records that have reached a node, up to `limit` of each open task, and keep such records from
-        now on, of tasks that are opened later too; from any thread, between two runs."""
+        """Return the last records at a node; see `OpenTasks.tapped`. From any thread, between two runs."""
         self._taps = {**self._taps, node: limit}
         tasks = (task for _, task in self._each_open() if isinstance(task, ActiveStreamTask))
         return [record for task in tasks for record in task.tapped(node, limit)]
 
     def untap(self, node: str) -> None:
-        """Keep the records of a node no longer; from any thread, between two runs."""
+        """Stop keeping the records of a node; from any thread, between two runs."""
         self._taps = {other: limit for other, limit in self._taps.items() if other != node}
         for _, task in self._each_open():
             if isinstance(task, ActiveStreamTask):
                 task.untap(node)
 
     def _each_open(self) -> Iterator[tuple[TaskId, _RunningTask]]:
-        """Yield the open tasks, each while it does nothing else."""
-        for id in sorted(self._tasks):  # which copies them in one step
+        """Yield the open tasks, each while it is idle."""
+        for id in sorted(self._tasks):  # `sorted` copies the dict in one step
             with self._held(id):
                 if (task := self._tasks.get(id)) is not None:
                     yield id, task
@@ -242,7 +247,7 @@ class TaskRunner:
             lock.release()
 
     def _lock(self, id: TaskId) -> threading.RLock:
-        """Return what a task is used under: each has one, for the function of another one may not return."""
+        """Return the task's own lock: a function of another task may not return."""
         return self._locks.setdefault(id, threading.RLock())
 
     def stores(self, task: TaskId) -> Mapping[str, StateStore]:
@@ -289,13 +294,19 @@ class TaskRunner:
             self._global = None
         if task is not None:
             stamp = task.stamp()
-            with suppress(StreamsError):  # of a processor's `close`; what is committed stands
+            with suppress(StreamsError):  # from a processor's `close`; committed results remain valid
                 task.close()
         return v.Closed(id, stamp)
 
 
 class ActiveStreamTask:
-    """A task of the topology, with its changelogs."""
+    """A task of the topology, with its changelogs.
+
+    Raises StreamsError, with the name of the processor, if a processor fails to initialise.
+
+    state: its opened state. partitions: the number of partitions of each output topic. global_stores: by name,
+    read-only. now_ms: wall-clock time.
+    """
 
     def __init__(
         self,
@@ -306,7 +317,6 @@ class ActiveStreamTask:
         global_stores: Mapping[str, StateStore],
         now_ms: int,
     ) -> None:
-        """Make the task over `state` and initialise its processors; raises StreamsError naming the one that fails."""
         self._id = id
         self._base = state.base
         self._stamp = state.stamp
@@ -347,7 +357,7 @@ class ActiveStreamTask:
         return {name: self._task.store(name) for name in self._names}
 
     def readable(self, store_name: str, guard: Guard, committed: bool) -> ReadableStore | None:
-        """Return the store `store_name` for other threads, None if the task has none of that name."""
+        """Return the store `store_name` for other threads, or None if the task lacks it."""
         if store_name not in self._names:
             return None
         store = self._task.store(store_name)
@@ -360,17 +370,16 @@ class ActiveStreamTask:
         return ReadableStore(self._id, store, self._committed)
 
     def entries(self, store_name: str) -> int | None:
-        """Return how many entries the store `store_name` has as of the last commit, None if the task has none of that
-        name, or it is of a class of the program."""
+        """Return the number of committed entries; None without the store or for a program's class."""
         return _entries(self._base, self._builders.get(store_name))
 
     def tapped(self, node: str, limit: int) -> list[TappedRecord]:
-        """Return the last records that have reached a node, and keep up to `limit` of them from now on."""
+        """Return the last records at a node, and keep the last `limit` from now on."""
         self._task.tap(node, limit)
         return self._task.tapped(node)
 
     def untap(self, node: str) -> None:
-        """Keep the records of a node no longer."""
+        """Stop keeping the records of a node."""
         self._task.untap(node)
 
     def has(self, store_name: str) -> bool:
@@ -378,22 +387,22 @@ class ActiveStreamTask:
         return store_name in self._names
 
     def reads(self, store_name: str, guard: Guard, part: str | None) -> GuardedReads:
-        """Return a part of the bytes of a store for other threads, None for all as of the last commit."""
+        """Return a part of a store's bytes for other threads; None means all committed bytes."""
         store = self._task.store(store_name)
         if part is None or not isinstance(store, TypedStore):
             return CommittedEntries(self._base, guard).view(store_name)
         return store.reads(part, guard)
 
     def task_positions(self) -> OpenTaskPositions:
-        """Return how far the task is."""
+        """Return the progress of the task."""
         return OpenTaskPositions(self._id, self._positions_now(), self._committed, self._stamp.processor_metadata)
 
     def next_wall_clock_ms(self) -> int | None:
-        """Return when the task has something to do though no record arrives (ms)."""
+        """Return the time of the next work that is due without records (ms)."""
         return self._task.next_wall_clock_ms()
 
     def run(self, action: v.RunTask) -> v.Ran:
-        """Process what `action` brings."""
+        """Process the records of `action`."""
         began = time.perf_counter_ns()
         task = self._task
         punctuated = task.punctuation_nanoseconds
@@ -421,7 +430,7 @@ class ActiveStreamTask:
         )
 
     def prepare(self, now_ms: int) -> v.CommitPrepared:
-        """Flush the caches, and keep the changes for `apply`."""
+        """Flush the caches and keep the changes for `apply`."""
         began = time.perf_counter_ns()
         commit = self._task.prepare_commit()
         self._changes, self._metadata = commit.changes, commit.checkpoint.processor_metadata
@@ -439,8 +448,7 @@ class ActiveStreamTask:
         return v.CommitPrepared(self._id, output, offsets, measured, commit.sensors, dropped - before, took)
 
     def apply(self, ends: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, int]) -> v.CommitApplied:
-        """Apply the changes of the commit to the base, with how far the changelogs have them, and the inputs are
-        `committed`."""
+        """Apply the changes of the commit to the base, with changelog ends and `committed` inputs."""
         known = {**self._positions_now(), **ends}
         own = set(self._changelogs.values())
         offsets = {**self._stamp.offsets, **{p: offset for p, offset in known.items() if p in own}}
@@ -452,11 +460,11 @@ class ActiveStreamTask:
         return v.CommitApplied(self._id, self._task.next_wall_clock_ms())
 
     def _positions_now(self) -> dict[TopicPartition, int]:
-        """Return the next offset of every partition, of those without new records as they were."""
+        """Return the next offset of every partition; unchanged for partitions without new records."""
         return {**self._positions, **self._task.positions()}
 
     def stamp(self) -> ChangelogStamp:
-        """Return what the base holds."""
+        """Return the stamp of the base."""
         return self._stamp
 
     def close(self) -> None:
@@ -468,10 +476,10 @@ class ActiveStreamTask:
 
 
 class GlobalTask:
-    """The task of the global stores: its positions are in the stamp of its base, and nowhere else."""
+    """The task of the global stores; its positions are only in the base's stamp. state: its opened state. now_ms:
+    wall-clock time."""
 
     def __init__(self, layout: Layout, state: OpenedState, now_ms: int) -> None:
-        """Make the task over `state`."""
         assert layout.topology.global_topology is not None
         self._base = state.base
         self._builders = layout.topology.global_topology.stores
@@ -495,26 +503,27 @@ class GlobalTask:
         return self._task.stores()
 
     def readable(self, store_name: str, guard: Guard, committed: bool) -> ReadableStore | None:
-        """Return the store `store_name` for other threads, None if there is no global store of that name; it has what
-        was read of its topics, which others have committed."""
+        """Return the global store `store_name` for other threads, or None if absent.
+
+        It has all records read from its topics, which other applications have committed.
+        """
         store = self.stores().get(store_name)
         return None if store is None else ReadableStore(GLOBAL_TASK, _for_readers(store, guard), dict(self._positions))
 
     def entries(self, store_name: str) -> int | None:
-        """Return how many entries the global store `store_name` has as of the last commit, None if there is none of
-        that name, or it is of a class of the program."""
+        """Return the number of committed entries; None without the store or for a program's class."""
         return _entries(self._base, self._builders.get(store_name))
 
     def read_only_stores(self) -> Mapping[str, StateStore]:
-        """Return the stores as the processors of other tasks see them."""
+        """Return the stores for the processors of other tasks, read-only."""
         return self._task.read_only_stores()
 
     def next_wall_clock_ms(self) -> int | None:
-        """Return None: no processor of a global store has schedules."""
+        """Return None: processors of global stores have no schedules."""
         return None
 
     def run(self, action: v.RunTask) -> v.Ran:
-        """Take records of global topics."""
+        """Apply records of global topics to the stores."""
         records = 0
         for partition, batch in action.records:
             self._task.update(*partition, batch, action.now_ms)
@@ -537,7 +546,7 @@ class GlobalTask:
         return v.CommitApplied(GLOBAL_TASK, None)
 
     def stamp(self) -> ChangelogStamp:
-        """Return what the base holds."""
+        """Return the stamp of the base."""
         return self._stamp
 
     def close(self) -> None:
@@ -549,10 +558,9 @@ class GlobalTask:
 
 
 class CommittedEntries:
-    """The committed entries of a task for readers (implements BaseSnapshot)."""
+    """The committed entries of a task for readers (implements BaseSnapshot). guard: the context of each read."""
 
     def __init__(self, base: Base, guard: Guard) -> None:
-        """Read `base`; guard: what each read is done in."""
         self._base = base
         self._guard = guard
 
@@ -565,13 +573,13 @@ class CommittedEntries:
 
 
 def sum_of_known(counts: Iterable[int | None]) -> int | None:
-    """Return the sum of those that are known, None if none is."""
+    """Return the sum of the known counts, or None if all are unknown."""
     known = [count for count in counts if count is not None]
     return sum(known) if known else None
 
 
 def _entries(base: Base, builder: StoreBuilder | None) -> int | None:
-    """Return how many entries of a store are committed to `base`, None where the base does not have them."""
+    """Return the number of a store's entries in `base`, or None if absent there."""
     if builder is None or builder.supplier.kind == CUSTOM:
         return None
     return base.view(builder.name).approximate_num_entries()
@@ -584,5 +592,5 @@ def _migrated(id: TaskId) -> InvalidStateStoreError:
 
 
 def _for_readers(store: StateStore, guard: Guard) -> StateStore:
-    """Return `store` for other threads than that of its task; one that a user has written is as it is, as in Kafka."""
+    """Return `store` for threads of other tasks; a user's own store unchanged, as in Kafka."""
     return store.for_readers(guard) if isinstance(store, TypedStore) else store

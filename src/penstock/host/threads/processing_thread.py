@@ -1,5 +1,7 @@
-"""Runs all tasks in one thread of this process, as long as their functions return: a task whose function does not gets
-that thread for itself, and another one takes over the rest."""
+"""Runs all tasks in one thread of this process, as long as their functions return.
+
+A task whose function does not return keeps that thread to itself, and a new thread runs the other tasks.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +23,18 @@ _log = logging.getLogger(__name__)
 
 
 class ProcessingThread:
-    """One thread that runs all tasks, but for those with one of their own (implements Processing)."""
+    """One thread that runs all tasks except hung ones, which get their own (implements Processing).
+
+    Args:
+        name: of the thread.
+        runner: the open tasks.
+        answer: receives the answers, in the thread.
+        turns: the turns of runs; None without turns.
+    """
 
     def __init__(
         self, name: str, runner: TaskRunner, answer: Callable[[v.Event], None], turns: TopologyTurns | None = None
     ) -> None:
-        """Start. answer: takes the answers, in the thread. turns: what runs take; None if they take none."""
         self._runner = runner
         self.turns = turns
         self._name = name
@@ -34,7 +42,7 @@ class ProcessingThread:
         self._numbers = count(1)
         self._shared = self._started(0)
         self._own: dict[TaskId, tuple[int, _Thread]] = {}
-        """The threads of tasks with one of their own, with their numbers. The polling thread changes it."""
+        """The threads of hung tasks, with their numbers; changed by the polling thread."""
 
     def _started(self, number: int) -> _Thread:
         name = f"{self._name}-{number}" if number else self._name
@@ -51,7 +59,7 @@ class ProcessingThread:
         return 0 if own is None else own[0]
 
     def workers(self) -> dict[TaskId, str]:
-        """Return the name of the thread for each open task."""
+        """Return the thread name for each open task."""
         own = dict(self._own)
         return {
             task: f"thread {own[task][1].name if task in own else self._shared.name}"
@@ -59,7 +67,7 @@ class ProcessingThread:
         }
 
     def do(self, action: v.TaskAction) -> None:
-        """Have `action` done."""
+        """Queue `action` in the thread of its task."""
         own = self._own.get(action.task)
         if own is None:
             self._shared.put(action)
@@ -70,7 +78,10 @@ class ProcessingThread:
             own[1].end(0)
 
     def look_for_hung(self, limit_ms: int) -> None:
-        """Give a thread of its own to the task that has been doing one thing for `limit_ms`, name it, and tell."""
+        """Dedicate the thread to a task busy with one action for `limit_ms`, and report it.
+
+        The task is also logged, and a new thread runs the others.
+        """
         threads = [self._shared, *(thread for _, thread in self._own.values())]
         for thread in threads:
             task = thread.hung(limit_ms)
@@ -87,7 +98,7 @@ class ProcessingThread:
         """Do nothing: Python cannot end a thread."""
 
     def open_tasks(self) -> list[TaskId]:
-        """Return the tasks of the topology that are open."""
+        """Return the open tasks of the topology."""
         return self._runner.open_tasks()
 
     def readable(self, store_name: str, committed: bool) -> list[ReadableStore]:
@@ -95,20 +106,22 @@ class ProcessingThread:
         return self._runner.readable(store_name, committed)
 
     def entries(self, store_name: str) -> int | None:
-        """Return about how many entries the stores of that name of all open tasks have."""
+        """Return the approximate entry count of all open stores of that name."""
         return self._runner.entries(store_name)
 
     def tapped(self, node: str, limit: int) -> list[TappedRecord]:
-        """Return the last records that have reached a node, and keep such records from now on."""
+        """Return the last records at a node, and keep such records from now on."""
         return self._runner.tapped(node, limit)
 
     def untap(self, node: str) -> None:
-        """Keep the records of a node no longer."""
+        """Stop keeping the records of a node."""
         self._runner.untap(node)
 
     def close(self) -> None:
-        """End the threads; a function of the user that does not return keeps its thread, and the program does not wait
-        for that."""
+        """End the threads.
+
+        A user's function that does not return keeps its thread, and the program does not wait for it.
+        """
         if self.turns is not None:
             self.turns.leave()
         for _, thread in self._own.values():
@@ -117,7 +130,15 @@ class ProcessingThread:
 
 
 class _Thread:
-    """Does actions about tasks, one after the other."""
+    """Performs actions on tasks one after the other.
+
+    Args:
+        name: of the thread.
+        runner: the open tasks.
+        answer: receives the answers, in the thread.
+        turns: the turns of runs; None without turns.
+        number: identifies the thread among those of the instance.
+    """
 
     def __init__(
         self,
@@ -136,20 +157,22 @@ class _Thread:
         self._thread: QueuedThread[v.TaskAction] = QueuedThread(name, self._do)
 
     def put(self, action: v.TaskAction) -> None:
-        """Have `action` done behind what was given before."""
+        """Queue `action` after all earlier actions."""
         self._thread.put(action)
 
     def take_back(self) -> list[v.TaskAction]:
-        """Return what was given and has not begun."""
+        """Return the queued actions that have not begun."""
         return self._thread.take_back()
 
     def end(self, seconds: float) -> None:
-        """End behind what was given; wait for it so long."""
+        """End after all queued actions; wait up to `seconds` for it."""
         self._thread.close(seconds)
 
     def hung(self, limit_ms: int) -> TaskId | None:
-        """Return the task that has been doing one thing for `limit_ms`, None if there is none, or it was returned
-        before; name it in the log."""
+        """Return the task that has been busy with one action for `limit_ms`, and log it.
+
+        Returns None without such a task, and if it was returned before.
+        """
         doing = self._doing
         if doing is None or doing[0] is self._named or elapsed_milliseconds() - doing[1] < limit_ms:
             return None

@@ -1,7 +1,7 @@
-"""Interactive queries to the stores of an instance, answered from its open tasks (Kafka classes:
-QueryableStoreProvider, StreamsMetadataState).
+"""Interactive queries of an instance's stores, answered from its open tasks.
 
-At least once, queries see every write at once, as in Kafka Streams; exactly once, what is committed (KIP-892).
+Kafka classes: QueryableStoreProvider, StreamsMetadataState. With at least once, queries see every write at once, as in
+Kafka Streams; with exactly once, they see committed entries (KIP-892).
 """
 
 from __future__ import annotations
@@ -52,9 +52,16 @@ _NOT_RUNNING = QueryResult.for_failure(
 
 
 class RunningTasks(NamedTuple):
-    """What there is to read while an instance runs. standbys: copies of the state of others. is_running: returns
-    whether all its tasks are being processed. committed: returns the last commit. endpoints: returns where all members
-    of the group offer their state."""
+    """The sources of query results while an instance runs.
+
+    Args:
+        layout: the tasks of the application.
+        tasks: the open tasks.
+        standbys: copies of the state of other instances.
+        is_running: returns whether all tasks of the instance are being processed.
+        committed: returns the last commit.
+        endpoints: returns the addresses at which the members of the group offer their state.
+    """
 
     layout: Layout
     tasks: OpenTasks
@@ -65,10 +72,15 @@ class RunningTasks(NamedTuple):
 
 
 class TaskQueries:
-    """Answers queries of one instance (implements StateQueries); may be used by several threads."""
+    """Answers queries of one instance (implements StateQueries); thread-safe.
+
+    Args:
+        built: the topology.
+        config: of the application.
+        clock: the wall clock.
+    """
 
     def __init__(self, built: BuiltTopology, config: StreamsConfig, clock: Clock) -> None:
-        """Answer for the topology `built`, as soon as tasks run."""
         self._config = config
         self._clock = clock
         self._committed = config["processing.guarantee"] == EXACTLY_ONCE_V2
@@ -86,22 +98,21 @@ class TaskQueries:
         self.close()
 
     def begin(self, running: RunningTasks) -> None:
-        """Answer from these tasks from now on."""
+        """Start to answer from these tasks."""
         self._positions = self._make_positions()
         self._running = running
 
     def close(self) -> None:
-        """Answer no more; stores that were handed out cannot be read any more."""
+        """Stop answering; stores that callers still hold become unreadable."""
         self._running = None
         self._positions.close()
 
     def stores(self) -> Mapping[str, StoreBuilder]:
-        """Return what describes the stores of the topology, by name; global stores too."""
+        """Return the builders of the topology's stores by name, including global stores."""
         return {**self._builders, **self._global_builders}
 
     def store(self, parameters: StoreQueryParameters) -> Any:
-        """Return the requested store, for reading; raises UnknownStateStoreError if the topology has none of
-        that name."""
+        """Return the requested store for reading; raises UnknownStateStoreError if the topology does not have it."""
         name, partition = parameters.store_name, parameters.partition
         check_known(name, self.stores())
 
@@ -113,12 +124,11 @@ class TaskQueries:
         return parameters.queryable_store_type.create(provider, name)
 
     def query(self, request: StateQueryRequest) -> StateQueryResult:
-        """Return the answer of each partition that this instance has, of standbys too unless the request needs active
-        tasks.
+        """Return the answers of this instance's partitions, including standbys unless active tasks are required.
 
         Raises:
             UnknownStateStoreError: the topology has no store of that name.
-            StreamsError: a key of the query is of another type than the serde of the store writes.
+            StreamsError: a key of the query does not have the type of the store's serde.
             UnsupportedOperationError: Kafka refuses such a query of such a store.
         """
         check_known(request.store_name, self.stores())
@@ -137,8 +147,10 @@ class TaskQueries:
         return StateQueryResult(results)
 
     def all_local_store_partition_lags(self) -> dict[str, dict[int, LagInfo]]:
-        """Return how far each partition of each store here is behind the end of its changelog: an active task is at
-        it, a standby may be behind. Raises KafkaError if the brokers do not answer."""
+        """Return the changelog lag of each local partition of each store.
+
+        The lag of an active task is 0; a standby may lag. Raises KafkaError if the brokers do not answer.
+        """
         running = self._tasks()
         here = {
             (name, each.task.partition): partition
@@ -159,30 +171,31 @@ class TaskQueries:
         return lags
 
     def store_sizes(self) -> dict[str, StoreSize]:
-        """Return about how many entries of each store are committed in the tasks of this instance, by name."""
+        """Return the approximate number of committed entries of each store, by name."""
         running = self._running
         return {name: StoreSize(None if running is None else running.tasks.entries(name)) for name in self.stores()}
 
     def query_metadata_for_key(
         self, store_name: str, key: Any, key_serde: Serde | None = None, partitioner: StreamPartitioner | None = None
     ) -> KeyQueryMetadata:
-        """Return which partition of a store has `key`, and under which address that is offered: unavailable if an
-        instance without application.server has it, or none.
+        """Return the partition of a store that has `key`, and the address that serves it.
+
+        The address is unavailable if the partition is on an instance without application.server, or on no instance.
 
         Args:
             store_name: the name of the store.
-            key: the key; of windows and sessions that within the window.
-            key_serde: writes the key as the records do that led to it; None for the serde of the store.
-            partitioner: chose the partitions of those records; None for Kafka's default.
+            key: the key; for windows and sessions, the key without the window.
+            key_serde: serializes the key as in the input records; None for the serde of the store.
+            partitioner: the partitioner of the input records; None for Kafka's default.
 
         Raises:
             UnknownStateStoreError: the topology has no store of that name.
-            StreamsError: the key cannot be written.
+            StreamsError: the key cannot be serialized.
         """
         check_known(store_name, self.stores())
         running = self._tasks()
         own = HostInfo.build_from_endpoint(self._config["application.server"])
-        if store_name in self._global_builders:  # each instance has all of it
+        if store_name in self._global_builders:  # every instance has the whole store
             return KeyQueryMetadata(own, frozenset(), -1)
         partitions = sum(task.subtopology == self._subtopologies[store_name] for task in running.layout.groups)
         chosen = None if partitioner is None else partitioner(store_name, key, None, partitions)
@@ -199,8 +212,7 @@ class TaskQueries:
         return KeyQueryMetadata(active, frozenset(standby), partition)
 
     def streams_metadata(self) -> list[StreamsMetadata]:
-        """Return what each instance has that offers its state, and what this one has: the stores and partitions of its
-        open tasks."""
+        """Return the stores and partitions of this instance and of each instance with application.server."""
         running = self._tasks()
         own = HostInfo.build_from_endpoint(self._config["application.server"])
         found = {HostInfo.build_from_endpoint(each.server): each for each in running.endpoints()}
@@ -219,25 +231,27 @@ class TaskQueries:
         return StreamsMetadata(host, stores[0] | self._global_builders.keys(), partitions[0], stores[1], partitions[1])
 
     def staleness(self) -> Staleness:
-        """Return the last commit; queries at least once see newer writes too."""
+        """Return the last commit; with at least once, queries see newer writes too."""
         commit = self._tasks().committed()
         if not commit.number:
             return Staleness(0, 0, None)
         return Staleness(commit.number, commit.time_ms, max(self._clock.milliseconds() - commit.time_ms, 0))
 
     def task_metadata(self) -> tuple[TaskMetadata, ...]:
-        """Return how far each task of this instance is: what the group has committed, and the ends of its partitions.
-        Raises KafkaError if the brokers do not answer."""
+        """Return the committed offsets and the end offsets of each task of this instance.
+
+        Raises KafkaError if the brokers do not answer.
+        """
         running = self._tasks()
         groups = {task: running.layout.groups[task] for task in running.tasks.open_tasks()}
         return self._positions.metadata(groups, committed_by(str(self._config.required("application.id"))))
 
     def table(self, store_name: str) -> Any:
-        """Return the entries of a store that this instance has; see `state.query.columns`.
+        """Return the entries of a store on this instance; see `state.query.columns`.
 
         Raises:
             UnknownStateStoreError: the topology has no store of that name.
-            InvalidStateStoreError: its entries are no table, or the instance has no part of it.
+            InvalidStateStoreError: its entries do not form a table, or the instance has no part of it.
         """
         check_known(store_name, self.stores())
         found = self._readable(store_name, stale=False)
@@ -248,17 +262,19 @@ class TaskQueries:
         return arrow().Table.from_batches(batches, columns.schema)
 
     def tapped(self, node: str, limit: int) -> list[TappedRecord]:
-        """Return the last records that have reached a node, up to `limit` of each task, and keep such records from now
-        on; raises StateStoreNotAvailableError while no task runs."""
+        """Return the last records that have reached a node, up to `limit` of each task.
+
+        From now on such records are kept. Raises StateStoreNotAvailableError while no task runs.
+        """
         return self._tasks().tasks.tapped(node, limit)
 
     def untap(self, node: str) -> None:
-        """Keep the records of a node no longer."""
+        """Stop keeping the records of a node."""
         if self._running is not None:
             self._running.tasks.untap(node)
 
     def _readable(self, store_name: str, stale: bool) -> list[ReadableStore]:
-        """Return the stores that may be read; stale: also those that may be behind, at any time."""
+        """Return the readable stores; `stale` includes lagging stores, in every state of the instance."""
         running = self._tasks()
         if store_name not in self._global_builders and not stale and not running.is_running():
             raise InvalidStateStoreError(
@@ -268,7 +284,7 @@ class TaskQueries:
         return self._here(store_name, with_standbys=stale)
 
     def _here(self, store_name: str, with_standbys: bool) -> list[ReadableStore]:
-        """Return the stores of that name of the tasks that run, and of the standbys if they are to be read too."""
+        """Return the stores of that name of open tasks, and of standbys if requested."""
         running = self._tasks()
         active = running.tasks.readable(store_name, self._committed)
         return [*active, *running.standbys.readable(store_name)] if with_standbys else active
@@ -280,7 +296,7 @@ class TaskQueries:
 
 
 def committed_by(group: str) -> Committed:
-    """Return what asks for the positions that a group has committed."""
+    """Return a function that requests the committed positions of a group."""
 
     def committed(admin: Admin, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         found = admin.committed_offsets(group, partitions, stable=False)

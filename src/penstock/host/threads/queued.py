@@ -1,4 +1,4 @@
-"""A thread that does one thing after the other, as they are given to it."""
+"""A thread that processes queued items one after the other."""
 
 from __future__ import annotations
 
@@ -12,11 +12,16 @@ T = TypeVar("T")
 
 
 class QueuedThread(Generic[T]):
-    """Calls a function with each item of a queue, in its own thread."""
+    """Calls a function with each item of a queue, in its own thread.
+
+    Args:
+        name: of the thread.
+        do: the function; must not raise.
+        between: called when the queue is empty, and again if no item arrives within the seconds that it returns; must
+            not raise.
+    """
 
     def __init__(self, name: str, do: Callable[[T], None], between: Callable[[], float | None] = lambda: None) -> None:
-        """Start. do: must not raise. between: likewise; called when no item waits, and again after the seconds that it
-        returns if none has come."""
         self._do = do
         self._between = between
         self._queue: queue.SimpleQueue[T | None] = queue.SimpleQueue()
@@ -24,11 +29,11 @@ class QueuedThread(Generic[T]):
         self._thread.start()
 
     def put(self, item: T) -> None:
-        """Give the thread an item; from any thread."""
+        """Queue an item; from any thread."""
         self._queue.put(item)
 
     def take_back(self) -> list[T]:
-        """Return the items that have not begun; from any thread."""
+        """Remove and return the items that have not begun; from any thread."""
         items: list[T] = []
         with suppress(queue.Empty):
             while (item := self._queue.get_nowait()) is not None:
@@ -37,11 +42,11 @@ class QueuedThread(Generic[T]):
 
     @property
     def ident(self) -> int | None:
-        """The number of the thread, as Python knows it."""
+        """The Python identifier of the thread."""
         return self._thread.ident
 
     def close(self, seconds: float) -> bool:
-        """End behind what was given; return whether it has ended in time."""
+        """End after all queued items; return whether the thread has ended in time."""
         self._queue.put(None)
         self._thread.join(seconds)
         return not self._thread.is_alive()

@@ -1,8 +1,10 @@
-"""Lets a stopped application go on after internal topics were deleted: writes changelogs again from the state on this
-machine, or accepts the topics that there are.
+"""Recovers a stopped application whose internal topics were deleted.
 
-What an application has used stands beside its committed offsets (`lost_topics`). So a start is refused until the last
-step is done for every task: a commit of the same offsets with the ids of the new topics. Each step can be repeated.
+It writes the changelogs again from the state on this machine, or accepts the existing topics.
+
+The topics that an application has used are recorded in the metadata of its committed offsets (`lost_topics`). So a
+start is refused until the last step is done for every task: a commit of the same offsets with the ids of the new
+topics. Each step can be repeated.
 """
 
 from __future__ import annotations
@@ -36,10 +38,14 @@ _RESET = "start over (penstock reset FILE), or go on without it (penstock recove
 
 @dataclass(frozen=True)
 class Recovery:
-    """What was done about lost topics.
+    """The result of a recovery.
 
-    lost: the topics that were lost before. tasks: those for which that was mended. records: how many were written to
-    changelogs. left: why other tasks still lack topics, by task.
+    Args:
+        application_id: of the application.
+        lost: the topics lost before.
+        tasks: the recovered tasks.
+        records: the number of records written to changelogs.
+        left: the reason why a task still lacks topics, by task.
     """
 
     application_id: str
@@ -50,20 +56,22 @@ class Recovery:
 
 
 def plan_recovery(topology: Topology, config: StreamsConfig | Mapping[str, Any]) -> Recovery:
-    """Return which internal topics of an application are lost, and change nothing; raises KafkaError if the brokers do
-    not answer."""
+    """Return the lost internal topics of an application, without changes.
+
+    Raises KafkaError if the brokers do not answer.
+    """
     with ExitStack() as opened:
         found = _Application(topology, config, opened)
         return Recovery(found.name, tuple(found.lost))
 
 
 def recover_from_state(topology: Topology, config: StreamsConfig | Mapping[str, Any]) -> Recovery:
-    """Write the changelogs that were deleted again, from the state that this machine has of the last commit.
+    """Write deleted changelogs again, from the state of the last commit on this machine.
 
-    An application that ran on several machines needs this on each of them: the tasks whose state is elsewhere are left.
+    An application that ran on several machines needs this on each of them: tasks with state elsewhere are skipped.
 
     Args:
-        topology: that of the application.
+        topology: of the application.
         config: its configuration.
 
     Raises:
@@ -79,8 +87,10 @@ def recover_from_state(topology: Topology, config: StreamsConfig | Mapping[str, 
 
 
 def accept_topics(topology: Topology, config: StreamsConfig | Mapping[str, Any]) -> Recovery:
-    """Go on with the topics that there are: missing internal ones are created empty, and those that were created again
-    are taken as they are. What only the deleted ones had is lost. Arguments and errors as of `recover_from_state`."""
+    """Accept the existing topics: missing internal topics are created empty, recreated ones are used unchanged.
+
+    Data that only the deleted topics had is lost. Arguments and errors as in `recover_from_state`.
+    """
     with ExitStack() as opened:
         found = _Application(topology, config, opened)
         found.take()
@@ -88,10 +98,15 @@ def accept_topics(topology: Topology, config: StreamsConfig | Mapping[str, Any])
 
 
 class _Application:
-    """A stopped application and its topics."""
+    """A stopped application and its topics.
+
+    Args:
+        topology: of the application.
+        config: its configuration.
+        opened: closes the clients and releases the state directory.
+    """
 
     def __init__(self, topology: Topology, config: StreamsConfig | Mapping[str, Any], opened: ExitStack) -> None:
-        """Look at the topics; `opened` releases what is opened."""
         checked = config if isinstance(config, StreamsConfig) else StreamsConfig(config)
         self.name = str(checked.required("application.id"))
         built = built_topology(topology, self.name)
@@ -109,7 +124,7 @@ class _Application:
         self.lost = lost_topics(self._layout, self._topics, ids, self._committed)
 
     def take(self) -> None:
-        """Make sure that no instance runs."""
+        """Ensure that no instance runs."""
         self._directory.acquire()
         self._opened.callback(self._directory.release)
         self._opened.callback(self._directory.seal)
@@ -117,7 +132,7 @@ class _Application:
             raise StreamsError(why)
 
     def accept(self) -> Recovery:
-        """Take the topics as they are."""
+        """Accept the topics unchanged."""
         make_internal_topics(self._layout, self._admin, self._topics)
         tasks = tuple(sorted(self._layout.groups))
         self._commit(tasks, self._used)
@@ -157,11 +172,11 @@ class _Application:
         return used_topics(self._layout.topology, self._layout.spec(task))
 
     def _recorded(self, task: TaskId) -> frozenset[str]:
-        """Return the changelogs that `task` has used."""
+        """Return the recorded changelogs of `task`."""
         return frozenset(recorded_topics(self._layout.written_changelogs(task).values(), self._offsets(task)))
 
     def _unfit_state(self, task: TaskId) -> str | None:
-        """Return why the state here cannot replace the changelogs of `task`, None if it can."""
+        """Return the reason why the local state cannot replace the changelogs of `task`, or None."""
         if not self._directory.has_base(task):
             return "its state is not here"
         with self._base(task) as base:
@@ -189,7 +204,7 @@ class _Application:
         return {partition: self._committed[partition] for partition in group if partition in self._committed}
 
     def _commit(self, tasks: Collection[TaskId], topics: frozenset[str]) -> None:
-        """Commit the same offsets of `tasks` once more, with the ids that `topics` have now."""
+        """Commit the same offsets of `tasks` again, with the current ids of `topics`."""
         ids = self._admin.topic_ids(topics)
         offsets = {}
         for task in tasks:
@@ -204,5 +219,5 @@ class _Application:
 
 
 def _entries(base: Base) -> AbstractContextManager[Entries]:
-    """Return the entries of a base that is open."""
+    """Return the entries of an open base."""
     return nullcontext(base)

@@ -1,15 +1,15 @@
-"""Snapshots of the state of tasks on any file system: how they are named, written, read and deleted.
+"""Snapshots of task state on any file system: naming, writing, reading and deletion.
 
     <penstock.state.remote.dir>/<application.id>/<task>/<position>-<kind>-<id>/
       <segment>     entries, named by the digest of their content (`state.segments`)
-      snapshot      what they are, sealed; written when all of them are durable
+      snapshot      the sealed manifest; written when all segments are durable
 
 - The position is the sum of the next offsets of the changelogs: of two snapshots of one kind, the larger one is newer,
-  whoever has written it and whenever.
-- The kind is a digest of what a snapshot is of (`SnapshotOrigin`): another application, other stores or layouts,
-  changelogs that were deleted and made again, or another format give another kind, and are never compared.
-- The id is drawn at random: two instances never write the same file. What an instance has left that died while it
-  wrote has no file `snapshot`, and is deleted with what is old.
+  regardless of writer and time.
+- The kind is a digest of the origin of a snapshot (`SnapshotOrigin`): another application, other stores or layouts,
+  recreated changelogs, or another format give another kind. Snapshots of different kinds are never compared.
+- The id is random: two instances never write the same file. A directory left by a crashed writer has no file
+  `snapshot`, and is deleted with the old snapshots.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from penstock.state.segments import EncodedSegment, SegmentInfo, SegmentKind
 FORMAT: Final = 1
 
 KEPT: Final = 2
-"""Whole snapshots of a task that are kept: an instance may be reading the older one."""
+"""Number of whole snapshots kept for a task: an instance may read the older one."""
 
 _MANIFEST: Final = "snapshot"
 _KIND_DIGITS: Final = 16
@@ -47,7 +47,7 @@ class UnusableSnapshotError(StreamsError):
 
 
 class Changelog(NamedTuple):
-    """The changelog partition of a store. topic_id: empty where brokers give none."""
+    """The changelog partition of a store. topic_id: empty if the brokers have no topic ids."""
 
     topic: str
     partition: int
@@ -56,7 +56,14 @@ class Changelog(NamedTuple):
 
 @dataclass(frozen=True)
 class SnapshotOrigin:
-    """What a snapshot is of. layouts: how the stores lay out their entries, by name. changelogs: of the same stores."""
+    """The origin of a snapshot.
+
+    Args:
+        application_id: the application.
+        task: the task.
+        layouts: the layout of the entries of each store, by name of the store.
+        changelogs: the changelogs of the same stores.
+    """
 
     application_id: str
     task: str
@@ -65,7 +72,7 @@ class SnapshotOrigin:
 
     @cached_property
     def kind(self) -> str:
-        """A digest of all of it and of the format."""
+        """A digest of all fields and of the format."""
         content = [FORMAT, self.application_id, self.task, self.layouts, self.changelogs]
         return digest_of(msgspec.json.encode(content, order="deterministic"))[:_KIND_DIGITS]
 
@@ -82,7 +89,7 @@ class SnapshotName(NamedTuple):
 
     @staticmethod
     def parse(text: str) -> SnapshotName | None:
-        """Return the name that `text` is, None if it is of something else."""
+        """Return the parsed name, or None if `text` is not the name of a snapshot."""
         position, _, rest = text.partition("-")
         kind, _, id = rest.partition("-")
         is_name = len(position) == _POSITION_DIGITS and position.isdecimal() and len(kind) == _KIND_DIGITS and id
@@ -98,11 +105,13 @@ class WrittenSegment(NamedTuple):
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """What the file `snapshot` says.
+    """The content of the file `snapshot`.
 
-    offsets: the next offset in the changelog of each store; the entries are what all records before it make.
-    processor_metadata: what stores and processors remember besides entries. current_ms: a time of the machine at which
-    no changelog had a record at or after these offsets.
+    Args:
+        offsets: the next changelog offset of each store; the entries result from all records before it.
+        processor_metadata: the metadata of stores and processors.
+        current_ms: a time of the machine's clock at which no changelog had a record at or after these offsets.
+        segments: the segments with the entries.
     """
 
     offsets: dict[str, int]
@@ -112,31 +121,43 @@ class Snapshot(msgspec.Struct, frozen=True):
 
     @property
     def position(self) -> int:
-        """How new the snapshot is."""
+        """The position of the snapshot; higher is newer."""
         return sum(self.offsets.values())
 
 
 class RemoteSnapshots:
-    """The snapshots of one application; any number of processes may use them."""
+    """The snapshots of one application; any number of processes may use them.
+
+    Raises ConfigError for an unknown file system.
+
+    Args:
+        uri: the directory of `penstock.state.remote.dir`.
+        application_id: names the subdirectory of the application.
+    """
 
     def __init__(self, uri: str, application_id: str) -> None:
-        """Use the directory `uri`; raises ConfigError for a file system that nobody knows."""
         self._files = Files(uri).below(application_id)
         self.uri = self._files.uri
         """The directory of the application."""
 
     def names(self, task: TaskId) -> list[SnapshotName]:
-        """Return what there is of `task`, whole or not, the newest first; raises UnusableSnapshotError if that cannot
-        be found out."""
+        """Return the snapshots of `task`, whole or not, the newest first.
+
+        Raises UnusableSnapshotError if the directory cannot be listed.
+        """
         try:
             found = [SnapshotName.parse(each.name) for each in self._files.find(str(task)) if each.is_directory]
-        except Exception as error:  # whatever a file system raises
+        except Exception as error:  # file systems may raise anything
             raise _unreadable(f"{without_secrets(self.uri)}/{task}", error) from error
         return sorted((name for name in found if name is not None), reverse=True)
 
     def read(self, task: TaskId, name: SnapshotName) -> Snapshot | None:
-        """Return a snapshot, None if it is not whole: it is being written, or its writer has died. Raises
-        UnusableSnapshotError if it is damaged or cannot be read."""
+        """Return a snapshot, or None if it is not whole.
+
+        A snapshot is not whole while it is being written, and after a crash of its writer.
+
+        Raises UnusableSnapshotError if it is damaged or cannot be read.
+        """
         data = self._read(f"{task}/{name}/{_MANIFEST}")
         if data is None:
             return None
@@ -149,16 +170,21 @@ class RemoteSnapshots:
             raise UnusableSnapshotError(f"The file {_MANIFEST} is not what it should be: {error}") from error
 
     def newest(self, task: TaskId, kind: str) -> Snapshot | None:
-        """Return the newest whole snapshot of a kind, None if there is none. Raises UnusableSnapshotError if that
-        cannot be found out."""
+        """Return the newest whole snapshot of a kind, or None if absent.
+
+        Raises UnusableSnapshotError if the snapshots cannot be read.
+        """
         for name in self.names(task):
             if name.kind == kind and (snapshot := self.read(task, name)) is not None:
                 return snapshot
         return None
 
     def changes(self, task: TaskId, name: SnapshotName, snapshot: Snapshot) -> Iterator[Changes]:
-        """Yield the entries of a snapshot in parts, some read ahead. Raises UnusableSnapshotError if a part is missing
-        or cannot be read, CorruptedSegmentError or IncompatibleCheckpointError if it is damaged."""
+        """Yield the entries of a snapshot in parts, some of them read ahead.
+
+        Raises UnusableSnapshotError if a part is missing or cannot be read, CorruptedSegmentError or
+        IncompatibleCheckpointError if it is damaged.
+        """
         infos = [
             SegmentInfo(bytes.fromhex(each.id), SegmentKind.SNAPSHOT, None, b"", each.file_bytes, 0, each.entries, 0)
             for each in snapshot.segments
@@ -166,9 +192,17 @@ class RemoteSnapshots:
         return changes_of(infos, partial(self._segment, f"{task}/{name}"))
 
     def write(self, task: TaskId, kind: str, snapshot: Snapshot, segments: Iterable[EncodedSegment]) -> SnapshotName:
-        """Write a snapshot, and name it when all of it is durable; return the name. snapshot: without segments. What
-        `segments` raises ends it; so does an error of the file system. Raises UnusableSnapshotError if another instance
-        has deleted a part meanwhile."""
+        """Write a snapshot, and its manifest when all segments are durable; return its name.
+
+        Errors of `segments` and of the file system end it. Raises UnusableSnapshotError if another instance has deleted
+        a segment meanwhile.
+
+        Args:
+            task: the task.
+            kind: of its origin.
+            snapshot: the content of the manifest, without segments.
+            segments: the entries.
+        """
         name = SnapshotName(snapshot.position, kind, uuid.uuid4().hex)
         directory = f"{task}/{name}"
         written: list[WrittenSegment] = []
@@ -183,7 +217,7 @@ class RemoteSnapshots:
                 f"{directory}/{_MANIFEST}", sealed(manifest), partial(crash_point, "snapshot.torn_write", 0)
             )
         except Exception:
-            with suppress(Exception):  # it is deleted with the next ones
+            with suppress(Exception):  # it is deleted with later ones
                 self._files.delete_directory(directory)
             raise
         crash_point("snapshot.written", 0)
@@ -199,8 +233,10 @@ class RemoteSnapshots:
             )
 
     def delete_old(self, task: TaskId, kind: str) -> int:
-        """Delete what the newest snapshots of `task` make superfluous, and those of other kinds; return how many were
-        deleted. Where one of this kind is whole, those are what is left by other topologies or topics."""
+        """Delete obsolete snapshots of `task` and those of other kinds; return the number deleted.
+
+        If a snapshot of this kind is whole, those of other kinds are leftovers of other topologies or topics.
+        """
         whole = unfinished = deleted = 0
         for name in self.names(task):
             is_of_kind = name.kind == kind
@@ -210,7 +246,7 @@ class RemoteSnapshots:
             elif is_of_kind and whole < KEPT and unfinished < KEPT:
                 unfinished += 1  # another instance may be writing it
             else:
-                # first what names it: whoever finds it then knows that it is not whole
+                # the manifest first: readers then see that the snapshot is not whole
                 self._files.delete(f"{task}/{name}/{_MANIFEST}")
                 self._files.delete_directory(f"{task}/{name}")
                 deleted += 1
@@ -231,7 +267,7 @@ class RemoteSnapshots:
     def _read(self, path: str) -> bytes | None:
         try:
             return self._files.read(path)
-        except Exception as error:  # whatever a file system raises
+        except Exception as error:  # file systems may raise anything
             raise _unreadable(path, error) from error
 
 

@@ -1,16 +1,18 @@
-"""State on a file system that outlives the machine (`penstock.state.remote.dir`): a thread of its own writes snapshots
-of the tasks that run, and a copy of a task whose base is empty begins with the newest one that fits. The changelogs
-stay the truth: whatever is in doubt is not used, and the copy begins at the beginning of its changelogs.
+"""State on a file system that outlives the machine (`penstock.state.remote.dir`).
 
-What is in a snapshot is committed: the base of a task has changes only behind the commit of their offsets. So one that
-an instance writes which has lost its tasks is older than those of the next owner, and never wrong.
+A separate thread writes snapshots of running tasks, and a copy of a task with an empty base starts from the newest
+suitable snapshot. The changelogs remain the source of truth: a doubtful snapshot is not used, and the copy starts at
+the beginning of its changelogs.
 
-A snapshot must not be older than the changelogs remember deletes: compaction drops a delete `delete.retention.ms` after
-it has dropped what was deleted, and the key would come back. It is used up to half of that time, the other half being
-for clocks that differ and for the restore itself.
+A snapshot has only committed changes: the base of a task gets changes only after their offsets are committed. So a
+snapshot by an instance that has lost its tasks is older than those of the next owner, and never wrong.
 
-Only stores that write changelogs are in it. Those over a source topic, and global stores, are read from their topics:
-nobody knows how long ago these had records that the task had not read yet.
+A snapshot must not be older than the deletes in the changelogs: compaction drops a delete `delete.retention.ms` after
+it has dropped the deleted records, and the key would come back. A snapshot is used up to half of that time; the other
+half allows for clock differences and for the restore itself.
+
+Only stores with changelogs of their own are in it. Stores over a source topic, and global stores, are read from their
+topics: the age of unread records in these topics is unknown.
 """
 
 from __future__ import annotations
@@ -54,35 +56,43 @@ from penstock_broker.common.clock import Clock, elapsed_milliseconds
 _log = logging.getLogger(__name__)
 
 _MOST_LOOKED_AT: Final = 8
-"""Snapshots of a task that are looked at for one that fits."""
+"""Most snapshots of a task that are examined for a suitable one."""
 
 _SEGMENT_BYTES: Final = 4 * 1024 * 1024
-"""Content of one segment, before compression."""
+"""Size of the content of one segment, before compression (bytes)."""
 
 _RETRY_MS: Final = 60_000
 
 _LEAST_LIMIT_MS: Final = 60_000
-"""How long a snapshot may take at least, whatever the interval is."""
+"""Shortest time limit of a snapshot, regardless of the interval."""
 
 _UNUSABLE: Final = (UnusableSnapshotError, CorruptedSegmentError, IncompatibleCheckpointError, AuthorizationError)
-"""Why another snapshot is tried, and at last the changelogs."""
+"""Errors after which the next snapshot is tried, and finally the changelogs alone."""
 
 _DELETE_RETENTION: Final = "delete.retention.ms"
 _DEFAULT_DELETE_RETENTION_MS: Final = 86_400_000
 
 
 def remote_snapshots(config: StreamsConfig) -> RemoteSnapshots | None:
-    """Return where snapshots of the application are, None if it has none; raises ConfigError for a file system that
-    nobody knows."""
+    """Return the snapshots of the application, or None if not configured.
+
+    Raises ConfigError for an unknown file system.
+    """
     uri = config["penstock.state.remote.dir"]
     return None if uri is None else RemoteSnapshots(uri, str(config.required("application.id")))
 
 
 class RemoteState:
-    """Fills empty copies of tasks from snapshots. One thread calls it."""
+    """Fills empty copies of tasks from snapshots, for one thread.
+
+    Args:
+        layout: the tasks of the application.
+        snapshots: of the application.
+        admin: the client of the calling thread.
+        clock: of the machine.
+    """
 
     def __init__(self, layout: Layout, snapshots: RemoteSnapshots, admin: Admin, clock: Clock) -> None:
-        """Read nothing yet. admin: of the thread that calls."""
         self._layout = layout
         self._snapshots = snapshots
         self._admin = admin
@@ -95,14 +105,15 @@ class RemoteState:
         begins: Mapping[TopicPartition, int],
         ends: Mapping[TopicPartition, int],
     ) -> Generator[None, None, None]:
-        """Fill `copy`, if it is empty, from the newest snapshot of `task` that fits, part by part; a caller that stops
-        in between clears the copy.
+        """Fill an empty `copy` from the newest suitable snapshot of `task`, part by part.
+
+        A caller that stops early must clear the copy.
 
         Args:
             task: the task.
-            copy: of its state.
+            copy: of its state; left unchanged unless empty.
             begins: the first offset of each of its changelogs.
-            ends: the ends of these.
+            ends: the end offset of each of its changelogs.
 
         Raises:
             KafkaError: the brokers do not answer.
@@ -120,7 +131,10 @@ class RemoteState:
                 return
 
     def _of_kind(self, task: TaskId) -> list[SnapshotName]:
-        """Return the snapshots that are of these stores and changelogs, the newest first; log why there are none."""
+        """Return the snapshots of these stores and changelogs, newest first.
+
+        The reason for an empty list is logged.
+        """
         try:
             kind, names = _origin(self._layout, self._admin, task).kind, self._snapshots.names(task)
         except (UnusableSnapshotError, UnsupportedVersionError) as error:
@@ -142,8 +156,7 @@ class RemoteState:
         begins: Mapping[TopicPartition, int],
         ends: Mapping[TopicPartition, int],
     ) -> Snapshot:
-        """Return a snapshot from which `task` can go on; raises UnusableSnapshotError with the reason for another
-        one."""
+        """Return a snapshot from which `task` can continue; raises UnusableSnapshotError for an unsuitable one."""
         snapshot = self._snapshots.read(task, name)
         if snapshot is None:
             raise UnusableSnapshotError("It is not whole: it is being written, or the instance died that wrote it.")
@@ -175,25 +188,27 @@ class RemoteState:
 
 
 class _Reading(NamedTuple):
-    """A base that is being read for a snapshot, and until when (ms)."""
+    """A base that is being read for a snapshot. until_ms: the end of its time limit."""
 
     base: LmdbSnapshot
     until_ms: int
 
 
 class SnapshotWriter:
-    """Writes snapshots of the tasks that run here, one after the other, in a thread of its own. One that takes longer
-    than an interval is given up: while a base is read, it cannot use again the pages that commits replace.
+    """Writes snapshots of this instance's running tasks, one after the other, in a separate thread.
+
+    A snapshot that takes longer than an interval is abandoned: while a base is read, it cannot reuse the pages that
+    commits replace.
 
     Args:
         layout: of the application.
-        snapshots: where they are written.
+        snapshots: the destination.
         directory: has the bases.
-        open_tasks: returns the tasks that run here.
+        open_tasks: returns the running tasks of this instance.
         committed: returns the last commit.
         make_admin: returns a client for the thread.
         clock: of the machine.
-        elapsed_ms: by which intervals are measured.
+        elapsed_ms: the clock for intervals.
     """
 
     def __init__(
@@ -224,12 +239,12 @@ class SnapshotWriter:
         self._threads: list[Upkeep] = []
 
     def start(self) -> None:
-        """Write from now on, until `close`."""
+        """Write snapshots until `close`."""
         name = f"penstock-{self._layout.config['application.id']}-snapshots"
         self._threads = [Upkeep(name, [self.look]), Upkeep(f"{name}-limit", [self.end_overdue])]
 
     def close(self, seconds: float) -> None:
-        """End behind the segment that is being written; wait so long for it (s)."""
+        """End after the current segment; wait up to `seconds` for it."""
         self._closed.set()
         for thread in self._threads:
             thread.close(seconds)
@@ -247,7 +262,7 @@ class SnapshotWriter:
                 if self._elapsed_ms() >= self._due[task]:
                     self._due[task] = self._elapsed_ms() + self._interval_ms
                     self.write(task)
-            except Exception as error:  # whatever a file system raises
+            except Exception as error:  # file systems may raise anything
                 retry_ms = min(_RETRY_MS, self._interval_ms)
                 self._due[task] = self._elapsed_ms() + retry_ms
                 if not self._closed.is_set():
@@ -260,25 +275,33 @@ class SnapshotWriter:
                     )
 
     def end_overdue(self) -> None:
-        """End the reading of a base that has taken too long; from another thread than that which reads it, as a file
-        system may keep that one waiting."""
+        """End the reading of a base after its time limit.
+
+        Called from another thread than the reader's, which a file system may block.
+        """
         reading = self._reading
         if reading is not None and self._elapsed_ms() >= reading.until_ms:
             reading.base.close()
 
     def _first_due(self, task: TaskId) -> int:
-        """Return when a task that has come is due: an interval after its last snapshot, whoever has written it."""
+        """Return the time of a new task's first snapshot: an interval after its last one.
+
+        The last one may be by any writer.
+        """
         newest = self._snapshots.newest(task, _origin(self._layout, self._client(), task).kind)
         age = self._interval_ms if newest is None else self._clock.milliseconds() - newest.current_ms
         return self._elapsed_ms() + min(max(self._interval_ms - age, 0), self._interval_ms)
 
     def write(self, task: TaskId) -> bool:
-        """Write a snapshot of `task` unless there is one of the same state that is young enough, or one of a later
-        state; return whether one was written.
+        """Write a snapshot of `task` unless a recent or newer one exists.
+
+        A snapshot of the same state must be recent enough; one of a later state always suffices.
+
+        Returns whether one was written.
 
         Raises:
-            StreamsError: the task was closed in between, the snapshot takes too long, or the brokers do not answer.
-            OSError: the file system does not take it.
+            StreamsError: the task was closed meanwhile, the snapshot takes too long, or the brokers do not answer.
+            OSError: the file system refuses the write.
         """
         admin = self._client()
         origin = _origin(self._layout, admin, task)
@@ -286,8 +309,8 @@ class SnapshotWriter:
         if not commit.number or task not in self._open_tasks():
             return False
         with self._directory.snapshot(task) as base:
-            # A task that runs was current when the last commit began, as the group has accepted that. One that was
-            # opened again may be on its way through its changelogs, and is not.
+            # A running task was current when the last commit began, since the group has accepted that. A reopened task
+            # may still be restoring from its changelogs, and is not current.
             if base is None or self._directory.openings(task) != openings:
                 return False
             self._reading = _Reading(base, self._elapsed_ms() + self._limit_ms)
@@ -308,15 +331,17 @@ class SnapshotWriter:
         return True
 
     def _is_newer(self, admin: Admin, task: TaskId, snapshot: Snapshot, newest: Snapshot) -> bool:
-        """Return whether `snapshot` is worth more than what there is: of the same state it is when that ages."""
+        """Return whether `snapshot` has a newer state, or the same as an aging newest one."""
         if snapshot.position != newest.position:
             return snapshot.position > newest.position
         return snapshot.current_ms - newest.current_ms > _most_age_ms(self._layout, admin, task) // 2
 
     def _segments(self, reading: _Reading, position: bytes, origin: SnapshotOrigin) -> Iterator[EncodedSegment]:
-        """Yield the entries of a task. Between two segments the thread rests as long as it took to make one: it must
-        not take more than half a core from tasks that run in this process. Raises UnusableSnapshotError if there is no
-        more time."""
+        """Yield the entries of a task.
+
+        Between two segments the thread sleeps as long as it took to make one, so that it takes at most half a core from
+        the tasks in this process. Raises UnusableSnapshotError after the time limit.
+        """
         names, layouts = sorted(origin.layouts), tuple(sorted(origin.layouts.items()))
         start: StoreKey | None = None
         while True:
@@ -353,8 +378,11 @@ def _entries(
 
 
 def _origin(layout: Layout, admin: Admin, task: TaskId) -> SnapshotOrigin:
-    """Return what a snapshot of `task` is of now. Raises KafkaError if the brokers do not answer,
-    UnsupportedVersionError if they give topics no ids: nothing would tell a changelog from one that was deleted."""
+    """Return the current origin for snapshots of `task`.
+
+    Raises KafkaError if the brokers do not answer, and UnsupportedVersionError if they have no topic ids: a deleted
+    changelog would then look the same as its successor.
+    """
     changelogs = layout.followed_changelogs(task)
     ids = admin.topic_ids({partition.topic for partition in changelogs.values()})
     missing = [partition.topic for partition in changelogs.values() if partition.topic not in ids]
@@ -370,7 +398,10 @@ def _origin(layout: Layout, admin: Admin, task: TaskId) -> SnapshotOrigin:
 
 
 def _most_age_ms(layout: Layout, admin: Admin, task: TaskId) -> int:
-    """Return up to which age snapshots of `task` are used (ms); raises KafkaError if the brokers do not answer."""
+    """Return the age limit of usable snapshots of `task` (ms).
+
+    Raises KafkaError if the brokers do not answer.
+    """
     topics = {partition.topic for partition in layout.followed_changelogs(task).values()}
     configs = [admin.describe_topic(topic).config for topic in sorted(topics)]
     return min(int(each.get(_DELETE_RETENTION, _DEFAULT_DELETE_RETENTION_MS)) for each in configs) // 2

@@ -1,7 +1,7 @@
-"""Resets an application: after it the next start is a first one (Kafka tool: kafka-streams-application-reset).
+"""Resets an application, so that its next start is a first start (Kafka tool: kafka-streams-application-reset).
 
-What goes: the group with the offsets that it has committed, the repartition and changelog topics, and the state on this
-machine. State of other machines does not fit the new changelogs, and is emptied when it is met.
+It deletes the group with its committed offsets, the repartition and changelog topics, and the state on this machine.
+State on other machines does not match the new changelogs, and is cleared when it is opened.
 """
 
 from __future__ import annotations
@@ -22,11 +22,10 @@ from penstock.record import TopicPartition
 
 
 def reset(topology: Topology, config: StreamsConfig | Mapping[str, Any]) -> ApplicationReset:
-    """Delete what an application has committed, its internal topics and its state on this machine; return what was
-    deleted.
+    """Delete an application's committed offsets, internal topics and local state; return the deleted items.
 
     Args:
-        topology: that of the application.
+        topology: of the application.
         config: its configuration.
 
     Raises:
@@ -38,7 +37,7 @@ def reset(topology: Topology, config: StreamsConfig | Mapping[str, Any]) -> Appl
 
 
 def reset_built(built: BuiltTopology, config: StreamsConfig) -> ApplicationReset:
-    """Do what `reset` does, for a topology that is built."""
+    """Reset an application with a built topology; see `reset`."""
     directory, admin = StateDirectory(config), ConfluentAdmin(config)
     try:
         plan = _planned(built, config, directory, admin)
@@ -55,7 +54,10 @@ def reset_built(built: BuiltTopology, config: StreamsConfig) -> ApplicationReset
 
 
 def plan_reset(topology: Topology, config: StreamsConfig | Mapping[str, Any]) -> ApplicationReset:
-    """Return what `reset` would delete, and delete nothing; raises KafkaError if the brokers do not answer."""
+    """Return the items that `reset` would delete.
+
+    Deletes nothing. Raises KafkaError if the brokers do not answer.
+    """
     checked, built = _checked(topology, config)
     admin = ConfluentAdmin(checked)
     try:

@@ -1,5 +1,7 @@
-"""Opens the state of tasks: brings a base to the end of its changelogs, and finds out from where the task reads (Kafka
-classes: StoreChangelogReader, StateManagerUtil). The restore thread calls it."""
+"""Opens the state of tasks: restores bases from changelogs and finds input positions.
+
+Kafka classes: StoreChangelogReader, StateManagerUtil. The restore thread calls it.
+"""
 
 from __future__ import annotations
 
@@ -27,15 +29,15 @@ from penstock_broker.common.clock import Clock
 
 
 class StateOpener:
-    """Opens the state of tasks: several in turns, for one with little to restore must not wait for one with much.
+    """Opens the state of tasks, several in turns: small restores must not await large ones.
 
     Args:
         layout: the tasks of the application.
-        admin: of the thread that calls.
+        admin: the client of the calling thread.
         reader: reads the changelogs.
         open_base: returns the base of a task.
         clock: of the machine.
-        standbys: the copies of which a restore takes over that of its task.
+        standbys: the standby copies; a restore takes over the copy of its task.
     """
 
     def __init__(
@@ -59,8 +61,8 @@ class StateOpener:
     def open(self, task: TaskId) -> OpenedState:
         """Return the state of `task` as of the end of its changelogs.
 
-        Raises RestoreStoppedError if it was given up; StreamsError if it cannot be opened or restored, or there is no
-        position and the offset reset is none.
+        Raises RestoreStoppedError if it was cancelled; StreamsError if it cannot be opened or restored, or a partition
+        has no position and the offset reset is `none`.
         """
         steps = self.opening(task)
         while True:
@@ -71,8 +73,11 @@ class StateOpener:
                 return opened
 
     def opening(self, task: TaskId) -> Generator[None, None, OpenedState]:
-        """As `open`, in steps; the state is closed if not all of them are made. A step reads a part of a changelog; one
-        before shows how much there is. The first step asks the brokers for all tasks that are to be opened by then."""
+        """Open the state of `task` as `open` does, in steps.
+
+        The first step asks the brokers about all tasks requested by then. A step before the first read determines the
+        remaining offsets; each later step reads a part of a changelog. Closing the generator early closes the state.
+        """
         if task != GLOBAL_TASK:
             self._offsets.want(task)
         return self._steps(task)
@@ -85,11 +90,11 @@ class StateOpener:
             self._offsets.forget(task)
 
     def remaining(self, task: TaskId) -> int:
-        """Return how many offsets of the changelogs of `task` remain, see `ChangelogReader.remaining`."""
+        """Return the number of remaining changelog offsets of `task`, see `ChangelogReader.remaining`."""
         return self._reader.remaining(task)
 
     def cancel(self, task: TaskId) -> None:
-        """Do not go on with the restore of `task`; from any thread."""
+        """Cancel the restore of `task`; from any thread."""
         self._reader.cancel(task)
 
     def _open(self, task: TaskId) -> Generator[None, None, OpenedState]:
@@ -105,21 +110,29 @@ class StateOpener:
             raise
 
     def reset(self, partition: TopicPartition) -> int:
-        """Return from where `partition` is read that does not have the records at its position; raises StreamsError if
-        its offset reset is none."""
+        """Return the new position of `partition`, which lacks the records at its position.
+
+        Raises StreamsError if its offset reset is `none`.
+        """
         asked = [partition]
         begins, ends = self._admin.beginning_offsets(asked), self._admin.end_offsets(asked, read_committed=True)
         return self._positions(TaskOffsets({}, begins, ends, {}))[partition]
 
     def find_unread(self, ends: Mapping[TopicPartition, int]) -> UnreadFound:
-        """Return what the group has not committed yet: this thread has a client that knows."""
+        """Return the uncommitted input of the group.
+
+        It runs here because this thread has an admin client.
+        """
         try:
             return UnreadFound(unread(self._layout, self._admin, ends, self._clock.milliseconds()))
-        except RetriableError:  # it is asked for again
+        except RetriableError:  # the core asks again
             return UnreadFound(None)
 
     def purge(self, purge: RecordPurge, positions: Mapping[TopicPartition, int]) -> None:
-        """Delete the records before `positions` if it is time to: this thread has a client for it."""
+        """Delete the records before `positions` if a purge is due.
+
+        It runs here because this thread has an admin client.
+        """
         purge.purge(self._admin, positions)
 
     def _open_task(self, task: TaskId, base: Base, standby: ChangelogCopy | None) -> Generator[None, None, OpenedState]:
@@ -141,8 +154,11 @@ class StateOpener:
         return OpenedState(base, copy.stamp, positions, checkpoint)
 
     def _positions(self, offsets: TaskOffsets) -> dict[TopicPartition, int]:
-        """Return where the input is read from: a topic of the application itself from its beginning, another one
-        without a position, or whose records there are gone, by its offset reset."""
+        """Return the input positions.
+
+        A partition without a position, or whose records there are gone, starts at its beginning if the topic belongs to
+        the application, otherwise by its offset reset.
+        """
         committed = offsets.committed
         kept = {p: each.offset for p, each in committed.items()} | after_truncation(
             self._admin, committed, self._resets

@@ -1,6 +1,6 @@
-"""The return of an instance to its last commit, after an error or a loss. Part of the core.
+"""The rollback of an instance to its last commit, after an error or a loss. Part of the core.
 
-All tasks are closed without a commit, and opened again from the last one, if the handler says so.
+All tasks are closed without a commit. They are opened again from the last commit if the handler decides so.
 """
 
 from __future__ import annotations
@@ -18,11 +18,21 @@ from penstock.host.threads.task_manager import TaskManager
 from penstock.plan.subtopology import TaskId
 
 _MOST_FENCED_MS = 60_000
-"""Within this time, a second producer that fences that of the instance is no accident."""
+"""A second fencing of the producer within this time is no accident (ms)."""
 
 
 class Rollback:
-    """Decides about errors, and opens all tasks again. do: takes actions."""
+    """Decides about errors, and opens all tasks again.
+
+    Args:
+        config: of the application.
+        tasks: the active tasks.
+        phase: of the instance.
+        life: opens and closes tasks.
+        commit: the cycle of commits.
+        ending: the end of the instance.
+        do: receives the actions.
+    """
 
     def __init__(
         self,
@@ -35,9 +45,9 @@ class Rollback:
         do: v.Do,
     ) -> None:
         self.error: BaseException | None = None
-        """The first error that has not been decided about."""
+        """The first error without a decision."""
         self.retry_at: int | None = None
-        """When tasks are opened again (ms)."""
+        """The time at which tasks are opened again (ms)."""
         self._application_id = config["application.id"]
         self._backoff_ms: int = config["penstock.restart.backoff.ms"]
         self._restarts = Restarts.of(config)
@@ -47,16 +57,16 @@ class Rollback:
         self._life, self._commit, self._ending = life, commit, ending
 
     def begin(self, error: BaseException | None = None) -> None:
-        """Close all tasks without a commit, and ask about `error` if there is one."""
+        """Close all tasks without a commit, and ask the handler about `error` if given."""
         if not self._phase.allows(Phase.DROPPING):
-            return  # nothing runs, and what follows is decided about the error before
+            return  # nothing runs, and the decision about an earlier error holds
         self.error = self.error or error
         self._commit.undo()
         self._phase.change(Phase.DROPPING)
         self.retry_at = None
 
     def failed(self, error: BaseException, id: TaskId | None, now: int) -> None:
-        """Handle an error of a task, or one of all tasks."""
+        """Handle an error of a task, or of all tasks."""
         if id is not None and self._life.failed(id, error, now):
             return
         if self._phase.current is Phase.ENDING:
@@ -67,7 +77,7 @@ class Rollback:
             self.begin(error)
 
     def transaction_lost(self, error: Exception, is_fenced: bool, now: int) -> None:
-        """Begin again from the last commit; if another producer with the same id goes on as well, end."""
+        """Begin again from the last commit; fail if another producer with this id continues."""
         if not is_fenced or self._fenced_at is None or now - self._fenced_at > _MOST_FENCED_MS:
             self._fenced_at = now if is_fenced else self._fenced_at
             self.begin()
@@ -80,12 +90,12 @@ class Rollback:
         self.begin(twice)
 
     def go_on(self, now: int) -> None:
-        """Close what runs when no action is in flight, then ask, or open again."""
+        """Close the running tasks once all are idle, then ask the handler or reopen."""
         if not self._tasks.any_busy():
             self._life.close_running(now)
         if self._tasks.any_busy():
             return
-        # what was sent is before the ends up to which stores are restored, or it is never read
+        # after this, all sent records are before the ends that restores read up to, or are never read
         self._do(v.Abort())
         self._life.give_up_aside()
         if self._ending.is_requested:
@@ -114,15 +124,15 @@ class Rollback:
         """Open all tasks again at `when` (ms)."""
         self.error, self.retry_at = None, when
         self._life.retries.begin_again()
-        self._life.standbys.close()  # one of them may be what has failed
+        self._life.standbys.close()  # one of them may have failed
         self._phase.change(Phase.WAITING)
 
     def wait(self, now: int) -> None:
-        """Run again when the time has passed, or at once before the end, which waits for nothing."""
+        """Run again after the wait, or at once if the end is requested."""
         if self._ending.is_requested or (self.retry_at is not None and now >= self.retry_at):
             self.retry_at = None
             self._phase.change(Phase.RUNNING)
 
     def committed(self) -> None:
-        """Begin the time of `task.timeout.ms` again: a commit had changes of tasks."""
+        """Restart `task.timeout.ms`: a commit had changes of tasks."""
         self._timeout.succeeded()

@@ -1,45 +1,49 @@
-"""The time that a task has had, and the size of its next run. Part of the core."""
+"""The processing time of a task, and the size of its next run. Part of the core."""
 
 from __future__ import annotations
 
 from typing import Final
 
 FIRST_RECORDS = 10
-"""Records of a partition in the first run of a task, before its pace is known: a run of slow ones must not keep others
-waiting."""
+"""Records of a partition in a task's first run, before its pace is known.
+
+A run of slow records must not keep other tasks waiting.
+"""
 
 _MOST_SLICES: Final = 2
-"""Of time that a run counts as: one that was too long does not cost a task several rounds."""
+"""Most slices charged for one run, so that long runs do not cost many rounds."""
 _LITTLE: Final = 10
-"""A run that takes the tenth part of a slice of time goes before others."""
+"""A run of at most a tenth of a slice of time goes before others."""
 
 
 class RunTime:
-    """How much time the runs of a task take.
+    """The processing time of a task's runs.
 
     Args:
-        slice_ms: how long a run should take.
-        slices: of time, in a round.
+        slice_ms: the target duration of a run.
+        slices: the number of slices of time in a round.
     """
 
     def __init__(self, slice_ms: int, slices: int) -> None:
         self.used_ns = 0
-        """How much time the task has had, as `TaskManager` compares it."""
+        """The processing time charged to the task, which `TaskManager` compares."""
         self.most_records = FIRST_RECORDS
-        """How many records of a partition the next run takes at most."""
+        """The most records of a partition in the next run."""
         self._slice_ns = slice_ms * 1_000_000
         self._slices = slices
         self._is_full = False
-        """Whether the last run has taken so many."""
+        """Whether the last run took that many records of a partition."""
 
     def began(self, most_records: int) -> None:
-        """Take that a run has begun. most_records: of one partition."""
+        """Note the start of a run. most_records: the most of one partition."""
         self._is_full = most_records == self.most_records
 
     def ended(self, records: int, nanoseconds: int) -> None:
-        """Take how long a run with so many records took. The next ones take about a slice of time. One that was shorter
-        lets them grow, and not beyond the double: so the first runs of a task, which are slow, do not keep later ones
-        small."""
+        """Note the end and duration of a run, and size the next one.
+
+        The next runs should take about one slice of time. A full run shorter than a slice lets the next runs grow, but
+        at most to double the size. This way the first runs of a task, which are slow, do not keep later runs small.
+        """
         self.used_ns += min(nanoseconds, _MOST_SLICES * self._slice_ns) // self._slices
         if not records:
             return
@@ -50,5 +54,5 @@ class RunTime:
             self.most_records = min(2 * self.most_records, max(self.most_records, in_a_slice))
 
     def is_little(self, records: int) -> bool:
-        """Return whether so many records take a small part of a slice of time at most."""
+        """Return whether a run of that many records takes little of a time slice."""
         return _LITTLE * records <= self.most_records

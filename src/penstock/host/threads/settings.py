@@ -12,9 +12,14 @@ MAX_POLL_INTERVAL_MS = 300_000
 
 @dataclass(frozen=True)
 class Settings:
-    """Intervals and bounds of an instance. commit_interval_ms: between two commits; 0 commits after each run.
-    exactly_once: whether a commit is one transaction. max_poll_interval_ms: how long an action about a task may take
-    before the tasks are left to other instances."""
+    """Intervals and bounds of an instance.
+
+    Args:
+        commit_interval_ms: between two commits; 0 commits after each run.
+        limits: of the buffered records.
+        exactly_once: whether each commit is one transaction.
+        max_poll_interval_ms: longest time of a task's action before the tasks are left to other instances.
+    """
 
     commit_interval_ms: int
     limits: BufferLimits

@@ -1,4 +1,4 @@
-"""The standby tasks of an instance: those that the group has assigned, and those that are kept. Part of the core."""
+"""The standby tasks of an instance: the assigned ones and the open ones. Part of the core."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ from penstock.plan.subtopology import TaskId
 
 
 class StandbyAssignment:
-    """Has copies of the tasks of other instances kept. tasks: the active ones. do: takes actions."""
+    """Opens and closes standby copies of other instances' tasks.
+
+    Args:
+        tasks: the active tasks.
+        do: receives the actions.
+    """
 
     def __init__(self, tasks: TaskManager, do: v.Do) -> None:
         self.assigned: frozenset[TaskId] = frozenset()
@@ -16,7 +21,10 @@ class StandbyAssignment:
         self._tasks, self._do = tasks, do
 
     def open(self) -> None:
-        """Have the assigned copies kept; that of a task which is to run is taken over by its restore."""
+        """Open the assigned copies and close the others.
+
+        The restore of an active task takes over its copy.
+        """
         for id in sorted(self.assigned - self._kept):
             if id not in self._tasks:
                 self._kept.add(id)
@@ -27,7 +35,7 @@ class StandbyAssignment:
                 self._do(v.StandDown(id))
 
     def close(self) -> None:
-        """Close all copies; `open` asks again for those that are still assigned."""
+        """Close all copies; `open` opens the assigned ones again."""
         for id in sorted(self._kept):
             self._do(v.StandDown(id))
         self._kept.clear()

@@ -1,9 +1,10 @@
-"""Copies of the state of tasks that other instances run, kept up to date from their changelogs (Kafka classes:
-StandbyTask, DefaultStateUpdater), which the restore thread calls and any thread reads; and what the group learns of how
-much there is.
+"""Standby copies of other instances' task state, kept up to date from their changelogs.
 
-A store that is filled from a source topic is not followed: its copy must not be ahead of the offsets that its task has
-committed. The restore brings it to them.
+The restore thread updates them, and any thread reads them (Kafka classes: StandbyTask, DefaultStateUpdater). Also the
+state positions that the instance reports to its group.
+
+A store that is filled from a source topic is not followed: its copy must not be ahead of its task's committed offsets.
+The restore brings it to those offsets.
 """
 
 from __future__ import annotations
@@ -29,23 +30,23 @@ from penstock_broker.common.clock import elapsed_milliseconds
 _log = logging.getLogger(__name__)
 
 _MOST_RECORDS = 10_000
-"""Records applied at one time, so that a restore does not wait for long."""
+"""Most records applied at one time, so that a restore does not wait for long."""
 
 _WAIT_SECONDS = 0.1
-"""How long a copy waits to be looked at when it has all that has arrived."""
+"""Pause between two polls after all available records have been applied."""
 
 _RETRY_SECONDS = 1.0
 
 Fill = Callable[
     [TaskId, ChangelogCopy, Mapping[TopicPartition, int], Mapping[TopicPartition, int]], Generator[None, None, None]
 ]
-"""Fills an empty copy of a task, part by part, whose changelogs have these beginnings and ends: `RemoteState.fill`."""
+"""Fills an empty copy of a task in parts, given changelog begins and ends: `RemoteState.fill`."""
 
 
 def no_snapshots(
     task: TaskId, copy: ChangelogCopy, begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
 ) -> Generator[None, None, None]:
-    """Leave a copy empty: all of it is in the changelogs."""
+    """Leave a copy empty, to be filled from its changelogs alone."""
     yield from ()
 
 
@@ -55,15 +56,27 @@ def empty_if_outside(
     begins: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
 ) -> None:
-    """Empty a copy if its changelogs no longer have what follows it, or are others. A store of which nothing was
-    applied begins where its changelog does."""
+    """Clear a copy with a position outside its changelog, which was truncated or replaced.
+
+    A store without applied records starts at the beginning of its changelog.
+    """
     positions = {p: position for store, p in changelogs.items() if (position := copy.position(store))}
     if any(not begins[p] <= position <= ends[p] for p, position in positions.items()):
         copy.clear()
 
 
 class Standbys:
-    """The standby tasks of an instance."""
+    """The standby tasks of an instance.
+
+    Args:
+        layout: the tasks of the application.
+        admin: the client of the calling thread.
+        make_consumer: returns a consumer of committed records.
+        open_base: returns the base of a task.
+        fill: fills an empty copy before its changelogs are followed.
+        updated: receives the number of records applied to a copy.
+        elapsed_ms: the clock for `task.timeout.ms`.
+    """
 
     def __init__(
         self,
@@ -75,9 +88,6 @@ class Standbys:
         updated: Callable[[TaskId, int], None] = lambda task, records: None,
         elapsed_ms: Callable[[], int] = elapsed_milliseconds,
     ) -> None:
-        """Have none. make_consumer: returns a consumer of committed records. open_base: returns the base of a task.
-        fill: with what an empty copy begins. updated: receives the number of records that were applied to a copy.
-        elapsed_ms: by which `task.timeout.ms` is measured."""
         self._layout = layout
         self._admin = admin
         self._make_consumer = make_consumer
@@ -96,8 +106,10 @@ class Standbys:
         self._lock = threading.RLock()  # readers wait while records are applied
 
     def readable(self, store_name: str) -> list[ReadableStore]:
-        """Return the stores of that name of all copies, to be read by any thread while they follow. What they have of
-        the topics that their tasks read is not known."""
+        """Return the stores of that name of all copies, for reads by any thread.
+
+        The copies may be updated meanwhile. Their positions in the input topics are unknown.
+        """
         with self._lock:
             copies = sorted(self._copies.items())
         found = []
@@ -121,8 +133,10 @@ class Standbys:
             yield
 
     def changelog_positions(self, store_name: str) -> dict[TaskId, int]:
-        """Return the next offset in the changelog of a store of each copy that has the store, also one that does not
-        follow it; from any thread."""
+        """Return the next changelog offset of a store, for each copy; from any thread.
+
+        It includes stores that are not followed.
+        """
         with self._lock:
             return {
                 task: copy.position(store_name)
@@ -131,11 +145,11 @@ class Standbys:
             }
 
     def positions(self) -> Mapping[TaskId, int]:
-        """Return how far each copy is: the sum of the next offsets of its changelogs; from any thread."""
+        """Return the sum of each copy's next changelog offsets; from any thread."""
         return self._positions
 
     def add(self, task: TaskId) -> None:
-        """Follow the changelogs of `task` from now on; raises StreamsError if its base cannot be opened."""
+        """Follow the changelogs of `task`; raises StreamsError if its base cannot be opened."""
         if task in self._copies:
             return
         base = self._open_base(task)
@@ -149,7 +163,7 @@ class Standbys:
         self._updated(task, 0)
 
     def take(self, task: TaskId) -> ChangelogCopy | None:
-        """Return the copy of `task`, which is no standby from now on; None if it was none."""
+        """Remove and return the copy of `task`; None if `task` is not a standby task."""
         with self._lock:
             copy = self._copies.pop(task, None)
         if copy is None:
@@ -171,23 +185,23 @@ class Standbys:
         return copy
 
     def remove(self, task: TaskId) -> None:
-        """Follow the changelogs of `task` no longer."""
+        """Stop following the changelogs of `task`, and close its copy."""
         copy = self.take(task)
         if copy is not None:
             copy.base.close()
 
     def advance(self) -> float | None:
-        """Apply what has arrived; return after how many seconds there may be more, None if nothing is followed.
+        """Apply newly arrived records; return the seconds until the next call, or None without copies.
 
-        Raises StreamsError for a record that is not of its store, and for what brokers refuse, or have not served for
-        `task.timeout.ms`.
+        Raises StreamsError for a record that does not belong to its store, and for requests that brokers refuse or have
+        not served for `task.timeout.ms`.
         """
         if not self._copies:
             return None
         try:
             consumer = self._following()
             arrived, reached = consumer.poll(0, _MOST_RECORDS), consumer.reached_ends()
-        except OffsetOutOfRangeError as error:  # where the changelog begins now is looked up with the next consumer
+        except OffsetOutOfRangeError as error:  # the next consumer looks up the new beginning of the changelog
             self._disconnect(error)
             return _RETRY_SECONDS
         except KafkaError as error:
@@ -213,7 +227,7 @@ class Standbys:
         return 0 if arrived or self._filling else _WAIT_SECONDS
 
     def close(self) -> None:
-        """Close all copies; harmless when called again."""
+        """Close all copies; idempotent."""
         with self._lock:
             for task in list(self._copies):
                 self._copies.pop(task).base.close()
@@ -227,7 +241,7 @@ class Standbys:
             self._consumer = None
 
     def _following(self) -> Consumer:
-        """Return the consumer, which follows all copies that are not being filled."""
+        """Return the consumer, which follows all copies except those being filled."""
         if self._consumer is None:
             self._consumer = self._make_consumer()
             self._unread = set(self._copies)
@@ -249,8 +263,10 @@ class Standbys:
         return self._consumer
 
     def _filled(self) -> Iterator[TaskId]:
-        """Yield the copies that have all of their snapshots; at most one part is filled, so that a restore does not
-        wait for long."""
+        """Yield the completely filled copies, and fill at most one part.
+
+        One part only, so that a restore does not wait for long.
+        """
         for task, (filling, _) in list(self._filling.items()):
             try:
                 next(filling)
@@ -264,7 +280,7 @@ class Standbys:
                 return
 
     def _disconnect(self, error: KafkaError) -> None:
-        """Begin again with another consumer, which also finds out whether a changelog begins later now."""
+        """Close the consumer; the next one also looks up the current beginning of each changelog."""
         if str(error) != self._warned:
             _log.warning("The standby tasks cannot read their changelogs at the moment: %s", error)
         self._warned = str(error)
@@ -274,8 +290,16 @@ class Standbys:
 
 
 class StatePositions:
-    """How much this instance has of the state of tasks, on its disk too, and how much there is (implements
-    membership.ChangelogPositions)."""
+    """The state positions of tasks on this instance and its disk, and their ends (implements
+    membership.ChangelogPositions).
+
+    Args:
+        layout: the tasks of the application.
+        standbys: the standby copies.
+        make_admin: returns a client for the thread of the group, when ends are requested.
+        has_base: returns whether the disk has a base of a task; bases of other instances' tasks are deleted after a
+            time.
+    """
 
     def __init__(
         self,
@@ -284,8 +308,6 @@ class StatePositions:
         make_admin: Callable[[], Admin],
         has_base: Callable[[TaskId], bool],
     ) -> None:
-        """Know of nothing on the disk. make_admin: for the thread of the group, if it asks for ends. has_base: returns
-        whether the disk has a base of a task; that of a task which others have is deleted after a time."""
         self._layout = layout
         self._standbys = standbys
         self._make_admin = make_admin
@@ -294,18 +316,18 @@ class StatePositions:
         self._closed: dict[TaskId, int] = {}
 
     def take(self, task: TaskId, stamp: ChangelogStamp) -> None:
-        """Take what the closed base of a task holds; from any thread."""
+        """Record the position of a task's closed base; from any thread."""
         if task in self._layout.stateful:
             changelogs = self._layout.followed_changelogs(task).values()
             self._closed[task] = sum(stamp.offsets.get(partition, 0) for partition in changelogs)
 
     def positions(self) -> Mapping[TaskId, int]:
-        """Return how much there is here, by task."""
+        """Return the position of the state on this instance, by task."""
         closed = {task: position for task, position in self._closed.copy().items() if self._has_base(task)}
         return {**closed, **self._standbys.positions()}
 
     def ends(self) -> Mapping[TaskId, int]:
-        """Return how much there is at all, by task; raises KafkaError if the brokers do not answer."""
+        """Return the end position of each task's changelogs; raises KafkaError if brokers do not answer."""
         if self._admin is None:
             self._admin = self._make_admin()
         changelogs = {task: self._layout.followed_changelogs(task).values() for task in self._layout.stateful}

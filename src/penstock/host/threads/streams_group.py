@@ -1,7 +1,7 @@
-"""The protocol of groups of Kafka Streams (KIP-1071): what a member sends in StreamsGroupHeartbeat, with the topology
-when it joins, and what it reads in the answers (Kafka class: StreamsGroupHeartbeatRequestManager).
+"""The protocol of Kafka Streams groups (KIP-1071; Kafka class: StreamsGroupHeartbeatRequestManager).
 
-Not sent, because brokers of Kafka 4.3 refuse them: static members, patterns of source topics, offsets of tasks.
+A member sends StreamsGroupHeartbeat, with the topology when it joins, and reads the answers. Static members, patterns
+of source topics and offsets of tasks are not sent, because brokers of Kafka 4.3 refuse them.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _log = logging.getLogger(__name__)
 STREAMS_GROUP_HEARTBEAT: Final = Api("StreamsGroupHeartbeat", 88, 0, 0)
 
 _JOINING, _LEAVING = 0, -1
-"""Epochs that say what the member does."""
+"""Epochs of joining and leaving members."""
 
 _TOPOLOGY_EPOCH: Final = 0
 _HEARTBEAT_MS: Final = 5_000
-"""Until the coordinator says another time; the default of brokers."""
+"""The heartbeat interval until the coordinator sets one; the default of brokers."""
 
 _TOPOLOGY_REFUSED: Final = (
-    ErrorCode.invalid_request,  # what Kafka 4.3 answers to a topology that has changed
+    ErrorCode.invalid_request,  # Kafka 4.3's answer to a changed topology
     ErrorCode.streams_invalid_topology,
     ErrorCode.streams_invalid_topology_epoch,
     ErrorCode.streams_topology_fenced,
@@ -49,7 +49,7 @@ _TOPOLOGY_REFUSED: Final = (
 
 
 class StreamsProtocol:
-    """A member of the protocol of Kafka Streams (see `group_protocol.GroupProtocol`).
+    """A member of a Kafka Streams group (see `group_protocol.GroupProtocol`).
 
     Args:
         layout: the tasks of the application.
@@ -80,7 +80,7 @@ class StreamsProtocol:
         self.member = StreamsMember(str(uuid.uuid4()), timing, self._rebalance_ms)
 
     def request(self, step: m.Step) -> Request | None:
-        """Return what `step` sends to the coordinator, None for nothing."""
+        """Return the request of `step` to the coordinator, or None if it sends no request."""
         match step:
             case m.JoinStreamsGroup(member_id):
                 return self._heartbeat(member_id, _JOINING, self._about)
@@ -97,7 +97,7 @@ class StreamsProtocol:
                 return None
 
     def refusal(self, code: int, message: str) -> StreamsError | None:
-        """Return the error for a refusal, None where this protocol has nothing special to say."""
+        """Return the error for a refusal specific to this protocol, None for other refusals."""
         if code == ErrorCode.unsupported_version:
             return UnsupportedVersionError(
                 "The brokers do not have group.protocol=streams: it needs Kafka 4.2 or later with the feature "
@@ -161,12 +161,12 @@ class StreamsProtocol:
             if member["member_id"] == member_id:
                 tasks = self._decode_tasks(member["assignment"])
             elif member["process_id"] == self._about["process_id"]:
-                # A life of this process that was killed is a member until its session ends, and stays at its epoch.
+                # A killed earlier run of this process remains a member until its session ends, and stays at its epoch.
                 has_twin |= member["member_epoch"] == group["group_epoch"]
         return m.StreamsMemberDescribed(group["error_code"], tasks, has_twin)
 
     def _decode_tasks(self, answer: Message) -> m.StreamsTasks:
-        """Return the tasks of an assignment; those of partitions that this instance does not know yet are left out."""
+        """Return the tasks of an assignment, without tasks of unknown partitions."""
         return m.StreamsTasks(
             *(self._known(answer[key] or ()) for key in ("active_tasks", "standby_tasks", "warmup_tasks"))
         )
@@ -197,7 +197,7 @@ class StreamsProtocol:
 
 
 def encode_topology(layout: Layout) -> Message:
-    """Return the topology of an application as StreamsGroupHeartbeat has it."""
+    """Return the topology of an application for StreamsGroupHeartbeat."""
     topics = {topic.name: topic for topic in internal_topics(layout)}
     subtopologies = [_subtopology(spec, layout, topics) for spec in layout.topology.subtopologies]
     return {"epoch": _TOPOLOGY_EPOCH, "subtopologies": sorted(subtopologies, key=lambda one: one["subtopology_id"])}
@@ -230,7 +230,7 @@ def _subtopology(spec: SubtopologySpec, layout: Layout, topics: Mapping[str, New
 
 
 def _topic(topic: NewTopic, partitions: int) -> Message:
-    """Return an internal topic. partitions: 0 where they follow from the topology."""
+    """Return an internal topic. partitions: 0 if the topology determines them."""
     configs = [{"key": key, "value": value} for key, value in sorted(topic.config.items())]
     return {
         "name": topic.name,

@@ -1,23 +1,23 @@
-"""The member of a group of the protocol of Kafka Streams (KIP-1071), as a table of states; `member` has what it shares
-with that of the classic protocol.
+"""The member of a Kafka Streams group (KIP-1071), as a table of states.
 
-The coordinator assigns the tasks, and one request does everything: a heartbeat tells what the member has, and its
-answer what it is to have. What happens in which state (the tests have a line for each):
+`member` has the code shared with members of the classic protocol. The coordinator assigns the tasks, and one request
+does everything: a heartbeat reports the tasks of the member, and its answer has the assignment. The states (the tests
+have a line for each event):
 
-    UNJOINED  could not reach the coordinator to join; joins when a pause is over.
+    UNJOINED  could not reach the coordinator to join; joins after a pause.
     JOINING   has sent its topology, and waits for the answer.
-    STABLE    sends heartbeats. When its assignment changes, it gives up what it must, and acknowledges the assignment
-              when that is closed: only then does the coordinator give these tasks to others.
-    FENCED    the group goes on without it: no commit. Joins again when all tasks are closed.
+    STABLE    sends heartbeats. When its assignment changes, it gives up the lost tasks, and acknowledges the assignment
+              once they are closed: only then does the coordinator give these tasks to others.
+    FENCED    the group continues without it: no commit. Joins again when all tasks are closed.
     LEAVING   has left, or is about to.
 
 Rules:
-- A member joins with no tasks, because the coordinator gives what it had to others.
-- The coordinator tells an assignment once. After an answer was lost, the member asks for its assignment by
-  StreamsGroupDescribe, behind a heartbeat that was answered: that shows only what the coordinator has written durably.
-- The epoch of the member is the generation of its commits. It may change while the tasks stay: where a commit is
-  refused for it, a heartbeat tells whether there is another one.
-- The coordinator decides on the session, and does not tell it: see `SESSION_MS`.
+- A member joins without tasks, because the coordinator gives its former tasks to others.
+- The coordinator sends an assignment once. After a lost answer, the member requests its assignment with
+  StreamsGroupDescribe. It does so after an answered heartbeat, because the description has only durably written data.
+- The epoch of the member is the generation of its commits. It may change while the tasks stay: if a commit is refused
+  because of it, a heartbeat returns the current one.
+- The coordinator sets the session timeout but does not send it: see `SESSION_MS`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from penstock.host.threads.member import MemberState, StreamsTasks
 from penstock_broker.wire.error_codes import ErrorCode
 
 SESSION_MS: Final = 45_000
-"""The default of group.streams.session.timeout.ms of brokers: after so long without an answer, tasks stand still."""
+"""Processing stops after that time without an answer: the brokers' default group.streams.session.timeout.ms."""
 
 STALE_TOPOLOGY: Final = 0
 MISSING_SOURCE_TOPICS: Final = 1
@@ -42,16 +42,16 @@ SHUTDOWN_APPLICATION: Final = 4
 ASSIGNMENT_DELAYED: Final = 5
 
 _NOT_READY: Final = frozenset((MISSING_SOURCE_TOPICS, MISSING_INTERNAL_TOPICS, ASSIGNMENT_DELAYED))
-"""While the group has one of these, the coordinator assigns no tasks, and will."""
+"""While the group has one of these statuses, the coordinator assigns no tasks yet."""
 
 
 class StreamsMember(m.AbstractMember):
-    """A member of a group of the protocol of Kafka Streams; see the module.
+    """A member of a Kafka Streams group; see the module.
 
     Args:
-        member_id: its id, which no other member has.
-        timing: how long it waits; the coordinator decides on the time between heartbeats.
-        max_poll_interval_ms: how long source topics may be missing (max.poll.interval.ms).
+        member_id: its unique id.
+        timing: its waiting times; the coordinator sets the time between heartbeats.
+        max_poll_interval_ms: longest absence of source topics (max.poll.interval.ms).
     """
 
     def __init__(self, member_id: str, timing: m.Timing, max_poll_interval_ms: int) -> None:
@@ -62,10 +62,10 @@ class StreamsMember(m.AbstractMember):
         self._must_acknowledge = False
         self._must_describe = False
         self._must_look = False
-        """Whether to find out if another member has the process id of this one."""
+        """Whether to check for another member with the process id of this one."""
         self._missing_since: int | None = None
         self._is_told = False
-        """Whether a heartbeat has told that the application ends, for this member."""
+        """Whether a heartbeat has requested the end of the application for this member."""
         self._is_ending = False
 
     def _join(self, now: int) -> list[m.Step]:
@@ -117,7 +117,7 @@ class StreamsMember(m.AbstractMember):
         return [*steps, *self._reported(is_ready), *self._freed(now)]
 
     def _obstacle(self, statuses: m.Statuses, now: int) -> StreamsError | None:
-        """Return the error of a group that cannot go on, None if it can or may again soon."""
+        """Return the error of a group that cannot continue, or None if it may."""
         if INCORRECTLY_PARTITIONED_TOPICS in statuses:
             return TopologyError(
                 f"The group assigns no tasks: {statuses[INCORRECTLY_PARTITIONED_TOPICS].rstrip('.')}. Give these "
@@ -135,12 +135,12 @@ class StreamsMember(m.AbstractMember):
         )
 
     def _shut_down(self, now: int) -> list[m.Step]:
-        """Send a heartbeat with the wish, behind an answer that is on its way."""
+        """Send a heartbeat with the shutdown request, after the answer to one in flight."""
         self._shuts_down, self._must_acknowledge, self._pending = True, True, frozenset()
         return self._freed(now)
 
     def _told_to_end(self, statuses: m.Statuses) -> list[m.Step]:
-        """Have the tasks committed and closed, as they are; told once."""
+        """Return the event that commits and closes the current tasks, once."""
         if self._is_told:
             self._is_told = False
             return [v.ApplicationShutDown(None)]
@@ -169,12 +169,12 @@ class StreamsMember(m.AbstractMember):
             return self._refused(answer.code, now)
         self.has_twin, self._must_look = answer.has_twin, False
         if answer.tasks is None or not self._must_describe:
-            return []  # of a member that the group does not have, the next heartbeat says why
+            return []  # if the group lacks the member, the next heartbeat returns the reason
         self._take(answer.tasks)
         return [*self._reported(is_ready=True), *self._freed(now)]
 
     def _freed(self, now: int) -> list[m.Step]:
-        """Acknowledge the assignment where the tasks that others wait for are closed."""
+        """Acknowledge the assignment once the tasks that others wait for are closed."""
         is_free = self.state is MemberState.STABLE and self._must_acknowledge and not self._pending and not self._out
         if not is_free:
             return []
@@ -185,7 +185,7 @@ class StreamsMember(m.AbstractMember):
         return self._out or self._doubted != self.generation
 
     def _ask_generation(self, now: int) -> list[m.Step]:
-        """Send a heartbeat, whose answer has the epoch, unless one is on its way."""
+        """Send a heartbeat to get the epoch from its answer, unless one is in flight."""
         if self._out or self.state is not MemberState.STABLE:
             return []
         self._out, self._next_ms = True, now + self._timing.heartbeat_ms

@@ -1,8 +1,8 @@
-"""What members of a group tell each other, as bytes: the subscription of each in its join, and its assignment.
+"""The messages between the members of a group, as bytes: subscriptions and assignments.
 
 Both have Kafka's formats (ConsumerProtocolSubscription and ConsumerProtocolAssignment, version 2), so that its tools
-show topics and partitions. What Penstock needs goes into their `user_data`, as a map of MessagePack: a field that a
-version does not know is ignored, so a newer member can add some.
+show topics and partitions. Penstock's own data is in their `user_data`, as a MessagePack map: a version ignores unknown
+fields, so newer members can add some.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _INT16: Final = struct.Struct(">h")
 _MOST_BYTES: Final = 64 * 1024 * 1024
 _MOST_ELEMENTS: Final = 1_000_000
 _WITH_WORKERS: Final = 2
-"""The version of the rules from which on workers count."""
+"""The first version of the rules that counts workers."""
 _SUBSCRIPTION: Final = structure_codec(consumer_protocol_subscription.DATA.at(_FORMAT))
 _ASSIGNMENT: Final = structure_codec(consumer_protocol_assignment.DATA.at(_FORMAT))
 
@@ -44,14 +44,14 @@ class IncompatibleMemberError(StreamsError):
 
 
 class Application(msgspec.Struct, frozen=True):
-    """The tasks of a member, as far as others compare them.
+    """The tasks of a member, for comparison with those of others.
 
     Args:
-        program: a digest of what partitions have no part in: the sub-topologies, which of them have state, and the
-            kinds of their stores, whose changelogs other members would misread.
-        partitions: how many the tasks read.
+        program: a digest without partitions: the sub-topologies, which of them have state, and the kinds of their
+            stores, whose changelogs other members would misread.
+        partitions: the number of partitions that the tasks read.
         tasks: a digest of the tasks with their partitions.
-        inputs: a digest of all these partitions, empty where the member does not tell it.
+        inputs: a digest of all these partitions, empty if the member does not send it.
     """
 
     program: str
@@ -60,13 +60,15 @@ class Application(msgspec.Struct, frozen=True):
     inputs: str = ""
 
     def has_tasks_of(self, other: Application) -> bool:
-        """Return whether the tasks are those of another member. A member of version 1 of the rules tells no inputs; its
-        tasks tell them."""
+        """Return whether another member has the same tasks.
+
+        The inputs are not compared: members with version 1 of the rules do not send them, and the tasks imply them.
+        """
         mine, others = ((each.program, each.partitions, each.tasks) for each in (self, other))
         return mine == others
 
     def groups_otherwise(self, other: Application) -> bool:
-        """Return whether the same partitions make other tasks in another member."""
+        """Return whether another member groups the same partitions into other tasks."""
         if self.inputs and other.inputs:
             same = self.inputs == other.inputs
         else:
@@ -75,20 +77,21 @@ class Application(msgspec.Struct, frozen=True):
 
 
 class Subscription(msgspec.Struct, frozen=True):
-    """What a member says of itself in its join.
+    """The subscription of a member in its join.
 
     Args:
         version: the latest version of the rules that it has.
         process: the id of its process.
-        application: its tasks; those of all members are equal.
-        generation: of the group, in which it had its tasks.
-        owned: the tasks that it has, each as the pair of its numbers.
-        positions: of the tasks whose state it has: the two numbers, and the sum of the next offsets of its changelogs.
-        instance: its group.instance.id, empty where it has none.
+        application: its tasks; equal for all members.
+        generation: the generation of the group in which it had its tasks.
+        owned: its tasks, each as a pair of numbers.
+        positions: of the tasks with state on the member: two numbers, and the sum of the next offsets of its
+            changelogs.
+        instance: its group.instance.id, empty if not set.
         tags: its values of `client.tag.`, by key.
-        server: its application.server, empty where it has none.
+        server: its application.server, empty if not set.
         shuts_down: whether all members are to commit and end.
-        workers: how many tasks it can run at one time, from version 2 of the rules on.
+        workers: the number of tasks that it can run at one time, since version 2 of the rules.
     """
 
     version: int
@@ -104,12 +107,14 @@ class Subscription(msgspec.Struct, frozen=True):
     workers: int = 1
 
     def name(self, member: str) -> str:
-        """Return the name under which plans have the member with this id: a static one has another id after each start,
-        and the same plan."""
+        """Return the name in plans of the member with this id.
+
+        A static member has another id after each start, but keeps its name.
+        """
         return self.instance or member
 
     def candidate(self, name: str, version: int) -> Candidate:
-        """Return the member of this subscription as the rules of `version` see it."""
+        """Return the member of this subscription by the rules of `version`."""
         owned = frozenset(TaskId(*task) for task in self.owned)
         positions = {TaskId(*task): position for *task, position in self.positions}
         workers = max(1, self.workers) if version >= _WITH_WORKERS else 1
@@ -117,14 +122,14 @@ class Subscription(msgspec.Struct, frozen=True):
 
 
 class Assignment(msgspec.Struct, frozen=True):
-    """What the leader tells each member.
+    """The leader's message to a member.
 
     Args:
-        version: of the rules by which all members plan.
-        inputs: of the plan (`Inputs`), compressed.
+        version: the version of the rules by which all members plan.
+        inputs: the inputs of the plan (`Inputs`), compressed.
         digest: of the leader's plan.
-        refusal: why the member has no part in it, empty where it has one.
-        shut_down_by: the member that has shut down the application, empty where none has.
+        refusal: the reason to exclude the member from the plan, empty if it is included.
+        shut_down_by: the member that has shut down the application, empty if it is not shut down.
     """
 
     version: int
@@ -135,12 +140,12 @@ class Assignment(msgspec.Struct, frozen=True):
 
 
 class Inputs(msgspec.Struct, frozen=True):
-    """What a plan is made from.
+    """The inputs of a plan.
 
     Args:
         members: the subscriptions of all members by name.
         ends: of the changelogs of each task: its two numbers, and the sum of their ends.
-        standbys: as the leader is set up, like the next three.
+        standbys: from the leader's configuration, like the next three; see `Rules`.
     """
 
     members: dict[str, Subscription]
@@ -151,7 +156,7 @@ class Inputs(msgspec.Struct, frozen=True):
     tags: list[str]
 
     def candidates(self, version: int) -> list[Candidate]:
-        """Return the members as the rules of `version` see them."""
+        """Return the members by the rules of `version`."""
         return [one.candidate(name, version) for name, one in sorted(self.members.items())]
 
     def plan(self, rules: Rules, version: int) -> Plan:
@@ -162,7 +167,7 @@ class Inputs(msgspec.Struct, frozen=True):
 
 
 class Endpoint(NamedTuple):
-    """Where state can be asked for. server: the application.server of a member. active, standby: what it has."""
+    """The address of a member's state. server: its application.server. active, standby: its tasks."""
 
     server: str
     active: frozenset[TaskId]
@@ -170,12 +175,20 @@ class Endpoint(NamedTuple):
 
 
 class MemberShare(NamedTuple):
-    """What a member reads in its assignment. tasks: that it is to have. standbys: of which it is to keep a copy, also
-    while it waits for their owner. reported: that it had when it joined, as the leader knows; of a static member this
-    may be what it had in its life before. is_final: whether no task of the group waits for a warm-up. endpoints: of all
-    members that have one. shut_down_by: the member that has shut down the application, empty where none has: then there
-    are no tasks, and is_final is whether all members knew it before. has_twin: whether another member has the process
-    id of this one; all have joined for this plan, so it is no earlier life of this process."""
+    """The content of an assignment for its member.
+
+    Args:
+        tasks: the assigned tasks.
+        standbys: the tasks to keep copies of, also while the member waits for their owner.
+        reported: the tasks that the member had when it joined, as the leader knows; for a static member they may be
+            those of its previous run.
+        is_final: whether no task of the group waits for a warm-up.
+        endpoints: of all members with an address.
+        shut_down_by: the member that has shut down the application, empty if it is not shut down. In a shutdown there
+            are no tasks, and is_final is whether all members already knew of it.
+        has_twin: whether another member has the process id of this one. All have joined for this plan, so it is no
+            earlier run of this process.
+    """
 
     tasks: frozenset[TaskId]
     standbys: frozenset[TaskId]
@@ -188,14 +201,14 @@ class MemberShare(NamedTuple):
 
 @dataclass(frozen=True)
 class Rules:
-    """What of a plan does not come from the members: the same in all of them.
+    """The inputs of a plan that are the same in all members.
 
     Args:
         groups: the partitions that each task reads.
         stateful: the tasks that have standbys.
-        standbys: their number (num.standby.replicas), where this member leads, like the next three.
-        acceptable_lag: the records that a member may lack of the state of a task to get it (acceptable.recovery.lag).
-        warm_ups: the most copies at one time that are made to move a task (max.warmup.replicas).
+        standbys: their number (num.standby.replicas), if this member leads, like the next three.
+        acceptable_lag: the most records of a task's state that a member may lack to get it (acceptable.recovery.lag).
+        warm_ups: the most simultaneous copies for moving tasks (max.warmup.replicas).
         tags: the keys whose values differ between a task and its standbys if possible (rack.aware.assignment.tags).
         stores: the kinds of the stores with a changelog, by sub-topology and name.
     """
@@ -215,7 +228,7 @@ class Rules:
 
     @cached_property
     def application(self) -> Application:
-        """The tasks, as members compare them."""
+        """The tasks, for comparison between members."""
         parts = (
             sorted((str(task), [str(partition) for partition in group]) for task, group in self.groups.items()),
             sorted(map(str, self.stateful)),
@@ -251,7 +264,7 @@ def decode_subscription(member: str, content: bytes | memoryview) -> Subscriptio
     """Return the subscription of a member.
 
     Raises:
-        IncompatibleMemberError: it is none of Penstock.
+        IncompatibleMemberError: it is not a subscription of Penstock.
     """
     try:
         return msgspec.msgpack.decode(_user_data(_SUBSCRIPTION, content), type=Subscription)
@@ -265,17 +278,19 @@ def decode_subscription(member: str, content: bytes | memoryview) -> Subscriptio
 def lead(
     members: Mapping[str, bytes | memoryview], rules: Rules, ends: Mapping[TaskId, int] | None = None
 ) -> dict[str, bytes]:
-    """Return the assignments that the leader of a group gives, by member. Members with other tasks than the leader get
-    a refusal. Where others already run another program, or know of more partitions, the leader itself has no part.
+    """Return the assignments from the leader of a group, by member.
+
+    Members with other tasks than the leader get a refusal. If others already run another program, or know of more
+    partitions, the leader itself is excluded.
 
     Args:
         members: the subscriptions of all members by id.
         rules: the leader's.
-        ends: of the changelogs of each task, as the sum of their ends; None if they are not known: then what a member
-            has at most stands for them.
+        ends: the sum of the changelog ends of each task; None if unknown: then the highest position of a member
+            replaces it.
 
     Raises:
-        IncompatibleMemberError: a member is not of this application, or the leader has no part in it.
+        IncompatibleMemberError: a member is not of this application, or the leader is excluded from it.
     """
     everybody = {member: decode_subscription(member, content) for member, content in members.items()}
     _check_leads(everybody, rules)
@@ -300,7 +315,7 @@ def lead(
 
 
 def _furthest(members: Collection[Subscription]) -> dict[TaskId, int]:
-    """Return the most that a member has of the state of each task."""
+    """Return the highest position of a member in the state of each task."""
     furthest: dict[TaskId, int] = {}
     for one in members:
         for *task, position in one.positions:
@@ -314,7 +329,7 @@ def _assignment(topics: list[Message], user_data: bytes) -> bytes:
 
 
 def _check_leads(members: Mapping[str, Subscription], rules: Rules) -> None:
-    """Raise IncompatibleMemberError if the leader is to have no part in the group."""
+    """Raise IncompatibleMemberError if the leader must be excluded from the group."""
     mine = rules.application
     running = {one.application.program for one in members.values() if one.owned}
     if running and mine.program not in running:
@@ -330,7 +345,7 @@ def _check_leads(members: Mapping[str, Subscription], rules: Rules) -> None:
 
 
 def _refusal(one: Subscription, rules: Rules) -> str:
-    """Return why a member with other tasks has no part in the group."""
+    """Return the reason to exclude a member with other tasks from the group."""
     if one.application.program != rules.application.program:
         return _OTHER_PROGRAM
     if one.application.groups_otherwise(rules.application):
@@ -359,12 +374,12 @@ def follow(name: str, content: bytes | memoryview, rules: Rules) -> MemberShare:
     """Return the share of a member, computed from its assignment.
 
     Args:
-        name: its group.instance.id, or its id where it has none.
+        name: its group.instance.id, or its id if not set.
         content: its assignment.
         rules: the member's.
 
     Raises:
-        IncompatibleMemberError: the leader refuses this member, or plans otherwise.
+        IncompatibleMemberError: the leader refuses this member, or its plan differs.
     """
     try:
         data = msgspec.msgpack.decode(_user_data(_ASSIGNMENT, content), type=Assignment)
@@ -399,7 +414,7 @@ def follow(name: str, content: bytes | memoryview, rules: Rules) -> MemberShare:
 
 
 def _nothing(shut_down_by: str, is_final: bool) -> MemberShare:
-    """Return the share of a member of an application that is shut down."""
+    """Return the share of a member of a shut-down application."""
     return MemberShare(frozenset(), frozenset(), frozenset(), is_final, shut_down_by=shut_down_by)
 
 
@@ -428,7 +443,7 @@ def _encoded(codec: Codec, message: Message) -> bytes:
 
 
 def _user_data(codec: Codec, content: bytes | memoryview) -> bytes:
-    """Return the user data of a subscription or an assignment; later formats of Kafka only add fields behind them."""
+    """Return the user data of a subscription or assignment; later Kafka formats only append fields."""
     cursor = Cursor(memoryview(content), _MOST_ELEMENTS)
     if cursor.number(_INT16) < _FORMAT:
         raise MalformedMessageError("its format is older than 2")

@@ -1,8 +1,10 @@
-"""What an instance would take over from the application that had its group before, such as one of Kafka Streams in
-Java: offsets and changelogs; and what is in the way. A start takes over: names, offsets and bytes are the same.
+"""Inspects the takeover of an application from another program, such as Kafka Streams in Java.
 
-Only `remove_dead_members` changes anything. It cannot be checked here that operators and serdes do the same as in the
-other program.
+It reports the offsets and changelogs to take over, and the obstacles. The takeover itself is a normal start: names,
+offsets and bytes are the same.
+
+Only `remove_dead_members` changes anything. Equal behaviour of the operators and serdes of both programs cannot be
+checked here.
 """
 
 from __future__ import annotations
@@ -45,17 +47,23 @@ from penstock.task.changelog_copy import ChangelogCopy
 _INTERNAL: Final = ("-changelog", "-repartition")
 
 _TRIED_RECORDS: Final = 100
-"""The last records of each changelog partition that must be of its store."""
+"""Number of last records in each changelog partition that are checked against its store."""
 
 
 WATCH_SECONDS: Final = 10.0
-"""How long removed members have time to come back: three times the default of heartbeat.interval.ms."""
+"""Time for removed members to come back: three times the default of heartbeat.interval.ms."""
 _PAUSE_SECONDS: Final = 0.2
 
 
 class InputOffset(NamedTuple):
-    """A partition that a task reads, and where an instance would go on. committed: None for a partition without an
-    offset. end: of the partition. partition_time: ms, NO_TIMESTAMP for unknown."""
+    """An input partition and the position of an instance in it.
+
+    Args:
+        partition: the partition.
+        committed: the committed offset, None if absent.
+        end: the end offset of the partition.
+        partition_time: ms, NO_TIMESTAMP if unknown.
+    """
 
     partition: TopicPartition
     committed: int | None
@@ -64,7 +72,7 @@ class InputOffset(NamedTuple):
 
 
 class RestoredStore(NamedTuple):
-    """A store that would be restored. records: the offsets that its changelog has, at most so many records."""
+    """A store to restore. records: the number of offsets in its changelog, which is the most records that it has."""
 
     name: str
     changelog: str
@@ -73,11 +81,15 @@ class RestoredStore(NamedTuple):
 
 @dataclass(frozen=True)
 class Takeover:
-    """What would be taken over.
+    """The result of the inspection.
 
-    group: as it is now. inputs: the partitions of the topics that tasks read. stores: those with a changelog.
-    obstacles: why an instance would not start, or not go on where the other application has stopped. warnings: what a
-    person should look at.
+    Args:
+        group: its current description.
+        inputs: the partitions of the topics that tasks read.
+        stores: the stores with a changelog.
+        obstacles: reasons why an instance would not start, or not continue from the last commit of the other
+            application.
+        warnings: facts for a person to check.
     """
 
     group: GroupDescription
@@ -88,7 +100,7 @@ class Takeover:
 
 
 def plan_takeover(built: BuiltTopology, config: StreamsConfig) -> Takeover:
-    """Return what an instance with this topology and configuration would take over now.
+    """Return the result of a takeover by this topology and configuration now.
 
     Raises ConfigError if a key is wrong, KafkaError if brokers do not answer.
     """
@@ -117,13 +129,13 @@ def plan_takeover(built: BuiltTopology, config: StreamsConfig) -> Takeover:
 def remove_dead_members(config: StreamsConfig, watch_s: float = WATCH_SECONDS) -> tuple[MemberDescription, ...]:
     """Remove the members of the group of an application that has ended, and return them.
 
-    The caller asserts that the application has ended: brokers do not tell when a member sent its last heartbeat. One
-    that still runs learns of its removal at its next heartbeat and joins again, which is looked for here. One that is
-    stuck for longer than `watch_s` is not found; brokers take no offsets from it, nor transactions with offsets.
+    The caller asserts that the application has ended: brokers do not report the time of a member's last heartbeat. A
+    running member learns of its removal at its next heartbeat and joins again, which is checked here. A member that is
+    stuck for longer than `watch_s` is not found; brokers accept no offsets from it, nor transactions with offsets.
 
     Args:
         config: with the application.id and brokers.
-        watch_s: how long (s) members that run have time to come back.
+        watch_s: time for running members to come back (s).
 
     Raises:
         StreamsError: a member came back, or the group is not a classic one.
@@ -156,7 +168,7 @@ def remove_dead_members(config: StreamsConfig, watch_s: float = WATCH_SECONDS) -
 
 
 def members_in_the_way(group: GroupDescription) -> Iterator[str]:
-    """Yield why nobody else can commit offsets of `group` now."""
+    """Yield the reasons why other clients cannot commit offsets of `group` now."""
     if group.members:
         yield (
             f"The group {group.group_id} has {counted(len(group.members), 'member')}: {_clients(group.members)}. Stop "
@@ -170,17 +182,27 @@ def _clients(members: Iterable[MemberDescription]) -> str:
 
 
 def unfit_topics(layout: Layout, topics: Mapping[str, int], admin: Admin, fetcher: Fetcher) -> Iterator[str]:
-    """Yield which internal topics that exist do not fit the tasks of `layout` and their stores. topics: of the brokers,
-    and their partitions."""
+    """Yield the mismatches between existing internal topics and the tasks and stores of `layout`.
+
+    Args:
+        layout: the tasks of the application.
+        topics: the topics of the brokers, with their partition counts.
+        admin: a client.
+        fetcher: reads the changelogs.
+    """
     wrong = list(wrong_partitions(layout, topics))
     yield from wrong or _Inspection(layout, topics, admin, fetcher, {}).unfit_changelogs()
 
 
 @dataclass(frozen=True)
 class StateChanges:
-    """What a start with another topology means for the state that the brokers have.
+    """The effects of a start with another topology on the state in the brokers.
 
-    kept, new: names of stores. differences: of the topics, one line each. refused: why it cannot start.
+    Args:
+        kept: the names of the stores that keep their state.
+        new: the names of the new stores.
+        differences: of the topics, one line each.
+        refused: the reasons why it cannot start.
     """
 
     kept: tuple[str, ...] = ()
@@ -189,7 +211,7 @@ class StateChanges:
     refused: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
-        """Return one line for each change; empty if nothing changes."""
+        """Return one line for each change; empty without changes."""
         if self.refused:
             return [f"REFUSED: {reason}" for reason in self.refused]
         if not self.new and not self.differences:
@@ -199,10 +221,10 @@ class StateChanges:
 
 
 def topic_changes(built: BuiltTopology, config: StreamsConfig) -> list[str]:
-    """Return what a start with this topology would mean for the stores and internal topics that the brokers have, in
-    lines; none if they are those of the topology.
+    """Return the effects of a start with this topology on stores and topics, in lines.
 
-    It looks at names and partitions, not at records. Raises KafkaError if brokers do not answer.
+    The list is empty if the topics match the topology. Names and partitions are compared, records are not read. Raises
+    KafkaError if brokers do not answer.
     """
     with closing(ConfluentAdmin(config)) as admin:
         topics = admin.topics()
@@ -215,7 +237,7 @@ def topic_changes(built: BuiltTopology, config: StreamsConfig) -> list[str]:
 
 
 def state_changes(built: BuiltTopology, config: StreamsConfig) -> StateChanges:
-    """Return what a start with this topology would mean for the changelogs and the offsets that the brokers have.
+    """Return the effects of a start with this topology on changelogs and offsets.
 
     It also reads the last records of each changelog with the serdes of the topology. Raises KafkaError if brokers do
     not answer.
@@ -252,8 +274,8 @@ def _compared(layout: Layout, topics: Mapping[str, int], admin: ConfluentAdmin) 
 def _other_topics(admin: ConfluentAdmin, layout: Layout, topics: Iterable[str]) -> list[str]:
     """Return the internal topics of the application of `layout` that its topology does not have.
 
-    Names alone do not tell the topics of `shop` from those of `shop-eu`. So those of an application that has a group of
-    its own are left out.
+    Names alone do not distinguish the topics of `shop` from those of `shop-eu`. So topics of another application with
+    its own group are left out.
     """
     name = str(layout.config.required("application.id"))
     own = own_topics(layout.topology) | source_topics(layout.topology)
@@ -271,7 +293,15 @@ def _is_internal(topic: str, application_id: str) -> bool:
 
 
 class _Inspection:
-    """Looks at topics and offsets of an application."""
+    """Inspects the topics and offsets of an application.
+
+    Args:
+        layout: the tasks of the application.
+        topics: the topics of the brokers, with their partition counts.
+        admin: a client.
+        fetcher: reads the changelogs.
+        committed: the committed offsets of the group.
+    """
 
     def __init__(
         self,
@@ -289,8 +319,12 @@ class _Inspection:
         self._group = str(layout.config["application.id"])
 
     def completed(self, found: Takeover, others: Sequence[str]) -> Takeover:
-        """Return `found` with inputs and stores, and what is in their way. others: internal topics of the application
-        that this topology does not have."""
+        """Return `found` with inputs, stores and their obstacles.
+
+        Args:
+            found: the result so far.
+            others: internal topics of the application that this topology does not have.
+        """
         inputs = [partition for partition in sorted(self._layout.readers) if partition.topic in self._topics]
         begins, ends = self._admin.beginning_offsets(inputs), self._admin.end_offsets(inputs)
         wrong = list(wrong_partitions(self._layout, self._topics))
@@ -328,7 +362,7 @@ class _Inspection:
         )
 
     def unfit_changelogs(self) -> Iterator[str]:
-        """Yield why the records of changelog topics that exist cannot be of their stores."""
+        """Yield the reasons why records of existing changelog topics do not match their stores."""
         for changelog, places in sorted(self._changelogs().items()):
             if changelog in self._topics:
                 yield from self._unfit(places[0][0], [partition for _, partition in places])
@@ -349,7 +383,7 @@ class _Inspection:
                 )
 
     def _of_another_topology(self, topic: str) -> str:
-        """Return why an internal topic that this topology does not have is in the way."""
+        """Return the obstacle of an internal topic that this topology does not have."""
         what = "a store" if topic.endswith(_INTERNAL[0]) else "a repartition"
         return (
             f"Topic {topic} is of {what} that this topology does not have. Compare the names that `penstock describe` "
@@ -358,7 +392,7 @@ class _Inspection:
         )
 
     def _state_elsewhere(self) -> Iterator[str]:
-        """Yield that the changelogs do not have the state that belongs to the offsets."""
+        """Yield an error if the changelogs lack the state that belongs to the offsets."""
         try:
             check_has_state(self._committed if self._layout.stateful else {})
         except StreamsError as error:
@@ -367,7 +401,7 @@ class _Inspection:
     def _state_without_offsets(
         self, begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
     ) -> Iterator[str]:
-        """Yield which tasks have state, and no offset that says what is in it: their input would be processed again."""
+        """Yield the tasks with state but without offsets, which would process their input again."""
         for task, group in sorted(self._layout.groups.items()):
             inputs = [str(each) for each in group if begins.get(each, 0) < ends.get(each, 0)]
             if not inputs or not self._committed.keys().isdisjoint(group):
@@ -385,7 +419,7 @@ class _Inspection:
                 )
 
     def _deleted_state(self) -> Iterator[str]:
-        """Yield which changelogs have lost records otherwise than by compaction, where a store needs all of them."""
+        """Yield the changelogs that lost records otherwise than by compaction, though their store needs all."""
         configs = {topic.name: topic.config for topic in internal_topics(self._layout)}
         for changelog, places in sorted(self._changelogs().items()):
             if changelog not in self._topics or "delete" in configs.get(changelog, {}).get("cleanup.policy", "delete"):
@@ -406,7 +440,7 @@ class _Inspection:
         return begin < end and any(map(len, self._fetcher.fetch(partition, begin, end, read_committed=True)))
 
     def _missing_repartitions(self) -> Iterator[str]:
-        """Yield which repartition topics of this topology the application does not have."""
+        """Yield the repartition topics of this topology that the application lacks."""
         for topic in sorted(self._layout.topology.repartition_topics.keys() - self._topics.keys()):
             if self._committed:
                 yield (
@@ -415,7 +449,7 @@ class _Inspection:
                 )
 
     def without_offset(self, inputs: Iterable[TopicPartition]) -> Iterator[str]:
-        """Yield which inputs begin where auto.offset.reset says."""
+        """Yield the inputs whose start auto.offset.reset decides."""
         if not self._committed:
             yield f"The group {self._group} has committed no offset: this is the first start of the application."
             return
@@ -437,7 +471,7 @@ class _Inspection:
         return {partition: ends[partition] - begins[partition] for partition in partitions}
 
     def _unfit(self, store: str, partitions: list[TopicPartition]) -> Iterator[str]:
-        """Yield why the last records of a changelog cannot be of `store`."""
+        """Yield the reasons why the last records of a changelog do not match `store`."""
         begins = self._admin.beginning_offsets(partitions)
         ends = self._admin.end_offsets(partitions, read_committed=True)
         stores = next(spec.stores for spec in self._layout.topology.subtopologies if store in spec.stores)
@@ -453,8 +487,10 @@ class _Inspection:
 
 
 def check_serdes_of(builder: StoreBuilder, config: StreamsConfig, changelog: str, records: RecordBatch) -> None:
-    """Raise ProcessorStateError if the serdes of a store cannot read `records` of its changelog topic. It does not look
-    into the records of `suppress` and of users' own stores."""
+    """Raise ProcessorStateError if a store's serdes cannot read `records` of its changelog topic.
+
+    Records of `suppress` and of users' own stores are not checked.
+    """
     keys, values = records.keys, records.values
     match builder.supplier:
         case WindowBytesStoreSupplier():
@@ -474,7 +510,7 @@ def check_serdes_of(builder: StoreBuilder, config: StreamsConfig, changelog: str
             try:
                 if data is not None:
                     serdes[part].deserialize(changelog, data, records.headers_at(row))
-            except Exception as error:  # whatever a serde of the user's raises
+            except Exception as error:  # a user's serde may raise anything
                 raise ProcessorStateError(
                     f"{serdes[part]} cannot read the {part} {data!r:.100} of offset {records.offsets[row]}: "
                     f"{type(error).__name__}: {error}. Which serde does the other application use?"

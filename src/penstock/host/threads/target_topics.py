@@ -1,4 +1,4 @@
-"""The partitions of the topics that tasks write to."""
+"""The partition counts of output topics."""
 
 from __future__ import annotations
 
@@ -8,17 +8,25 @@ from penstock.client.api import Admin
 
 
 class PartitionCounts(dict[str, int]):
-    """The number of partitions by topic; looks up a topic that it does not know: one that was made since the start, and
-    that a function names. For one thread."""
+    """The number of partitions by topic, for one thread.
+
+    A missing topic is looked up: it was created after the start, and a function returned its name.
+
+    Args:
+        known: the topics known at the start.
+        make_admin: returns the client for the first lookup.
+    """
 
     def __init__(self, known: Mapping[str, int], make_admin: Callable[[], Admin]) -> None:
-        """Know the topics of `known`. make_admin: connects, when a topic is looked up for the first time."""
         super().__init__(known)
         self._make_admin = make_admin
         self._admin: Admin | None = None
 
     def __missing__(self, topic: str) -> int:
-        """Return the partitions of `topic`; raises KeyError if there is none, KafkaError if no broker answers."""
+        """Return the partition count of `topic`.
+
+        Raises KeyError if it does not exist, KafkaError if no broker answers.
+        """
         if self._admin is None:
             self._admin = self._make_admin()
         found = self._admin.topics()

@@ -1,6 +1,6 @@
-"""The life of the tasks of an instance: assigned, restored, started, closed and given up. Part of the core.
+"""The life of an instance's tasks: assigned, restored, started, closed and given up. Part of the core.
 
-A task is given up after a commit. Where the membership is lost, it is given up without one.
+A task is given up after a commit, or without one if the membership is lost.
 """
 
 from __future__ import annotations
@@ -21,7 +21,15 @@ from penstock.record import TopicPartition
 
 
 class TaskLife:
-    """Opens and closes the tasks that the group assigns. do: takes actions."""
+    """Opens and closes the tasks that the group assigns.
+
+    Args:
+        layout: the tasks of the application.
+        tasks: the active tasks.
+        phase: of the instance.
+        progress: the unanswered actions.
+        do: receives the actions.
+    """
 
     def __init__(
         self, layout: Layout, tasks: TaskManager, phase: InstancePhase, progress: TaskProgress, do: v.Do
@@ -31,11 +39,11 @@ class TaskLife:
         self._layout = layout
         self._tasks, self._phase, self._progress, self._do = tasks, phase, progress, do
         self.is_cut_off = False
-        """Whether the coordinator does not answer: nothing is processed until it does."""
+        """Whether the coordinator does not answer; processing stops until it does."""
         self._assigned: frozenset[TaskId] | None = None
         self._assignments = 0
         self._restored: dict[TaskId, v.OpenedState] = {}
-        """The states of tasks that are to start."""
+        """The states of restored tasks that have not started."""
         self._global_ends: Mapping[TopicPartition, int] = {}
         self._running_told = False
 
@@ -45,16 +53,16 @@ class TaskLife:
         return self._assigned is not None
 
     def _keeps(self, id: TaskId) -> bool:
-        """Return whether the instance is to have a task."""
+        """Return whether the instance keeps a task."""
         return id == GLOBAL_TASK or (self._assigned is not None and id in self._assigned)
 
     def lost(self) -> list[ActiveTask]:
-        """Return the tasks that run and are to be given up."""
+        """Return the running tasks to give up."""
         running = (t for t in self._tasks if t.state is ActiveTaskState.RUNNING and not t.is_aside)
         return [task for task in running if not self._keeps(task.id)]
 
     def assign(self, tasks: frozenset[TaskId], standbys: frozenset[TaskId]) -> None:
-        """Take the assignment of the group: new tasks are opened, lost ones given up after the next commit."""
+        """Apply an assignment: open new tasks, give up lost tasks after the next commit."""
         self._assigned, self.standbys.assigned, self.is_cut_off = tasks, standbys, False
         self._assignments += 1
         for id in sorted(tasks):
@@ -65,12 +73,12 @@ class TaskLife:
         self.cancel_restores()
 
     def lose(self) -> None:
-        """Forget the assignment: the instance is no member of the group any more."""
+        """Forget the assignment: the instance is no longer a member of the group."""
         self._assigned, self.is_cut_off = None, False
         self.cancel_restores()
 
     def cancel_restores(self) -> None:
-        """Give up the restores of tasks that others are to have, which wait for them, and all of them at the end."""
+        """Cancel the restores of tasks that other instances wait for, or all at the end."""
         is_ending = self._phase.current is Phase.ENDING
         for task in self._tasks:
             is_being_restored = task.state is ActiveTaskState.RESTORING and task.id not in self._restored
@@ -78,7 +86,7 @@ class TaskLife:
                 self._do(v.CancelRestore(task.id))
 
     def open(self, now: int) -> None:
-        """Open the tasks that have nothing open, and forget those of others."""
+        """Open the tasks without open state, and forget those of other instances."""
         for task in self._tasks:
             if task.state is not ActiveTaskState.CREATED:
                 continue
@@ -101,7 +109,7 @@ class TaskLife:
         self._restored[id] = state
 
     def start(self, now: int) -> None:
-        """Start the tasks that are restored; those of the topology after the global stores, which they may read."""
+        """Start restored tasks, stream tasks after the global stores, which they may read."""
         for id, state in list(self._restored.items()):
             task = self._tasks[id]
             if self._phase.current is Phase.ENDING or not self._keeps(id):
@@ -121,23 +129,23 @@ class TaskLife:
         return task.state is ActiveTaskState.RUNNING and not lags and not task.busy and not task.has_waiting()
 
     def started(self, id: TaskId, due: int | None, now: int) -> None:
-        """Let a task run. due: when it has something to do though no record arrives (ms)."""
+        """Let a task run. due: the time of its next work without records (ms)."""
         task = self._tasks[id]
         self._progress.answered(id, now)
         task.state = ActiveTaskState.RUNNING
-        # what `init` has sent, or put into stores, is of a run of its own
+        # output and store changes of `init` belong to a run of their own
         task.due_ms = now if due is None else min(due, now)
         self._do(v.Follow(dict(task.positions)))
 
     def tell_running(self) -> None:
-        """Tell once that all tasks are being processed."""
+        """Report once that all tasks are being processed."""
         ready = self._assigned is not None and all(task.state is ActiveTaskState.RUNNING for task in self._tasks)
         if ready and not self._running_told:
             self._running_told = True
             self._do(v.TellRunning())
 
     def close(self, task: ActiveTask, now: int, state: v.OpenedState | None = None) -> None:
-        """Close a task that runs, or that was restored to `state`."""
+        """Close a running task, or a task that was restored to `state`."""
         if task.state is ActiveTaskState.RUNNING:
             self._tasks.forget_pauses(task.partitions)
             self._do(v.Unfollow(task.partitions))
@@ -145,16 +153,16 @@ class TaskLife:
         self._progress.ask(v.Close(task.id, state), now)
 
     def close_running(self, now: int) -> None:
-        """Close the tasks that run."""
+        """Close the running tasks."""
         for task in self._tasks:
             if task.state is ActiveTaskState.RUNNING:
                 self.close(task, now)
 
     def closed(self, id: TaskId, now: int) -> None:
-        """Let a closed task be opened again, or give it up."""
+        """Allow a closed task to open again, or give it up."""
         task = self._tasks[id]
         self._tasks.take_back(id)
-        if task.busy:  # else its restore was cancelled
+        if task.busy:  # otherwise its restore was cancelled
             self._progress.answered(id, now)
         task.reset()
         task.state = ActiveTaskState.CREATED
@@ -162,14 +170,14 @@ class TaskLife:
             self._give_up(id)
 
     def failed(self, id: TaskId, error: BaseException, now: int) -> bool:
-        """Handle an error of a task; return whether the others go on regardless."""
+        """Handle an error of a task; return whether the other tasks continue regardless."""
         task = self._tasks[id]
         if task.is_aside and task.state is ActiveTaskState.CLOSING:
-            return True  # nothing of it was to count
+            return True  # its results were to be discarded
         self._tasks.take_back(id)
         is_restore = task.state is ActiveTaskState.RESTORING
         task.busy = task.is_out = False
-        if task.state is not ActiveTaskState.RUNNING:  # what it had open is closed
+        if task.state is not ActiveTaskState.RUNNING:  # its state is already closed
             task.state = ActiveTaskState.CREATED
         if not is_restore or self._phase.current is Phase.ENDING or not self.retries.allow(id, error, now):
             return False
@@ -177,13 +185,13 @@ class TaskLife:
         return True
 
     def _give_up(self, id: TaskId) -> None:
-        """Forget a task that has nothing open."""
+        """Forget a task without open state."""
         self._tasks.remove(id)
         self.retries.forget(id)
         self._do(v.GiveUp(frozenset([id]), self._assignments))
 
     def give_up_aside(self) -> None:
-        """Give up lost tasks that a function keeps: others need not wait for the function."""
+        """Give up lost tasks blocked in a function, so that other instances need not wait."""
         for task in self._tasks:
             if task.is_aside and not self._keeps(task.id):
                 self._do(v.GiveUp(frozenset([task.id]), self._assignments))

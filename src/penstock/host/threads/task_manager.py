@@ -1,16 +1,17 @@
-"""The active tasks of an instance: what has arrived for each, which of them is next, how much it takes, and which
-partitions are not to be fetched for now (Kafka classes: TaskManager, TaskExecutor).
+"""The active tasks of an instance: waiting records, order and size of runs, paused partitions.
 
-Turns: tasks with work take slices of time in rounds; those that read repartition topics take several, or else the
-writers of these topics run further and further ahead. In a round, the task goes first for which most waits, but behind
-those with so little that it costs the others next to nothing. A task that had nothing to do joins one round before the
-others. So records of a quiet task wait for the run that goes on, and for no backlog.
+Kafka classes: TaskManager, TaskExecutor.
 
-Back-pressure: a record waits until a task has processed it, whether it is still here or in the task, which may hold it
-back for another partition. Of a partition of which too much waits nothing is fetched, and nothing more given to a task
-that holds records of it. Too much are as many records as may wait of a partition, or a share of the bytes that may
-still come in all: so a backlog leaves room for partitions that have been quiet. A partition of which nothing waits is
-always fetched, for a task that holds records waits for such a one.
+Turns: tasks with work take slices of time in rounds. Tasks that read repartition topics take several slices, otherwise
+the writers of these topics would run further and further ahead. Within a round, the task with the most waiting records
+goes first, but after tasks with so few that they hardly delay the others. A previously idle task joins one round before
+the others. So records of a quiet task wait for the current run only, not for a backlog.
+
+Back-pressure: a record waits until a task has processed it, either here or in the task, which may hold it back for
+another partition. A partition with too many waiting records is not fetched, and a task that holds its records gets no
+more of them. The limit is a number of records per partition, or a share of the remaining bytes of the instance: so a
+backlog leaves room for partitions that have been quiet. A partition without waiting records is always fetched, because
+a task that holds records waits for such a partition.
 
 No I/O, no clock, no thread: part of the core.
 """
@@ -31,20 +32,26 @@ from penstock.record import TopicPartition
 from penstock.task.partition_group import BufferSize
 
 _SLICES_DOWNSTREAM: Final = 4
-"""In a round, of a task that reads a repartition topic: records before it often become several."""
+"""Slices per round of tasks that read repartition topics: an upstream record often becomes several."""
 _SHARE: Final = 2
-"""A partition may take half of the bytes that may still come, all others the rest."""
+"""Divisor of the remaining bytes: one partition may take half, all others the rest."""
 _LEAST_BYTES: Final = 4096
-"""Bytes that are fetched at least at one time."""
+"""Smallest limit of one fetch (bytes)."""
 
 WorkerOf = Callable[[TaskId], int]
-"""Returns the number of the worker that an open task runs in; a worker runs one task at a time."""
+"""Returns the number of an open task's worker; a worker runs tasks one by one."""
 
 
 @dataclass(frozen=True)
 class BufferLimits:
-    """Bounds of what waits in an instance, here and in tasks, before what is fetched at one time. records: of a
-    partition. bytes: of all partitions. fetched_records, fetched_bytes: what is fetched at most at one time."""
+    """Limits of an instance's waiting records, here and in tasks; one fetch may exceed them.
+
+    Args:
+        records: the most of one partition.
+        bytes: the most of all partitions.
+        fetched_records: the most in one fetch.
+        fetched_bytes: the most in one fetch.
+    """
 
     records: int
     bytes: int
@@ -53,14 +60,22 @@ class BufferLimits:
 
 
 class Room(NamedTuple):
-    """What may be fetched at one time."""
+    """The limits of one fetch."""
 
     records: int
     bytes: int
 
 
 class TaskManager:
-    """The active tasks of an instance, and which of them runs next."""
+    """The active tasks of an instance, and the order of their runs.
+
+    Args:
+        config: of the application.
+        limits: of the waiting records.
+        worker_of: returns the worker of an open task; the default has one worker.
+        alignment: of the tasks that read history together; None without such tasks.
+        repartition_topics: of the topology.
+    """
 
     def __init__(
         self,
@@ -70,8 +85,6 @@ class TaskManager:
         alignment: TimeAlignment | None = None,
         repartition_topics: Iterable[str] = (),
     ) -> None:
-        """Start without tasks. worker_of: returns the worker of an open task; by default there is one. alignment: of
-        the tasks that read history together; None if none do. repartition_topics: of the topology."""
         self.alignment = alignment or TimeAlignment({}, {}, 0)
         self._repartition_topics = frozenset(repartition_topics)
         self._behind: frozenset[str] = frozenset()
@@ -81,7 +94,7 @@ class TaskManager:
         self._slice_ns = self._slice_ms * 1_000_000
         self._limits = limits
         self._reached_ns: dict[int, int] = {}
-        """By worker, the least time that a task with something to do has had."""
+        """By worker, the least processing time of a task with work."""
         self._tasks: dict[TaskId, ActiveTask] = {}
         self._readers: dict[TopicPartition, ActiveTask] = {}
         self._ends: dict[TopicPartition, int] = {}
@@ -118,40 +131,42 @@ class TaskManager:
             self._paused.discard(partition)
 
     def arrived(self, arrived: Arrived) -> None:
-        """Take records; drop those of a partition that no task reads any more."""
+        """Add records to their task, or drop those of a partition without a task."""
         task = self.running_reader(arrived.partition)
         if task is not None:
             task.add(arrived)
 
     def running_reader(self, partition: TopicPartition) -> ActiveTask | None:
-        """Return the task that reads `partition`, None if it does not run."""
+        """Return the task that reads `partition`, or None if it does not run."""
         task = self._readers.get(partition)
         return task if task is not None and task.state is ActiveTaskState.RUNNING else None
 
     def reached(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Take the positions up to which partitions were read, even if there are no records."""
+        """Record the positions up to which partitions were read, even without records."""
         for partition, end in ends.items():
             task = self._readers.get(partition)
             if task is not None and partition in task.positions:
                 task.reach(partition, end)
 
     def know_ends(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Take how far partitions can be read."""
-        for partition in ends.keys() - self._ends.keys():  # until then, the task waits for it
+        """Record the end offsets of partitions."""
+        for partition in ends.keys() - self._ends.keys():  # until then, the task waits for its end
             task = self._readers.get(partition)
             if task is not None:
                 task.look_again()
         self._ends.update({p: max(end, self._written.get(p, 0)) for p, end in ends.items()})
 
     def written(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Take where records that the instance has written end: earlier than by a fetch, it is known of partitions that
-        its tasks read."""
+        """Record the end offsets of written records in partitions that tasks of this instance read.
+
+        They are known earlier than from a fetch.
+        """
         self._written.update({p: end for p, end in ends.items() if p in self._readers})
         self.know_ends(self._written)
         self.alignment.written()
 
     def next_run(self, now: int) -> RunTask | None:
-        """Return the next run of the task whose turn it is; None if no task of a free worker has anything to do."""
+        """Return the next run in turn, or None if no free worker has work."""
         free = self._free()
         if not free:
             return None
@@ -172,12 +187,12 @@ class TaskManager:
         return chosen.next_run(self._ends, now, most_held, self.alignment.share(chosen), self._behind)
 
     def waits_for_commit(self, now: int) -> bool:
-        """Return whether a task holds records until the instance commits what it has read of history."""
+        """Return whether a task holds records until the instance commits its progress in history."""
         sent = self.alignment.topics_on_the_way(now) if self._behind else self._behind
         return bool(sent) and any(task.held and not sent.isdisjoint(task.topics) for task in self._tasks.values())
 
     def _look_at_history(self, now: int) -> None:
-        """Find out which tasks read history, and let those look again that have waited for what follows from it."""
+        """Find the tasks that read history, and recheck the tasks that waited for it."""
         self.alignment.look(self._ends, now)
         before, self._behind = self._behind, self.alignment.topics_behind(now)
         if arrived := before - self._behind:
@@ -186,7 +201,7 @@ class TaskManager:
                     task.look_again()
 
     def _take_rounds(self, ready: Iterable[ActiveTask]) -> None:
-        """Let tasks that had nothing to do for a while join one round before the others in their worker."""
+        """Place previously idle tasks one round before the others of their worker."""
         least: dict[int, int] = {}
         for task in ready:
             worker = self._worker_of(task.id)
@@ -197,12 +212,12 @@ class TaskManager:
             self._reached_ns[worker] = max(self._reached_ns.get(worker, 0), used_ns)
 
     def _free(self) -> set[int]:
-        """Return the workers with open tasks that run nothing."""
+        """Return the idle workers with open tasks."""
         open_in = {id: self._worker_of(id) for id, _ in self._running()}
         return set(open_in.values()) - {open_in[id] for id in open_in if self._tasks[id].is_out}
 
     def room(self) -> Room | None:
-        """Return how much may be fetched at one time, None for nothing: much waits of all partitions."""
+        """Return the next fetch's limits, or None if all partitions have many waiting records."""
         share = self._share_bytes()
         if not any(
             partition not in self._paused and self._has_little(partition, task, share)
@@ -212,7 +227,7 @@ class TaskManager:
         return Room(self._limits.fetched_records, max(_LEAST_BYTES, min(share, self._limits.fetched_bytes)))
 
     def _has_little(self, partition: TopicPartition, task: ActiveTask, share: int) -> bool:
-        """Return whether of `partition` no more than half of what is allowed waits. share: see `_share_bytes`."""
+        """Return whether at most half of the limit of `partition` waits. share: see `_share_bytes`."""
         return (
             task.state is ActiveTaskState.RUNNING
             and task.records(partition) <= self._limits.records // 2
@@ -220,7 +235,7 @@ class TaskManager:
         )
 
     def has_room(self) -> bool:
-        """Return whether a task that is not busy could run at once."""
+        """Return whether an idle task could run at once."""
         free = self._free()
         return any(not task.busy and self._worker_of(id) in free for id, task in self._running())
 
@@ -228,41 +243,41 @@ class TaskManager:
         return ((id, task) for id, task in self._tasks.items() if task.state is ActiveTaskState.RUNNING)
 
     def any_busy(self) -> bool:
-        """Return whether an action about a task has not been answered yet, but for restores and tasks that hang."""
+        """Return whether an action on a task is unanswered, except restores and hung tasks."""
         return any(task.busy and not task.is_aside for task in self._tasks.values())
 
     def set_aside(self, ids: Iterable[TaskId]) -> list[ActiveTask]:
-        """Let the others go on without those of `ids` that are still here, and return them."""
+        """Exclude the remaining tasks of `ids`, so that the others continue, and return them."""
         aside = [self._tasks[id] for id in ids if id in self._tasks]
         for task in aside:
             task.is_aside = task.is_slow = True
         return aside
 
     def take_back(self, id: TaskId) -> None:
-        """Go on with a task that has answered, and with the others in its worker."""
+        """Include a task again after its answer, with the others of its worker."""
         if self._tasks[id].is_aside:
             worker = self._worker_of(id)
             for task in self._tasks.values():
                 task.is_aside = task.is_aside and self._worker_of(task.id) != worker
 
     def next_due_ms(self) -> int | None:
-        """Return when the first task has something to do though no record arrives (ms)."""
+        """Return the time of the next work that is due without records (ms)."""
         due = [t.due_ms for t in self._tasks.values() if t.state is ActiveTaskState.RUNNING and not t.busy]
         return min((time for time in (*due, self.alignment.next_due_ms()) if time is not None), default=None)
 
     def is_idle(self, now: int) -> bool:
-        """Return whether all tasks run, have nothing to do at `now` (ms), and nothing that waits."""
+        """Return whether all tasks run, and have no work at `now` (ms) and no waiting records."""
         return not any(
             task.busy or task.state is not ActiveTaskState.RUNNING or task.has_waiting() or task.is_ready(now, 0)
             for task in self._tasks.values()
         )
 
     def forget_pauses(self, partitions: Iterable[TopicPartition]) -> None:
-        """Take that the consumer reads `partitions` no longer."""
+        """Forget the pauses of `partitions`, which the consumer no longer reads."""
         self._paused.difference_update(partitions)
 
     def to_pause(self) -> frozenset[TopicPartition]:
-        """Return the partitions of which too much waits, and nothing is to be fetched from now on."""
+        """Return the partitions to pause, which have too many waiting records."""
         share = self._share_bytes()
         new = {
             partition
@@ -274,9 +289,11 @@ class TaskManager:
         return frozenset(new)
 
     def to_resume(self) -> frozenset[TopicPartition]:
-        """Return the partitions that are to be fetched again from now on: no more than half of what is allowed waits.
-        While too many bytes wait in all, those of which nothing waits are fetched if a task holds records: it may wait
-        for one of them."""
+        """Return the partitions to resume: at most half of their limit waits.
+
+        While too many bytes wait in total, only partitions without waiting records resume, and only if a task may wait
+        for one of them.
+        """
         share = self._share_bytes()
         if not self._paused or (share == 0 and not self._any_holds() and not self.alignment.waits()):
             return frozenset()
@@ -285,11 +302,11 @@ class TaskManager:
         return frozenset(again)
 
     def _share_bytes(self) -> int:
-        """Return how many bytes of one partition may wait."""
+        """Return the most waiting bytes of one partition."""
         return max(0, self._limits.bytes - self._waiting_bytes()) // _SHARE
 
     def lags(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return about how many records before the `ends` of partitions no task has processed yet."""
+        """Return the approximate number of unprocessed records before the `ends` of partitions."""
         return {
             p: max(end - self._readers[p].positions.get(p, end), 0) + self._readers[p].records(p)
             for p, end in ends.items()
@@ -297,18 +314,18 @@ class TaskManager:
         }
 
     def waiting(self) -> dict[TaskId, BufferSize]:
-        """Return how much waits for each task, or in it."""
+        """Return the size of the waiting records of each task, here and in the task."""
         return {id: task.waiting() for id, task in self._tasks.items()}
 
     def _most_held(self) -> int:
-        """Return how many records of a partition a task may hold and still get more."""
+        """Return the most held records of a partition with which a task still gets more."""
         return self._most_waiting() if self._any_holds() else self._limits.records
 
     def _any_holds(self) -> bool:
         return any(task.held for task in self._tasks.values())
 
     def _most_waiting(self) -> int:
-        """Return how many records of a partition may wait and it is still fetched."""
+        """Return the most waiting records of a partition that is still fetched."""
         return self._limits.records if self._waiting_bytes() <= self._limits.bytes else 0
 
     def _waiting_bytes(self) -> int:

@@ -1,7 +1,7 @@
-"""The offsets that brokers have of tasks before they are opened: committed ones, and the ends of their partitions.
+"""The offsets of tasks before they open: committed offsets and ends of their partitions.
 
-They are asked once for all tasks that wait to be opened. Each request for committed offsets takes a client of its own,
-and with one for each task, the start of many tasks would take minutes beside those that run already.
+They are requested once for all tasks that wait to be opened. Each request for committed offsets takes a client of its
+own. With one request per task, the start of many tasks would take minutes while others already run.
 """
 
 from __future__ import annotations
@@ -17,9 +17,15 @@ from penstock.record import TopicPartition
 
 
 class TaskOffsets(NamedTuple):
-    """Offsets of one task. committed: of its input, without partitions that have none. begins, ends: of its input.
-    changelog_ends: asked for after the committed offsets, which are stable: so what the last owner of the task has
-    written is before them."""
+    """Offsets of one task.
+
+    Args:
+        committed: of its input, without partitions that have no offset.
+        begins: of its input.
+        ends: of its input.
+        changelog_ends: requested after the committed offsets, which are stable: so all records of the previous owner of
+            the task are before them.
+    """
 
     committed: Mapping[TopicPartition, OffsetAndMetadata]
     begins: Mapping[TopicPartition, int]
@@ -27,7 +33,7 @@ class TaskOffsets(NamedTuple):
     changelog_ends: Mapping[TopicPartition, int]
 
     def of(self, partitions: Collection[TopicPartition], changelogs: Iterable[TopicPartition]) -> TaskOffsets:
-        """Return those of a task that reads `partitions`, and has these changelogs."""
+        """Return the offsets of a task with these input partitions and changelogs."""
         return TaskOffsets(
             {p: self.committed[p] for p in partitions if p in self.committed},
             {p: self.begins[p] for p in partitions},
@@ -37,7 +43,7 @@ class TaskOffsets(NamedTuple):
 
 
 class OffsetsOfTasks:
-    """Asks brokers for the offsets of tasks, for many at one time."""
+    """Requests the offsets of tasks from brokers, for many tasks at one time."""
 
     def __init__(self, layout: Layout, admin: Admin) -> None:
         self._layout = layout
@@ -47,24 +53,24 @@ class OffsetsOfTasks:
         self._known: dict[TaskId, TaskOffsets] = {}
 
     def want(self, task: TaskId) -> None:
-        """Ask for the offsets of `task` too when the next ones are asked for; earlier answers are out of date."""
+        """Include `task` in the next request for offsets, and discard earlier answers as outdated."""
         self.forget(task)
         self._wanted[task] = None
 
     def take(self, task: TaskId) -> TaskOffsets:
-        """Return the offsets of `task`, once. Raises what a request to the brokers raises."""
+        """Return the offsets of `task`, once. Raises the errors of the requests to the brokers."""
         if task not in self._known:
             together, self._wanted = [*{task: None, **self._wanted}], {}
             try:
                 self._known.update(self._ask(together))
-            except StreamsError:  # about one of them, while the others may be opened
+            except StreamsError:  # it may concern one of them, while the others can be opened
                 if len(together) == 1:
                     raise
                 self._known.update(self._ask([task]))
         return self._known.pop(task)
 
     def forget(self, task: TaskId) -> None:
-        """Take that `task` is not to be opened any more."""
+        """Discard the request for `task`, which is no longer to be opened."""
         self._wanted.pop(task, None)
         self._known.pop(task, None)
 

@@ -1,4 +1,4 @@
-"""Watches that actions about tasks are answered, for a function of the user may not return. Part of the core."""
+"""Watches for unanswered actions on tasks, because a user's function may not return. Part of the core."""
 
 from __future__ import annotations
 
@@ -11,7 +11,15 @@ from penstock.plan.subtopology import TaskId
 
 
 class TaskProgress:
-    """The time since an action about a task was asked for or answered. do: takes actions. now: as for the core."""
+    """The time since the last request or answer of an action on a task.
+
+    Args:
+        config: of the application.
+        settings: of the instance.
+        tasks: the active tasks.
+        do: receives the actions.
+        now: the time of the core (ms).
+    """
 
     def __init__(self, config: StreamsConfig, settings: Settings, tasks: TaskManager, do: v.Do, now: int) -> None:
         self._limit_ms = settings.max_poll_interval_ms
@@ -21,20 +29,23 @@ class TaskProgress:
         self._has_stepped_back = False
 
     def ask(self, action: v.TaskAction, now: int) -> None:
-        """Do an action about a task, which is busy until it answers."""
+        """Request an action on a task, which is busy until it answers."""
         self._tasks[action.task].busy = True
         self._got_on_at = now
         self._do(action)
 
     def answered(self, id: TaskId, now: int) -> None:
-        """Go on with a task that has answered."""
+        """Continue with a task that has answered."""
         self._tasks.take_back(id)
         self._tasks[id].busy = False
         self._got_on_at = now
 
     def watch(self, now: int) -> None:
-        """Leave the tasks to other instances where a function does not return for too long, and have it ended; at each
-        tick, for `now` may have jumped, and whoever ends it measures by another clock."""
+        """Leave the tasks to other instances if a function hangs too long, and end it.
+
+        The end is requested at each tick, because `now` may have jumped, and workers measure the limit by another
+        clock.
+        """
         busy = [str(task.id) for task in self._tasks if task.busy]
         if not busy:
             self._has_stepped_back = False

@@ -1,4 +1,4 @@
-"""What takes the actions about tasks of an instance: where tasks run, and the restore thread."""
+"""The threads that perform an instance's actions on tasks: processing and the restore thread."""
 
 from __future__ import annotations
 
@@ -18,15 +18,25 @@ from penstock.host.threads.standbys import Standbys
 from penstock.plan.subtopology import TaskId
 
 _END_SECONDS: Final = 10.0
-"""For the restore thread to end: the call of a client that it may be at takes no longer."""
+"""Longest wait for the restore thread to end; a client call takes no longer."""
 
 
 class _Last:
-    """Nothing follows: copies of the state of tasks are closed."""
+    """The last item of the restore thread: it closes the standby copies."""
 
 
 class TaskThreads:
-    """Where tasks run, and the restore thread."""
+    """The processing of tasks and the restore thread.
+
+    Args:
+        name: of the application.
+        processing: runs the tasks.
+        opener: opens the state of tasks, in the restore thread.
+        standbys: the standby copies, used by the restore thread.
+        purge: deletes processed records of repartition topics.
+        post: receives the answers of the restore thread.
+        figures: measures the restore thread.
+    """
 
     def __init__(
         self,
@@ -38,7 +48,6 @@ class TaskThreads:
         post: Post,
         figures: InstanceFigures,
     ) -> None:
-        """Start the restore thread. name: of the application. post: takes its answers. figures: measures it."""
         self._processing = processing
         self._opener = opener
         self._standbys = standbys
@@ -52,31 +61,34 @@ class TaskThreads:
         )
 
     def worker_of(self, task: TaskId) -> int:
-        """Return the number of the worker that an open task runs in."""
+        """Return the number of the worker that runs an open task."""
         return self._processing.worker_of(task)
 
     def do(self, action: v.TaskAction) -> None:
-        """Let a thread, or a worker process, do `action`."""
+        """Queue `action` for a thread or a worker process."""
         self._processing.do(action)
 
     def look_for_hung(self, limit_ms: int) -> None:
-        """Tell of the tasks that cannot go on because a function has not returned for `limit_ms`."""
+        """Report the tasks that are blocked because a function has not returned for `limit_ms`."""
         self._processing.look_for_hung(limit_ms)
 
     def end_hung(self, limit_ms: int) -> None:
-        """End the worker processes that have been doing one action for `limit_ms`."""
+        """End the worker processes that have been busy with one action for `limit_ms`."""
         self._processing.end_hung(limit_ms)
 
     def restore(self, action: v.RestoreAction) -> None:
-        """Let the restore thread do `action`."""
+        """Queue `action` for the restore thread."""
         self._restoring.put(action)
 
     def cancel_restore(self, task: TaskId) -> None:
-        """Have the restore thread not go on with the restore of `task`."""
+        """Cancel the restore of `task` in the restore thread."""
         self._opener.cancel(task)
 
     def close(self) -> None:
-        """End the restore thread, which closes the copies even if it takes longer: they are open in this process."""
+        """End the restore thread.
+
+        It closes the copies even if it takes longer than the wait, because they are open in this process.
+        """
         self._restoring.put(_Last())
         self._restoring.close(_END_SECONDS)
 
@@ -111,8 +123,11 @@ class TaskThreads:
             self._lose_standbys(error)
 
     def _advance(self) -> float | None:
-        """Begin a restore, which finds out how much it has to do, or go on with the one that has the least, so that its
-        task runs while others are restored, or with the standbys if there is none."""
+        """Advance one restore by a step, or the standbys without restores.
+
+        New restores take their first step first, which determines the remaining offsets. Then the restore with the
+        least remaining offsets goes on, so that its task runs while others are restored.
+        """
         if not self._openings:
             return self._advance_standbys()
         if self._not_begun:
@@ -122,7 +137,7 @@ class TaskThreads:
         return 0
 
     def _open_on(self, task: TaskId) -> None:
-        """Take a step with the restore of a task, and tell if it has ended."""
+        """Advance the restore of a task by a step, and post the final answer."""
         answer: v.Restored | v.Closed | v.Failed
         try:
             with self._figures.restoring():

@@ -1,15 +1,15 @@
-"""Tasks that feed repartition topics read history together in time: KIP-28's synchronised inputs, between tasks.
+"""Aligns tasks that feed repartition topics in time: KIP-28's synchronised inputs, between tasks.
 
-What such tasks send meets in the tasks behind the repartition topic. If one of them were far ahead in its partition,
-the records of the others would arrive there late, and windows would drop them. So the tasks of one sub-topology that
-this instance runs read history, records that are older than `penstock.max.skew.ms` by the clock, in rounds: each of
-them reads up to a common time, and what they have sent goes on in the order of its time when the last one is there. A
-round holds about one slice of time of each task, and ends before a commit. Newer records are taken as they arrive, as
-in Kafka: there, tasks are no further apart than that.
+Records from such tasks meet in the tasks downstream of the repartition topic. If one of the tasks were far ahead in its
+partition, the records of the others would arrive there late, and windows would drop them. So the tasks of one
+sub-topology in this instance read history, records that are older than `penstock.max.skew.ms` by the clock, in rounds:
+each task reads up to a common time, and when the last one has reached it, their output is sent on in order of time. A
+round holds about one slice of time of each task, and ends before a commit. Newer records are processed as they arrive,
+as in Kafka: with these, tasks are no further apart than that skew.
 
-No task waits for ever. One waits for a partition of which more is known to be there than has arrived, or nothing yet,
-for `MOST_SILENT_MS`. Timestamps in the future count as the present. A round ends after `MOST_ROUND_MS`, whatever its
-tasks do, such as a function that does not return, or a pause.
+No task waits forever. A task waits up to `MOST_SILENT_MS` for a partition with no arrived records whose end is unknown
+or not reached. Timestamps in the future count as the present. A round ends after `MOST_ROUND_MS`, even if a function
+does not return or the instance pauses.
 
 Part of the core: no I/O, no clock, no thread.
 """
@@ -31,12 +31,14 @@ from penstock.record import PartitionBatch, RecordBatch, TopicPartition, running
 MOST_SILENT_MS: Final = 5_000
 MOST_ROUND_MS: Final = 1_000
 _MANY_TASKS: Final = 10
-"""With more tasks, each reads less in a round, so that a round takes no more than so many slices of time."""
+"""Most slices of time in a round: with more tasks, each reads less."""
 
 
 def feeding_topics(topology: BuiltTopology, config: StreamsConfig) -> dict[int, frozenset[str]]:
-    """Return the repartition topics that each sub-topology feeds whose tasks read history together: none if it reads a
-    topic by other times than those of its records."""
+    """Return the repartition topics fed by each sub-topology whose tasks read history together.
+
+    Sub-topologies that read a topic by other times than those of its records are left out.
+    """
     own_time = topics_with_own_time(topology, config)
     feeding = {
         spec.id: frozenset(n.topic for n in spec.nodes if isinstance(n, SinkSpec) and n.repartition and n.topic)
@@ -47,14 +49,16 @@ def feeding_topics(topology: BuiltTopology, config: StreamsConfig) -> dict[int, 
 
 
 def aligned_partitions(layout: Layout) -> frozenset[TopicPartition]:
-    """Return the partitions of the tasks that read history together: what their ends are must be known."""
+    """Return the partitions of the tasks that read history together, whose ends must be known."""
     feeding = feeding_topics(layout.topology, layout.config)
     return frozenset(p for task, group in layout.groups.items() if task.subtopology in feeding for p in group)
 
 
 def awaited_topics(topology: BuiltTopology, feeding: Mapping[int, frozenset[str]]) -> dict[int, frozenset[str]]:
-    """Return of the repartition topics that sub-topologies feed those that other tasks wait for: whose records do not
-    come back to the sub-topology that has sent them, which might wait for itself."""
+    """Return the fed repartition topics that other tasks wait for.
+
+    Topics whose records come back to the sending sub-topology are left out: it might wait for itself.
+    """
     sent = {
         spec.id: frozenset(n.topic for n in spec.nodes if isinstance(n, SinkSpec) and n.repartition)
         for spec in topology.subtopologies
@@ -68,36 +72,40 @@ def awaited_topics(topology: BuiltTopology, feeding: Mapping[int, frozenset[str]
 
 
 class TimeRounds:
-    """The rounds of the tasks of one sub-topology."""
+    """The rounds of the tasks of one sub-topology.
+
+    Args:
+        topics: the repartition topics that the tasks feed.
+        skew_ms: the least age of history.
+    """
 
     def __init__(self, topics: frozenset[str], skew_ms: int) -> None:
-        """Begin without tasks. topics: the repartition topics that they feed."""
         self.is_in_history = True
         """Whether tasks read history, or may have to."""
         self._sent_ms: int | None = None
-        """When history was sent last that may not have arrived; None if a commit came after it."""
+        """The time of the last output from history (ms), None after a commit."""
         self.tasks: dict[TaskId, ActiveTask] = {}
         self._topics = topics
         self._skew_ms = skew_ms
         self._until: int | None = None
-        """The common time (ms) up to which the tasks read in the round that goes on; None for no round."""
+        """The time up to which the tasks read in this round (ms); None without one."""
         self._began = 0
         self.is_blocked = False
-        """Whether no round can begin, for records that may be older have not arrived yet."""
+        """Whether no round can begin, because possibly older records have not arrived yet."""
         self._is_live = False
-        """Whether all tasks had no history left when they were looked at last."""
+        """Whether all tasks had no history left at the last look."""
         self._looked_ms = 0
         self._silent: dict[TopicPartition, int] = {}
-        """Since when (ms) partitions have been waited for, of which nothing has arrived or been taken."""
+        """The start of the wait for each partition without progress (ms)."""
         self._sent: dict[TaskId, list[PartitionBatch]] = {}
         self._ready: list[PartitionBatch] = []
 
     def change(self) -> None:
-        """Take that there are other tasks now."""
+        """Note that the set of tasks has changed."""
         self._is_live = False
 
     def forget(self) -> None:
-        """Take that all tasks begin again: what they have sent is made again."""
+        """Forget the round and its output, because all tasks begin again and repeat it."""
         self._until, self.is_blocked, self._is_live = None, False, False
         self.is_in_history, self._sent_ms = True, None
         self._silent.clear()
@@ -105,8 +113,13 @@ class TimeRounds:
         self._ready.clear()
 
     def look(self, ends: Mapping[TopicPartition, int], now: int, wall: int) -> None:
-        """End a round that takes too long, and begin one if there is history to read. now: by the clock of the core
-        (ms); wall: by that of the records."""
+        """End an overlong round, and begin one if there is history to read.
+
+        Args:
+            ends: the known end offsets of partitions.
+            now: the time of the core's clock (ms).
+            wall: the time of the wall clock, as in records (ms).
+        """
         if self._until is not None and now - self._began >= MOST_ROUND_MS:
             stuck = [p for task in self._together() for p in self._left(task)]
             self._silent = {p: self._silent.get(p, self._began) for p in stuck}
@@ -116,7 +129,7 @@ class TimeRounds:
         self._looked_ms = now
 
     def is_on_the_way(self, now: int) -> bool:
-        """Return whether all history is read, and what follows from it may not have arrived."""
+        """Return whether all history is read, and its results may not have arrived."""
         is_sent = self._sent_ms is not None and now - self._sent_ms < MOST_ROUND_MS
         return is_sent and not self.is_in_history
 
@@ -125,18 +138,18 @@ class TimeRounds:
         return self.is_in_history or self.is_on_the_way(now)
 
     def written(self) -> None:
-        """Take that all that was sent can be read."""
+        """Note that all output sent so far can be read."""
         if self._until is None:
             self._sent_ms = None
 
     def share(self, task: ActiveTask) -> dict[TopicPartition, int] | None:
-        """Return how many records of each partition a task may take now, None for any number."""
+        """Return the most records per partition for a task now, or None without a limit."""
         if self._until is None:
             return dict.fromkeys(task.partitions, 0) if self.is_blocked else None
         return {partition: task.arrived.records_until(partition, self._until) for partition in task.partitions}
 
     def sends(self, task: TaskId, output: Sequence[PartitionBatch]) -> Sequence[PartitionBatch]:
-        """Return what goes on at once of what a task has sent; the rest is kept for the end of the round."""
+        """Return the output of a task to send now; the rest awaits the round's end."""
         if self.is_in_history and output:
             self._sent_ms = self._looked_ms
         if self._until is None:
@@ -148,12 +161,12 @@ class TimeRounds:
         return [each for each in output if each.topic not in self._topics]
 
     def released(self) -> list[PartitionBatch]:
-        """Return what goes on now, since the round is over in which it was sent."""
+        """Return the kept output of ended rounds."""
         ready, self._ready = self._ready, []
         return ready
 
     def release(self) -> list[PartitionBatch]:
-        """End the round, and return what was kept for its end."""
+        """End the round and return its kept output."""
         self._end()
         return self.released()
 
@@ -162,7 +175,7 @@ class TimeRounds:
         return self._until is not None and now - self._began < MOST_ROUND_MS
 
     def next_due_ms(self) -> int | None:
-        """Return when something changes though no event comes (ms)."""
+        """Return the time of the next change without an event (ms)."""
         if self._until is not None:
             return self._began + MOST_ROUND_MS
         if self.is_blocked or self.is_in_history:
@@ -170,19 +183,21 @@ class TimeRounds:
         return None if self._sent_ms is None else self._sent_ms + MOST_ROUND_MS
 
     def _together(self) -> list[ActiveTask]:
-        """Return the tasks that read together: not those whose function does not return."""
+        """Return the tasks that read together, without those whose function does not return."""
         return [task for task in self.tasks.values() if not task.is_aside]
 
     def _left(self, task: ActiveTask) -> list[TopicPartition]:
-        """Return the partitions of a task that are not read to the end of the round."""
+        """Return the partitions of a task with records left in the round."""
         assert self._until is not None
         return [p for p, head in task.arrived.heads().items() if task.is_out or head <= self._until] or (
             list(task.partitions) if task.is_out else []
         )
 
     def _end(self) -> None:
-        """End the round: what was kept goes on in the order of its time; of equal times, that of the first task goes
-        first."""
+        """End the round, and release its kept output in order of time.
+
+        Among equal times, records of the first task go first.
+        """
         self._until = None
         lanes: dict[tuple[str, int], list[RecordBatch]] = {}
         for _, sent in sorted(self._sent.items()):
@@ -199,7 +214,7 @@ class TimeRounds:
         return all(head >= wall - self._skew_ms for task in tasks for head in task.arrived.heads().values())
 
     def _begin(self, ends: Mapping[TopicPartition, int], now: int, wall: int) -> None:
-        """Begin a round if there is history, and all that may be older has arrived."""
+        """Begin a round if there is history, and all possibly older records have arrived."""
         heads = {task.id: task.arrived.heads() for task in self._together()}
         counted = {p: at for each in heads.values() for p, at in each.items() if not self._is_silent(p, now)}
         oldest_new = wall - self._skew_ms
@@ -210,7 +225,7 @@ class TimeRounds:
             for partition in task.partitions - heads[task.id].keys()
             if self._is_awaited(task, partition, ends, now, task.times.get(partition, oldest_new - 1) >= oldest_new)
         ]
-        # What is new does not wait for the restore of another task.
+        # New records do not wait for the restore of another task.
         has_to_wait = any(are_old or task.is_open for task in awaited)
         self.is_blocked = has_to_wait and bool(counted) and len(self.tasks) > 1
         self.is_in_history = are_old or bool(awaited)
@@ -232,8 +247,15 @@ class TimeRounds:
     def _is_awaited(
         self, task: ActiveTask, partition: TopicPartition, ends: Mapping[TopicPartition, int], now: int, is_new: bool
     ) -> bool:
-        """Return whether records of a partition of which none waits may be older than those of others. is_new: whether
-        its last record was no history."""
+        """Return whether a partition without waiting records may get older records than those of others.
+
+        Args:
+            task: the task that reads the partition.
+            partition: the partition.
+            ends: the known end offsets of partitions.
+            now: the time of the core's clock (ms).
+            is_new: whether its last record was not history.
+        """
         if is_new or not _lags(task, partition, ends):
             self._silent.pop(partition, None)
             return False
@@ -242,12 +264,12 @@ class TimeRounds:
 
 
 def _lags(task: ActiveTask, partition: TopicPartition, ends: Mapping[TopicPartition, int]) -> bool:
-    """Return whether there may be more records of a partition than have arrived."""
+    """Return whether a partition may have more records than have arrived."""
     return not task.is_open or partition not in ends or task.positions.get(partition, 0) < ends[partition]
 
 
 def _merged(lanes: Sequence[RecordBatch]) -> RecordBatch:
-    """Return the records of some tasks by time; those of one task keep their order."""
+    """Return the records of several tasks in order of time, keeping each task's order."""
     if len(lanes) == 1:
         return lanes[0]
     times = np.concatenate([running_maximum(lane.timestamps) for lane in lanes])
@@ -256,38 +278,43 @@ def _merged(lanes: Sequence[RecordBatch]) -> RecordBatch:
 
 
 class TimeAlignment:
-    """The rounds of all sub-topologies of an instance."""
+    """The rounds of all sub-topologies of an instance.
+
+    Args:
+        feeding: see `feeding_topics`.
+        awaited: see `awaited_topics`.
+        skew_ms: the least age of history.
+    """
 
     def __init__(
         self, feeding: Mapping[int, frozenset[str]], awaited: Mapping[int, frozenset[str]], skew_ms: int
     ) -> None:
-        """Begin without tasks. feeding, awaited: see `feeding_topics` and `awaited_topics`."""
         self._rounds = {id: TimeRounds(topics, skew_ms) for id, topics in feeding.items()}
         self._awaited = awaited
         self.ahead_ms = 0
-        """How much the clock of the records, the wall clock, is ahead of that of the core."""
+        """The lead of the wall clock, which records use, over the clock of the core."""
 
     def add(self, task: ActiveTask) -> None:
-        """Take a task of the instance."""
+        """Add a task of the instance."""
         rounds = self._rounds.get(task.id.subtopology)
         if rounds is not None:
             rounds.tasks[task.id] = task
             rounds.change()
 
     def remove(self, id: TaskId) -> None:
-        """Take that the instance has a task no more."""
+        """Remove a task of the instance."""
         rounds = self._rounds.get(id.subtopology)
         if rounds is not None:
             del rounds.tasks[id]
             rounds.change()
 
     def look(self, ends: Mapping[TopicPartition, int], now: int) -> None:
-        """End rounds and begin others, with what has arrived by now."""
+        """End rounds and begin others, given the records that have arrived."""
         for rounds in self._rounds.values():
             rounds.look(ends, now, now + self.ahead_ms)
 
     def topics_behind(self, now: int) -> frozenset[str]:
-        """Return the repartition topics in which history is still to arrive: tasks that read others too wait for it."""
+        """Return the repartition topics that still await history, also indirectly through other such topics."""
         behind: set[str] = set()
         for id, rounds in self._rounds.items():
             if rounds.is_behind(now) or any(not behind.isdisjoint(task.topics) for task in rounds.tasks.values()):
@@ -295,17 +322,17 @@ class TimeAlignment:
         return frozenset(behind)
 
     def topics_on_the_way(self, now: int) -> frozenset[str]:
-        """Return the repartition topics that have all of history when a commit is made."""
+        """Return the repartition topics that will have all of history after a commit."""
         each = (self._awaited.get(id, frozenset()) for id, rounds in self._rounds.items() if rounds.is_on_the_way(now))
         return frozenset[str]().union(*each)
 
     def written(self) -> None:
-        """Take that a commit is made: all that was sent can be read."""
+        """Note a commit: all output sent so far can be read."""
         for rounds in self._rounds.values():
             rounds.written()
 
     def admitted(self, ready: list[ActiveTask], now: int) -> list[ActiveTask]:
-        """Return the tasks that may run now, of those that have something to do."""
+        """Return the tasks that may run now, out of those with work."""
         return [task for task in ready if self._may_run(task, now)] if self._rounds else ready
 
     def _may_run(self, task: ActiveTask, now: int) -> bool:
@@ -313,25 +340,25 @@ class TimeAlignment:
         return share is None or any(share.values()) or task.has_more_than_records(now)
 
     def share(self, task: ActiveTask) -> dict[TopicPartition, int] | None:
-        """Return how many records of each partition a task may take now, None for any number."""
+        """Return the most records per partition for a task now, or None without a limit."""
         rounds = self._rounds.get(task.id.subtopology)
         return None if rounds is None else rounds.share(task)
 
     def sends(self, task: TaskId, output: Sequence[PartitionBatch]) -> Sequence[PartitionBatch]:
-        """Return what goes on at once of what a task has sent in a run."""
+        """Return the output of a task's run to send at once."""
         rounds = self._rounds.get(task.subtopology)
         return output if rounds is None else rounds.sends(task, output)
 
     def released(self) -> list[tuple[TaskId, list[PartitionBatch]]]:
-        """Return what goes on now, since rounds are over, with the first task of the sub-topology that has sent it."""
+        """Return the kept output of ended rounds, with the first task of the sending sub-topology."""
         return [(TaskId(id, 0), output) for id, each in self._rounds.items() if (output := each.released())]
 
     def release(self) -> list[tuple[TaskId, list[PartitionBatch]]]:
-        """End all rounds; return what goes on, as `released`."""
+        """End all rounds; return their output, as `released`."""
         return [(TaskId(id, 0), output) for id, each in self._rounds.items() if (output := each.release())]
 
     def forget(self) -> None:
-        """Forget what tasks have sent, for it is made again."""
+        """Forget the output of tasks, because it is repeated."""
         for rounds in self._rounds.values():
             rounds.forget()
 
@@ -344,7 +371,7 @@ class TimeAlignment:
         return any(rounds.is_blocked for rounds in self._rounds.values())
 
     def next_due_ms(self) -> int | None:
-        """Return when something changes though no event comes (ms)."""
+        """Return the time of the next change without an event (ms)."""
         times = (rounds.next_due_ms() for rounds in self._rounds.values())
         return min((time for time in times if time is not None), default=None)
 

@@ -1,4 +1,4 @@
-"""How many records and bytes an instance reads and writes, by topic."""
+"""The number of records and bytes that an instance reads and writes, by topic."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Totals = dict[str, tuple[int, int]]
 
 
 class TopicTraffic:
-    """Adds up records and bytes.
+    """Sums records and bytes.
 
     Args:
         is_internal: whether a topic is the application's own.
@@ -23,11 +23,11 @@ class TopicTraffic:
         self._produced: Totals = {}
 
     def consumed(self, topic: str, records: int, size: int) -> None:
-        """Add records that have arrived. size: in bytes."""
+        """Add arrived records. size: in bytes."""
         _add(self._consumed, topic, records, size)
 
     def produced(self, topic: str, records: int, size: int) -> None:
-        """Add records that are being written. size: in bytes."""
+        """Add records being written. size: in bytes."""
         _add(self._produced, topic, records, size)
 
     def snapshot(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What the group of an application has not committed yet, as brokers tell it."""
+"""The uncommitted input of an application's group, according to the brokers."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ _MOST_NAMED = 5
 
 
 def planned_ends(layout: Layout, admin: Admin, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Return where a run reads the topics of others to: the last committed record of now. before: the ends that were
-    planned already, which stand, unless a topic was created again and is shorter now."""
+    """Return the planned ends of the topics of others: their last committed records now.
+
+    Ends in `before` were planned earlier and remain, unless a topic was recreated and is shorter now.
+    """
     own = layout.topology.repartition_topics
     ends = admin.end_offsets([partition for partition in layout.readers if partition.topic not in own], True)
     return {partition: min(end, before.get(partition, end)) for partition, end in ends.items()}
@@ -24,16 +26,15 @@ def planned_ends(layout: Layout, admin: Admin, before: Mapping[TopicPartition, i
 def unread(
     layout: Layout, admin: Admin, ends: Mapping[TopicPartition, int], now_ms: int
 ) -> dict[TopicPartition, Unread]:
-    """Return the partitions of which the group has not committed everything: those with planned ends up to there, the
-    repartition topics up to their last record.
+    """Return the partitions with uncommitted input.
 
-    Raises KafkaError if brokers do not answer, StreamsError for a partition without a position whose offset reset is
-    none.
+    Partitions with planned ends count up to those, repartition topics up to their last record. Raises KafkaError if
+    brokers do not answer, StreamsError for a partition without a position whose offset reset is `none`.
     """
     group = str(layout.config.required("application.id"))
     committed = admin.committed_offsets(group, list(layout.readers), stable=False)
     own = layout.topology.repartition_topics
-    # Afterwards: what follows from the records before the commits is before these ends. They are those of all records,
+    # Requested after the commits, so that the results of committed input are before these ends. Ends of all records,
     # because records of an open transaction may still be committed.
     last = {**ends, **admin.end_offsets([p for p in layout.readers if p.topic in own])}
     positions = {p: committed[p].offset for p in last if p in committed}
@@ -48,7 +49,7 @@ def unread(
 
 
 def described(found: Mapping[TopicPartition, Unread]) -> str:
-    """Return what is missing, for an error; the partitions with most first."""
+    """Return the missing input as text for an error, most missing records first."""
     most = sorted(found.items(), key=lambda item: (item[1].position - item[1].end, item[0]))
     parts = [
         f"{partition.topic}, partition {partition.partition}: committed up to offset {each.position} of {each.end}"

@@ -1,5 +1,7 @@
-"""The thread that looks after a running instance from time to time: whether its topics have changed,
-how far it is, and which state it no longer needs."""
+"""The maintenance thread of a running instance.
+
+From time to time it checks for changed topics, its progress, and state that is no longer needed.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +17,21 @@ _LOOK_SECONDS = 0.5
 
 
 class Upkeep:
-    """Calls functions again and again until it is closed; they look themselves whether it is time for them."""
+    """Calls functions repeatedly until it is closed; each checks whether it is due.
+
+    Args:
+        name: of the thread.
+        functions: called one after the other.
+    """
 
     def __init__(self, name: str, functions: Sequence[Callable[[], None]]) -> None:
-        """Start. name: of the thread."""
         self._functions = functions
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def close(self, seconds: float) -> None:
-        """End after the function that runs now; wait so long for it (s)."""
+        """End after the current function; wait up to `seconds` for it."""
         self._closed.set()
         if self._thread is not threading.current_thread():
             self._thread.join(seconds)
@@ -42,7 +48,7 @@ class Upkeep:
 def at_intervals(
     interval_ms: int, function: Callable[[], None], elapsed_ms: Callable[[], int] = elapsed_milliseconds
 ) -> Callable[[], None]:
-    """Return a function that calls `function`, unless it has done so, or was made, less than `interval_ms` ago."""
+    """Return a function that calls `function` at most once per `interval_ms`, first after that time."""
     last = elapsed_ms()
 
     def look() -> None:

@@ -1,5 +1,8 @@
-"""The messages between the core of an instance and the threads around it: events report what happened, actions say what
-to do. Frozen values; the core (`instance`) takes events and returns actions, and nothing else passes between them."""
+"""The messages between the core of an instance and the threads around it.
+
+An event reports a fact; an action is a request of the core. All are frozen values. The core (`instance`) receives
+events and returns actions; it exchanges no other data with the threads.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +24,16 @@ from penstock.task.partition_group import BufferSize
 from penstock.task.task_checkpoint import TaskCheckpoint
 
 GLOBAL_TASK = TaskId(-1, -1)
-"""Stands for the task of the global stores. Each instance has it if the topology has global stores."""
+"""The id of the global stores' task. Each instance has it if the topology has global stores."""
 
 
 @dataclass(frozen=True)
 class OpenedState:
-    """The state of a task that has been restored: its base, what the base holds, the position of each partition that
-    the task reads, and what it remembers besides its stores. ends: of the task of the global stores, how far it reads
-    before others may start."""
+    """The state of a restored task.
+
+    stamp: of the base. positions: the next offset of each partition that the task reads. checkpoint: the task's state
+    outside of its stores. ends: for the global task, the offsets that it must reach before other tasks may start.
+    """
 
     base: Base
     stamp: ChangelogStamp
@@ -38,8 +43,10 @@ class OpenedState:
 
 
 class Unread(NamedTuple):
-    """How far a partition is that is not read to its end. position: up to where it is committed. stable: the end of
-    what readers of committed records see now."""
+    """The progress in a partition that is not read to its end.
+
+    position: the committed offset. stable: the current end for readers of committed records.
+    """
 
     position: int
     end: int
@@ -51,8 +58,7 @@ class Unread(NamedTuple):
 
 @dataclass(frozen=True)
 class Assigned:
-    """The group assigned these tasks to the instance, and no others. standbys: the tasks of other instances of whose
-    state it keeps a copy."""
+    """The group assigned exactly these tasks to the instance. standbys: other instances' tasks to keep a copy of."""
 
     tasks: frozenset[TaskId]
     standbys: frozenset[TaskId] = frozenset()
@@ -67,35 +73,41 @@ class MembershipLost:
 
 @dataclass(frozen=True)
 class MembershipRefused:
-    """The group does not take the instance as a member, for a reason that may not pass: it has no tasks any more, and
-    the handler of uncaught exceptions decides whether it tries again."""
+    """The group refuses the instance as a member, for a possibly permanent reason.
+
+    The instance has no tasks any more, and the handler of uncaught exceptions decides whether it tries again.
+    """
 
     error: Exception
 
 
 @dataclass(frozen=True)
 class ApplicationShutDown:
-    """All instances of the group are to commit and end. error: that ends this one; None for the one that asked for it,
-    which has an error of its own."""
+    """All instances of the group are to commit and end.
+
+    error: ends this instance; None for the requesting instance, which has an error of its own.
+    """
 
     error: Exception | None
 
 
 @dataclass(frozen=True)
 class CutOff:
-    """Other instances may have the tasks: the coordinator has not answered for the time of the session, or it has
-    refused a commit and the member does not know why. Nothing is processed until `Reconnected`, `Assigned` or
-    `MembershipLost`."""
+    """Other instances may have the tasks of this one.
+
+    The coordinator has not answered for the session timeout, or it has refused a commit for an unknown reason.
+    Processing stops until `Reconnected`, `Assigned` or `MembershipLost`.
+    """
 
 
 @dataclass(frozen=True)
 class Reconnected:
-    """The coordinator answers again, and the tasks are still those of the instance."""
+    """The coordinator answers again, and the instance still has its tasks."""
 
 
 @dataclass(frozen=True)
 class Restored:
-    """The state of a task is as of the end of its changelogs."""
+    """The state of a task is restored to the end of its changelogs."""
 
     task: TaskId
     state: OpenedState
@@ -118,13 +130,13 @@ class Arrived:
 
     @cached_property
     def size(self) -> int:
-        """The bytes of the keys and values, which are not counted a second time."""
+        """The bytes of the keys and values, counted once."""
         return size_of(self.batch)
 
 
 @dataclass(frozen=True)
 class OutOfRange:
-    """A partition does not have the offset from which it is to be read: its records were deleted, or never existed."""
+    """A partition lacks the offset to read: its records were deleted, or never existed."""
 
     partition: TopicPartition
     error: Exception
@@ -132,7 +144,7 @@ class OutOfRange:
 
 @dataclass(frozen=True)
 class PositionReset:
-    """From which offset a partition is to be read that was out of range."""
+    """The new offset of a partition that was out of range."""
 
     partition: TopicPartition
     position: int
@@ -140,21 +152,21 @@ class PositionReset:
 
 @dataclass(frozen=True)
 class EndsKnown:
-    """How far partitions can be read now, as the broker reported with the last records."""
+    """The current end offsets of partitions, as the broker reported with the last records."""
 
     ends: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True)
 class EndsReached:
-    """Partitions of which everything before these offsets has been read; there may be no record at the end."""
+    """All offsets before these ends have been read; the last ones may have no record."""
 
     ends: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True)
 class UnreadFound:
-    """What the group has not committed yet, of what a run to the end is to process; None if brokers did not say."""
+    """The group's uncommitted input up to the planned end; None if brokers did not answer."""
 
     unread: Mapping[TopicPartition, Unread] | None
 
@@ -163,11 +175,18 @@ class UnreadFound:
 class Ran:
     """A task has processed the records of a run, except those that have to wait.
 
-    output: what it sent. positions: the next offset of each partition. waiting: the records that wait in the task, by
-    partition, of those that have any. next_wall_clock_ms: when it has something to do though no record arrives, None
-    for never. commit_requested: whether a processor asked for a commit. uncommitted_bytes: of its changes of state.
-    records, nanoseconds: what it processed, and how long that took. awaited: the partitions that the records which wait
-    are waiting for. punctuation_nanoseconds: how much of that time its punctuations took.
+    Args:
+        task: the task.
+        output: its output.
+        positions: the next offset of each partition.
+        waiting: the size of the waiting records in the task, by partition with waiting records.
+        next_wall_clock_ms: the time of its next work without records, None for never.
+        commit_requested: whether a processor asked for a commit.
+        uncommitted_bytes: the size of its state changes.
+        records: the number of processed records.
+        nanoseconds: the duration of the run.
+        awaited: the partitions that the waiting records wait for.
+        punctuation_nanoseconds: the part of the duration spent in punctuations.
     """
 
     task: TaskId
@@ -185,9 +204,11 @@ class Ran:
 
 @dataclass(frozen=True)
 class CommitPrepared:
-    """A task has flushed its caches: what it sent, with the records for its changelogs, and the offsets to be
-    committed. measured, sensors, dropped: since it was prepared before, by operation; the number of records dropped.
-    nanoseconds: how long that took."""
+    """A task has flushed its caches.
+
+    output: with the records for its changelogs. offsets: to commit. measured, sensors, dropped: since the previous
+    prepared commit, by operation; the number of dropped records. nanoseconds: the duration of the preparation.
+    """
 
     task: TaskId
     output: Sequence[PartitionBatch]
@@ -200,12 +221,12 @@ class CommitPrepared:
 
 @dataclass(frozen=True)
 class OutputLags:
-    """Brokers take output so slowly that a commit should come before there is more."""
+    """Brokers accept output so slowly that a commit should precede more output."""
 
 
 @dataclass(frozen=True)
 class Written:
-    """Brokers have everything that was sent; ends: after the last record of each partition that was written to."""
+    """Brokers have all sent records. ends: the next offset of each written partition."""
 
     ends: Mapping[TopicPartition, int]
 
@@ -217,16 +238,19 @@ class OffsetsCommitted:
 
 @dataclass(frozen=True)
 class TransactionCommitted:
-    """Records and offsets of a commit are durable; ends: as in `Written`."""
+    """Records and offsets of a commit are durable. ends: as in `Written`."""
 
     ends: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True)
 class TransactionLost:
-    """The output since the last commit is to be made again. The transaction was refused and is over, since another
-    instance has the tasks or the same transactional id, or the broker has ended it after transaction.timeout.ms; or
-    brokers refuse records. is_fenced: whether the producer of another member of the group was the reason."""
+    """The output since the last commit is lost and must be repeated.
+
+    The transaction was refused and is over, because another instance has the tasks or the same transactional id, or
+    because the broker has ended it after transaction.timeout.ms; or brokers refuse records. is_fenced: whether the
+    producer of another member of the group was the reason.
+    """
 
     error: Exception
     is_fenced: bool
@@ -242,7 +266,7 @@ class CommitApplied:
 
 @dataclass(frozen=True)
 class Closed:
-    """A task is closed, and its base free for others. stamp: what the base holds, None if it held nothing."""
+    """A task is closed, and its base is free for others. stamp: of the base, None without one."""
 
     task: TaskId
     stamp: ChangelogStamp | None = None
@@ -250,14 +274,14 @@ class Closed:
 
 @dataclass(frozen=True)
 class Hangs:
-    """What these tasks were asked for is not answered for now, because a function does not return."""
+    """Actions on these tasks are unanswered for now, because a function does not return."""
 
     tasks: frozenset[TaskId]
 
 
 @dataclass(frozen=True)
 class Failed:
-    """Something failed. task: the task that it concerns, None for all."""
+    """An action failed. task: the affected task, None for all."""
 
     error: BaseException
     task: TaskId | None = None
@@ -265,7 +289,7 @@ class Failed:
 
 @dataclass(frozen=True)
 class StandbysFailed:
-    """A copy of the state of a task of another instance could not be kept, and all of them are closed."""
+    """A standby copy failed, and all of them are closed."""
 
     error: BaseException
 
@@ -313,36 +337,35 @@ Event = RecordEvent | CommitEvent | GroupEvent | TaskEvent | ErrorEvent | Reques
 
 @dataclass(frozen=True)
 class Restore:
-    """Open the state of a task and restore it; answered by `Restored`, `Failed`, or `Closed` if the instance ends."""
+    """Restore the state of a task; answered by `Restored`, `Failed`, or `Closed` if cancelled."""
 
     task: TaskId
 
 
 @dataclass(frozen=True)
 class CancelRestore:
-    """Do not go on with the restore of a task: others are to have it. The restore is answered by `Closed`, unless it
-    ends before."""
+    """Cancel the restore of a moving task; answered by `Closed`, unless it ends before."""
 
     task: TaskId
 
 
 @dataclass(frozen=True)
 class StandBy:
-    """Keep a copy of the state of a task up to date, until it is restored or `StandDown`; not answered."""
+    """Keep a standby copy of a task until it is restored or `StandDown`; not answered."""
 
     task: TaskId
 
 
 @dataclass(frozen=True)
 class StandDown:
-    """Close the copy of the state of a task; not answered."""
+    """Close the standby copy of a task; not answered."""
 
     task: TaskId
 
 
 @dataclass(frozen=True)
 class Start:
-    """Make a task over its state and initialise its processors; answered by `Started` or `Failed`."""
+    """Create a task over its state and initialise its processors; answered by `Started` or `Failed`."""
 
     task: TaskId
     state: OpenedState
@@ -351,37 +374,35 @@ class Start:
 
 @dataclass(frozen=True)
 class Follow:
-    """Read these partitions from these offsets on."""
+    """Read these partitions from these offsets."""
 
     positions: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True)
 class Unfollow:
-    """Read these partitions no longer."""
+    """Stop reading these partitions."""
 
     partitions: frozenset[TopicPartition]
 
 
 @dataclass(frozen=True)
 class ResetPosition:
-    """Find out from where to read a partition that was out of range, by its offset reset; answered by `PositionReset`
-    or `Failed`."""
+    """Reset the position of an out-of-range partition; answered by `PositionReset` or `Failed`."""
 
     partition: TopicPartition
 
 
 @dataclass(frozen=True)
 class FindUnread:
-    """Find out what the group has not committed yet, up to these planned ends and in repartition topics; answered by
-    `UnreadFound` or `Failed`."""
+    """Find uncommitted input up to `ends` and in repartition topics; answered by `UnreadFound` or `Failed`."""
 
     ends: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True)
 class PauseReading:
-    """Fetch these partitions no further for now."""
+    """Stop fetching these partitions for now."""
 
     partitions: frozenset[TopicPartition]
 
@@ -395,8 +416,11 @@ class ResumeReading:
 
 @dataclass(frozen=True)
 class RunTask:
-    """Give records to a task and let it process; answered by `Ran` or `Failed`. wait: what it may have to wait for.
-    commit: the number of the commit that will have it, for the log; the polling thread sets it."""
+    """Give records to a task and let it process them; answered by `Ran` or `Failed`.
+
+    wait: the state of the inputs that it may wait for. commit: the number of the commit that will include the run, for
+    the log; set by the polling thread.
+    """
 
     task: TaskId
     records: Sequence[tuple[TopicPartition, RecordBatch]]
@@ -407,7 +431,7 @@ class RunTask:
 
 @dataclass(frozen=True)
 class Prepare:
-    """Flush the caches of a task for a commit; answered by `CommitPrepared` or `Failed`. commit: as for `RunTask`."""
+    """Flush the caches of a task for a commit; answered by `CommitPrepared` or `Failed`. commit: as in `RunTask`."""
 
     task: TaskId
     now_ms: int
@@ -424,34 +448,38 @@ class Send:
 
 @dataclass(frozen=True)
 class Flush:
-    """Wait until all that was sent is written; answered by `Written` or `Failed`."""
+    """Wait until all sent records are written; answered by `Written` or `Failed`."""
 
 
 @dataclass(frozen=True)
 class CommitOffsets:
-    """Commit offsets for the group as its member; answered by `OffsetsCommitted`, `MembershipLost` or `Failed`."""
+    """Commit offsets as a group member; answered by `OffsetsCommitted`, `MembershipLost` or `Failed`."""
 
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
 
 
 @dataclass(frozen=True)
 class CommitTransaction:
-    """Commit all that was sent, with offsets of the group as its member; answered by `TransactionCommitted`,
-    `TransactionLost` or `Failed`."""
+    """Commit sent records, and offsets as a member; answered by `TransactionCommitted`, `TransactionLost` or
+    `Failed`."""
 
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
 
 
 @dataclass(frozen=True)
 class Abort:
-    """Abort the transaction: no consumer reads the output since the last commit. Without transactions, wait until it
-    is written."""
+    """Abort the transaction, so that no consumer reads the output since the last commit.
+
+    Without transactions, wait until that output is written.
+    """
 
 
 @dataclass(frozen=True)
 class Apply:
-    """Apply the changes of a commit to the base of a task; answered by `CommitApplied` or `Failed`. ends: as in
-    `Written`. committed: the offsets that the commit has for inputs of the task."""
+    """Apply the changes of a commit to a task's base; answered by `CommitApplied` or `Failed`.
+
+    ends: as in `Written`. committed: the committed offsets of the task's inputs.
+    """
 
     task: TaskId
     ends: Mapping[TopicPartition, int]
@@ -460,15 +488,17 @@ class Apply:
 
 @dataclass(frozen=True)
 class Purge:
-    """Delete, if it is time to, the records of repartition topics before these committed positions; not answered."""
+    """Delete the records of repartition topics before these committed positions, if due; not answered."""
 
     positions: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True)
 class Close:
-    """Close a task, with its base; answered by `Closed`. Changes since its last commit are lost. state: of a task that
-    was restored and not started."""
+    """Close a task and its base; answered by `Closed`.
+
+    Changes since its last commit are lost. state: of a task that was restored and not started.
+    """
 
     task: TaskId
     state: OpenedState | None = None
@@ -476,8 +506,10 @@ class Close:
 
 @dataclass(frozen=True)
 class GiveUp:
-    """Tell the group that these tasks are closed here, so that other members may run them. assignments: how many
-    `Assigned` the core had taken by then."""
+    """Inform the group of tasks closed here, so that other members may run them.
+
+    assignments: the number of `Assigned` events that the core had received by then.
+    """
 
     tasks: frozenset[TaskId]
     assignments: int
@@ -485,29 +517,28 @@ class GiveUp:
 
 @dataclass(frozen=True)
 class StepBack:
-    """Leave the tasks to others in the group for now, for this reason; answered by `MembershipLost`."""
+    """Leave the tasks to other members for now, because of `error`; answered by `MembershipLost`."""
 
     error: Exception
 
 
 @dataclass(frozen=True)
 class LookForHung:
-    """Find out whether a function has not returned for `limit_ms`; answered by `Hangs` for the tasks that it keeps."""
+    """Check for functions that have not returned for `limit_ms`; answered by `Hangs` with their tasks."""
 
     limit_ms: int
 
 
 @dataclass(frozen=True)
 class EndHung:
-    """End what has been doing one thing about a task for `limit_ms`, where it can be ended; what it does is then
-    answered."""
+    """End workers busy with one action for `limit_ms`, if possible; then their actions are answered."""
 
     limit_ms: int
 
 
 @dataclass(frozen=True)
 class ShutDownApplication:
-    """Have all instances of the group end; answered by `ApplicationShutDown`, unless the group cannot be told."""
+    """End all instances of the group; answered by `ApplicationShutDown`, unless the group is unreachable."""
 
 
 @dataclass(frozen=True)
@@ -524,8 +555,10 @@ class Ask:
 
 @dataclass(frozen=True)
 class TellRetry:
-    """Tell people that something failed for a reason that passes, and is tried again. task: whose restore is tried
-    again alone, None if all tasks are opened again."""
+    """Report a retry after a transient failure.
+
+    task: the task whose restore alone is retried; None if all tasks are opened again.
+    """
 
     error: BaseException
     task: TaskId | None = None
@@ -533,17 +566,17 @@ class TellRetry:
 
 @dataclass(frozen=True)
 class TellRunning:
-    """Tell the application that all its tasks are being processed."""
+    """Report to the application that all its tasks are being processed."""
 
 
 @dataclass(frozen=True)
 class TellRebalancing:
-    """Tell the application that tasks are being set up."""
+    """Report to the application that tasks are being set up."""
 
 
 @dataclass(frozen=True)
 class End:
-    """The instance has ended; error: what ended it, None for an end that was asked for or planned."""
+    """The instance has ended. error: the cause, None for a requested or planned end."""
 
     error: BaseException | None = None
 
@@ -558,4 +591,4 @@ TellAction = Ask | TellRetry | TellRunning | TellRebalancing | End
 Action = TaskAction | RestoreAction | CancelRestore | ReadAction | OutputAction | GroupAction | HungAction | TellAction
 
 Do = Callable[[Action], None]
-"""Takes the next action of the core."""
+"""Receives the next action of the core."""

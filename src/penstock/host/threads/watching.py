@@ -1,5 +1,7 @@
-"""An application on the threads host as its brokers show it, for a process that does not run it: the members of its
-group, which tasks they have, and how far those are. The rest is known to the instances alone."""
+"""An application on the threads host, observed through its brokers by another process.
+
+The brokers know the members of its group, their tasks and the progress of those. Only the instances know the rest.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ _STABLE: Final = "Stable"
 
 
 class _Look(NamedTuple):
-    """What the brokers told at one moment. workers: the member that has each task."""
+    """The brokers' answers at one moment. workers: the member that has each task."""
 
     group: GroupDescription
     workers: Mapping[TaskId, str]
@@ -45,10 +47,14 @@ class _Look(NamedTuple):
 
 
 class GroupWatch(Watching):
-    """Follows an application that other processes run (implements Host); it does not join their group."""
+    """Follows an application of other processes without joining its group (implements Host).
+
+    Args:
+        built: the topology.
+        config: of the application.
+    """
 
     def __init__(self, built: BuiltTopology, config: StreamsConfig) -> None:
-        """Take what to watch; nothing is opened yet."""
         self._built = built
         self._config = config
         self._group = str(config.required("application.id"))
@@ -65,7 +71,7 @@ class GroupWatch(Watching):
 
         Raises:
             MissingSourceTopicError: a source topic does not exist.
-            KafkaError: there is no such group, or the brokers do not answer.
+            KafkaError: the group does not exist, or the brokers do not answer.
         """
         look = self._look()
         if look.group.state == _DEAD and not look.group.members and not self._has_committed():
@@ -76,14 +82,21 @@ class GroupWatch(Watching):
         listener.on_running()
 
     def look(self) -> tuple[TaskMetadata, ...]:
-        """Ask the brokers, and return how far each task is; raises StreamsError as `start`."""
+        """Ask the brokers, and return the progress of each task; raises StreamsError as `start`."""
         return self._look().tasks
 
     def statistics(self) -> Mapping[str, Any]:
-        """Return what the brokers told last: records_in and advanced, how many offsets the group has committed since
-        the start, of the inputs that are not the application's own, and of each task; workers, the member that has each
-        task; group, its state and its members; unseen, what brokers do not know; watched, that other processes run the
-        application; seen_state, the state that the group shows, None if the brokers did not answer last."""
+        """Return the last answers of the brokers, by name.
+
+        - records_in: the number of offsets that the group has committed since the start, of inputs that are not the
+          application's own.
+        - advanced: the same number for each task, of all its inputs.
+        - workers: the member that has each task.
+        - group: its type, state and members.
+        - unseen: a text on the facts that brokers do not know.
+        - watched: True, because other processes run the application.
+        - seen_state: the state that the group shows, None if the brokers did not answer last.
+        """
         look = self._last
         if look is None:
             return {"watched": True, "unseen": UNSEEN, "seen_state": None}
@@ -113,20 +126,20 @@ class GroupWatch(Watching):
         }
 
     def measured(self) -> Measured:
-        """Return the lag of each partition; nothing else is measured from outside."""
+        """Return the lag of each partition; it is the only measurement available from outside."""
         tasks = () if self._last is None else self._last.tasks
         return Measured({}, {}, lags={each: task.lag_of(each) for task in tasks for each in task.topic_partitions})
 
     def queries(self) -> StateQueries:
-        """Return what knows the stores and how far tasks are; the stores cannot be read from outside."""
+        """Return the queries for stores and task progress; stores cannot be read from outside."""
         return self._queries
 
     def summary(self) -> str:
-        """Return one line for people."""
+        """Return a one-line summary."""
         return f"watched by its group at {self._config['bootstrap.servers']}"
 
     def close(self, timeout_ms: int, leave_group: bool = True) -> bool:
-        """Release what was opened, and return True."""
+        """Close the clients, and return True."""
         with self._looking:
             self._positions.close()
         self._queries.close()
@@ -139,7 +152,7 @@ class GroupWatch(Watching):
         return self._admin
 
     def _look(self) -> _Look:
-        """Ask the brokers: topics may have more partitions than before, and the group other members."""
+        """Ask the brokers again: the partitions and the members of the group may have changed."""
         with self._looking:
             self._is_answered = False
             topics = self._client().topics()
@@ -161,28 +174,31 @@ class GroupWatch(Watching):
             return bool(committed_by(self._group)(self._client(), list(self._first)))
 
     def _advance(self, partition: TopicPartition, offset: int) -> int:
-        """Return how far a partition was committed since it was seen first; 0 if its positions were reset."""
+        """Return the committed progress of a partition since the first look; 0 after a reset."""
         return max(0, offset - self._first[partition])
 
 
 class _GroupQueries(TaskQueries):
-    """Knows the stores of the topology, none of which is here, and how far all tasks of the group are."""
+    """Knows the stores of the topology, without their state, and the progress of all tasks."""
 
     def __init__(self, built: BuiltTopology, config: StreamsConfig, watch: GroupWatch) -> None:
         super().__init__(built, config, SystemClock())
         self._watch = watch
 
     def task_metadata(self) -> tuple[TaskMetadata, ...]:
-        """Return how far each task of the group is; raises StreamsError if the brokers do not answer."""
+        """Return the progress of each task of the group.
+
+        Raises StreamsError if the brokers do not answer.
+        """
         return self._watch.look()
 
     def staleness(self) -> Staleness:
-        """Return that no commit can be read: brokers do not tell when a group has committed."""
+        """Return an unknown staleness: brokers do not report the times of a group's commits."""
         return Staleness(0, 0, None)
 
 
 def _state_of(group: GroupDescription) -> State:
-    """Return the state of an application that its group shows."""
+    """Return the state of an application according to its group."""
     if not group.members:
         return State.NOT_RUNNING
     return State.RUNNING if group.state == _STABLE else State.REBALANCING

@@ -1,2 +1,5 @@
-"""Lowering: from the plan of a user's program to a Topology of concrete processors. The only package that names them;
-each module lowers one family of nodes, `plan` all of them in order."""
+"""Lowering: from the plan of a user's program to a Topology of concrete processors.
+
+Only this package refers to those processors. Each module lowers one family of nodes, and `plan` lowers all nodes in
+order.
+"""

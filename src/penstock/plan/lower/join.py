@@ -1,5 +1,7 @@
-"""Lowering of joins. A join of two sides becomes a processor for each and one that merges them; a join by foreign key
-becomes two sub-topologies that talk by two internal topics.
+"""Lowering of joins.
+
+A join of two sides becomes a processor for each side and one that merges them. A foreign-key join becomes two
+sub-topologies connected by two internal topics.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ from penstock.state.suppliers import VersionedBytesStoreSupplier
 
 
 def add_join_node(lowering: Lowering, id: n.NodeId, node: n.JoinNode) -> None:
-    """Add what `node` becomes to the topology."""
+    """Add the processors, stores and topics of `node` to the topology."""
     match node:
         case n.StreamJoinWindowNode():
             lowering.add_processor(node, partial(StreamJoinWindow, node.store.name))
@@ -66,7 +68,7 @@ def add_join_node(lowering: Lowering, id: n.NodeId, node: n.JoinNode) -> None:
 
 
 def _copartition(lowering: Lowering, *ids: n.NodeId, source: str | None = None) -> None:
-    """Demand that what feeds the nodes `ids`, and the source node `source`, have equal numbers of partitions."""
+    """Require equal numbers of partitions for the sources of `ids` and the source node `source`."""
     own = () if source is None else (source,)
     lowering.topology.copartition_sources({*own, *(name for id in ids for name in source_names(lowering.plan, id))})
 

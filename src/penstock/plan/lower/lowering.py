@@ -1,4 +1,4 @@
-"""What the lowering of every family of nodes needs: the topology that is made and the plan that it comes from."""
+"""The common state of lowering: the new topology and its plan."""
 
 from __future__ import annotations
 
@@ -14,27 +14,42 @@ from penstock.state.api import StoreBuilder
 
 
 class Lowering:
-    """A topology in the making."""
+    """A topology under construction.
+
+    Args:
+        plan: the plan to lower.
+        topology_config: the configuration needed during construction, or None.
+    """
 
     def __init__(self, plan: n.Plan, topology_config: TopologyConfig | None) -> None:
-        """Start with an empty topology for `plan`."""
         self.plan = plan
         self.topology = Topology(topology_config)
         self.tables = TableFacts(plan)
         self.keeping_null_keys = keeping_null_keys(plan)
 
     def parents(self, node: n.GraphNode) -> list[str]:
-        """Return the names of the nodes that `node` hangs on."""
+        """Return the names of the parents of `node`."""
         return [self.plan[parent].name for parent in node.parents]
 
     def add_processor(self, node: n.GraphNode, factory: Callable[[], Processor], *stores: StoreBuilder) -> None:
-        """Add the processors that `factory` makes under the name of `node` and below its parents; `stores` are added
-        and connected to it."""
+        """Add a processor for `node`, below its parents.
+
+        Args:
+            node: the node, which names the processor.
+            factory: makes the processors.
+            stores: stores to add and connect to the processor.
+        """
         self.add_processor_below(node.name, self.parents(node), factory, *stores)
 
     def add_processor_below(
         self, name: str, parents: Iterable[str], factory: Callable[[], Processor], *stores: StoreBuilder
     ) -> None:
-        """Add the processors that `factory` makes under `name` and below the nodes `parents`; `stores` are added and
-        connected to it."""
+        """Add a processor below the nodes `parents`.
+
+        Args:
+            name: the name of the processor.
+            parents: the names of its parents.
+            factory: makes the processors.
+            stores: stores to add and connect to the processor.
+        """
         self.topology.add_processor(name, SimpleSupplier(factory, stores), *parents)

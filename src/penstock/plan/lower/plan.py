@@ -1,4 +1,7 @@
-"""Lowers a whole plan. A node is added as soon as all its parents are, the earliest of the plan first."""
+"""Lowering of a whole plan.
+
+A node is added as soon as all its parents are, the earliest node of the plan first.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,10 @@ from penstock.plan.user_lines import made_at
 
 
 def lower(plan: n.Plan, topology_config: TopologyConfig | None = None) -> Topology:
-    """Return the topology that `plan` describes, made with `topology_config`; raises TopologyError if the plan
-    cannot be one."""
+    """Return the topology of `plan`, made with `topology_config`.
+
+    Raises TopologyError if the plan is not a valid topology.
+    """
     lowering = Lowering(plan, topology_config)
     for id in build_order(plan):
         node = plan[id]
@@ -50,7 +55,7 @@ def _add_node(lowering: Lowering, id: n.NodeId, node: n.GraphNode) -> None:
 
 
 def build_order(plan: n.Plan) -> list[n.NodeId]:
-    """Return the ids of `plan`, parents before children, and otherwise in the order of the plan."""
+    """Return the ids of `plan`, parents before children, otherwise in the plan's order."""
     rank = {id: index for index, id in enumerate(plan)}
     children: dict[n.NodeId, list[n.NodeId]] = {id: [] for id in plan}
     waiting = {id: len(node.parents) for id, node in plan.items()}

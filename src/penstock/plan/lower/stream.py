@@ -37,7 +37,7 @@ from penstock.serdes.windowed import WindowedSerde
 
 
 def add_stream_node(lowering: Lowering, id: n.NodeId, node: n.StreamNode) -> None:
-    """Add what `node` becomes to the topology."""
+    """Add the processors, stores and topics of `node` to the topology."""
     topology, processor = lowering.topology, partial(lowering.add_processor, node)
 
     match node:

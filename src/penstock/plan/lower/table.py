@@ -1,5 +1,7 @@
-"""Lowering of tables: sources, operators that look at one key at a time, aggregations of grouped tables; and of global
-stores and global tables."""
+"""Lowering of tables, global stores and global tables.
+
+Lowers table sources, operators on single keys, and aggregations of grouped tables.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ from penstock.serdes.changed import ChangedSerde
 
 
 def add_table_node(lowering: Lowering, id: n.NodeId, node: n.TableNode) -> None:
-    """Add what `node` becomes to the topology."""
+    """Add the processors, stores and topics of `node` to the topology."""
     match node:
         case n.TableSourceNode():
             lowering.topology.add_source(
@@ -101,7 +103,7 @@ def _add_values(
 
 
 def _connect(lowering: Lowering, node: n.TableTransformValuesNode) -> None:
-    """Connect the stores that a transformer uses besides that of the table."""
+    """Connect the stores of a transformer, in addition to that of the table."""
     for store in node.supplier.stores():
         lowering.topology.add_state_store(store, node.name)
     if node.store_names:
@@ -147,7 +149,7 @@ def _add_suppress(lowering: Lowering, node: n.TableSuppressNode) -> None:
 
 
 def add_global_node(lowering: Lowering, node: n.GlobalNode) -> None:
-    """Add what `node` becomes to the topology."""
+    """Add the source, the processor and the store of `node` to the topology."""
     supplier = node.supplier or SimpleSupplier(partial(GlobalTableSource, node.store.name))
     lowering.topology.add_global_store(
         node.store,

@@ -1,9 +1,11 @@
-"""What the nodes of a plan need to know of the tables above them: which send old values, which tables get a store, how
-another node reads a table, and whether updates carry versions.
+"""Facts about the tables of a plan that nodes below them need.
 
-Rules: a node asks when it is created, so the answers depend on the order of the program: a later question does not
-change earlier nodes (a filter skips updates from nothing to nothing only if its parent had a store then). All is
-derived from the finished plan; nothing is added to it.
+These are: the tables that send old values, the tables with a store, the access to a table's values from another node,
+and the versions of updates.
+
+Rules: a node asks when it is created, so the answers depend on the order of the program. A later question does not
+change earlier nodes (a filter skips updates from no value to no value only if its parent had a store by then). All
+facts are derived from the finished plan; nothing is added to it.
 """
 
 from __future__ import annotations
@@ -30,12 +32,14 @@ from penstock.state.api import StoreBuilder
 
 
 class TableFacts:
-    """The facts about the tables of one plan; Kafka finds them while the program is being written (Kafka methods:
-    KTableImpl.enableSendingOldValues, KTableImpl.valueGetterSupplier, InternalStreamsBuilder.enableVersionedSemantics).
+    """The facts about the tables of one plan.
+
+    All nodes of the plan ask in the order of their creation. Kafka determines the facts during the construction of the
+    program (Kafka methods: KTableImpl.enableSendingOldValues, KTableImpl.valueGetterSupplier,
+    InternalStreamsBuilder.enableVersionedSemantics).
     """
 
     def __init__(self, plan: n.Plan) -> None:
-        """Make all nodes of `plan` ask, in the order of their creation."""
         self._plan = plan
         self._sending: set[n.NodeId] = set()
         self._needed: set[n.NodeId] = set()
@@ -45,11 +49,11 @@ class TableFacts:
     # ---------------------------------------- answers
 
     def sends_old_values(self, id: n.NodeId) -> bool:
-        """Return whether the table `id` forwards the value before each update."""
+        """Return whether the table `id` forwards the previous value with each update."""
         return id in self._sending
 
     def store(self, id: n.NodeId) -> StoreBuilder | None:
-        """Return the store that the table `id` gets, None if it has none."""
+        """Return the store of the table `id`, or None without a store."""
         node = self._plan[id]
         match node:
             case n.TableSourceNode() | n.StreamToTableNode() | n.ForeignKeyJoinNode():
@@ -76,7 +80,10 @@ class TableFacts:
                 raise self._no_table(id)
 
     def value_getter(self, id: n.NodeId) -> ValueGetterSupplier:
-        """Return how another node reads the table `id`: from its store, or computed from the tables above."""
+        """Return the supplier of value getters of the table `id`, for other nodes.
+
+        A getter reads the table's store, or computes the values from the tables above.
+        """
         node, store = self._plan[id], self.store(id)
         match node:
             case n.SessionWindowedAggregateNode():
@@ -96,7 +103,7 @@ class TableFacts:
                 return ComputedValueGetterSupplier(self.value_getter(node.parents[0]), self.computation(id))
 
     def computation(self, id: n.NodeId) -> Callable[[], ValueComputation]:
-        """Return what makes the computation by which the values of the table `id` follow from those of its parent."""
+        """Return the factory of computations of the table `id` from its parent."""
         node = self._plan[id]
         match node:
             case n.TableFilterNode():
@@ -109,8 +116,10 @@ class TableFacts:
                 raise self._no_table(id)
 
     def is_versioned(self, id: n.NodeId) -> bool:
-        """Return whether the updates of the table `id` are those of a versioned table: its store decides, or else all
-        its parents."""
+        """Return whether the updates of the table `id` are those of a versioned table.
+
+        Its store determines that, or else all its parents.
+        """
         node = self._plan[id]
         own = own_versions(node)
         if own is not None:
@@ -120,7 +129,7 @@ class TableFacts:
     # ---------------------------------------- questions
 
     def _ask(self, id: n.NodeId, node: n.GraphNode) -> None:
-        """Ask of the parents of `node` what it needs when it is made."""
+        """Register the requirements of `node` on its parents at its creation."""
         match node:
             case n.TableFilterNode():
                 if self._enable_old_values(node.parents[0], force_materialization=False):
@@ -133,7 +142,7 @@ class TableFacts:
                 pass
 
     def _ask_for_join(self, node: n.TableTableJoinNode | n.StreamTableJoinNode | n.ForeignKeySubscriptionNode) -> None:
-        """Ask of the tables that `node` joins what it needs when it is made."""
+        """Register the requirements of `node` on the tables that it joins."""
         match node:
             case n.StreamTableJoinNode():
                 self._need_values(node.table)
@@ -150,9 +159,9 @@ class TableFacts:
                     self._need_values(table)
 
     def _enable_old_values(self, id: n.NodeId, force_materialization: bool) -> bool:
-        """Have the table `id` send old values, if it can: return whether it does.
+        """Make the table `id` send old values if possible; returns whether it does.
 
-        A source needs a store for that: if it has none, it gets one only with `force_materialization`.
+        A source needs a store for that. If it has no store, it gets one only with `force_materialization`.
         """
         if id in self._sending:
             return True
@@ -191,11 +200,11 @@ class TableFacts:
         return True
 
     def _need_values(self, id: n.NodeId) -> None:
-        """Have the source of the table `id` get a store, since another node reads the table."""
+        """Give the source of the table `id` a store, since another node reads the table."""
         node = self._plan[id]
         if isinstance(node, n.TableSourceNode | n.StreamToTableNode | n.ForeignKeyJoinNode):
             self._needed.add(id)
-        elif not isinstance(node, n.TableTableJoinNode) and self.store(id) is None:  # a join needs both when it is made
+        elif not isinstance(node, n.TableTableJoinNode) and self.store(id) is None:  # a join needs both at its creation
             self._need_values(node.parents[0])
 
     def _no_table(self, id: n.NodeId) -> TopologyError:

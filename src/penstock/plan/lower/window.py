@@ -20,7 +20,7 @@ from penstock.windows import EmitStrategy, TimeWindows
 
 
 def add_window_node(lowering: Lowering, id: n.NodeId, node: n.WindowNode) -> None:
-    """Add what `node` becomes to the topology."""
+    """Add the processors and stores of `node` to the topology."""
     send_old_values = lowering.tables.sends_old_values(id)
     match node:
         case n.TimeWindowedCountNode():
@@ -63,7 +63,7 @@ def _add_final(
     initializer: Initializer,
     aggregator: Aggregator,
 ) -> None:
-    """Add an aggregation that emits when windows are closed."""
+    """Add an aggregation that emits results when windows close."""
     if not isinstance(node.windows, TimeWindows):
         raise ValueError(
             "ON_WINDOW_CLOSE strategy is only supported for TimeWindows and SlidingWindows for TimeWindowedKStream"

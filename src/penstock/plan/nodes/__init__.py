@@ -1,9 +1,10 @@
-"""GraphNode: the user's program, one frozen dataclass per logical operation. Plain data; `lower` gives it
-its meaning.
+"""GraphNode: the user's program as one frozen dataclass per logical operation.
 
-A plan is a mapping from id to node, in the order in which nodes are to be added to the topology; `parents` are ids. A
-node's name is the name of the processor that it becomes, and of the node that its children hang on; names are unique
-only once the topology has checked them. Each module holds one family of operations and their union.
+Plain data; `lower` gives it its meaning.
+
+A plan is a mapping from id to node, in the order of addition to the topology; `parents` are ids. A node's name is the
+name of its processor, and of the node above its children. Names are unique only after the topology has checked them.
+Each module contains one family of operations and their union.
 """
 
 from __future__ import annotations
@@ -77,7 +78,10 @@ GraphNode = StreamNode | GlobalNode | TableNode | WindowNode | JoinNode
 """One operation of a user's program (Kafka class: GraphNode)."""
 
 Plan = Mapping[NodeId, GraphNode]
-"""All operations of one program, in the order in which they are added to the topology where their parents allow it."""
+"""All operations of one program, by id.
+
+They are added to the topology in this order, as far as their parents allow it.
+"""
 
 __all__ = [
     "AddStateStoreNode",

@@ -1,16 +1,22 @@
-"""What every node of a plan has."""
+"""The base of all nodes of a plan."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 NodeId = int
-"""Identifies a node within one plan."""
+"""The id of a node within one plan."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BaseNode:
-    """Name and parents of a node. line: where in the user's program it was made."""
+    """Name and parents of a node.
+
+    Args:
+        name: the node's name in the topology.
+        parents: the ids of its parents.
+        line: the line of the user's program that made it, None if unknown.
+    """
 
     name: str
     parents: tuple[NodeId, ...] = ()

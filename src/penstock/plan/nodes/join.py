@@ -1,6 +1,7 @@
-"""Nodes of joins. Plain data.
+"""Nodes of joins.
 
-A join that reads a table which is no parent of its node names it by id: a lookup does not follow the table's updates.
+Plain data. A join that looks up a table without being its child refers to it by id: a lookup does not follow the
+table's updates.
 """
 
 from __future__ import annotations
@@ -19,19 +20,24 @@ from penstock.windows import JoinWindows
 
 @dataclass(frozen=True, kw_only=True)
 class StreamJoinWindowNode(BaseNode):
-    """Records that are kept for the other stream of a join (Kafka class: WindowedStreamProcessorNode)."""
+    """Records stored for the other stream of a join (Kafka class: WindowedStreamProcessorNode)."""
 
     store: StoreBuilder
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamStreamJoinNode(BaseNode):
-    """Two streams joined within windows; the node's name is that of the merge of both sides (Kafka class:
-    StreamStreamJoinNode).
+    """Two streams joined within windows (Kafka class: StreamStreamJoinNode).
 
-    this_windowed, other_windowed: names of the StreamJoinWindow nodes. this_join, other_join: names of the processors
-    of both sides. outer_store: where records wait that have met none yet; None for an inner join. self_join: whether
-    one store and one processor do for both sides.
+    The node's name is that of the merge of both sides.
+
+    Args:
+        this_windowed: name of the StreamJoinWindow node of the first stream.
+        other_windowed: name of the StreamJoinWindow node of the second stream.
+        this_join: name of the processor of the first stream.
+        other_join: name of the processor of the second stream.
+        outer_store: the store of records that have not matched yet; None for an inner join.
+        self_join: whether both sides share one store and one processor.
     """
 
     joiner: Callable[..., Any]
@@ -50,9 +56,10 @@ class StreamStreamJoinNode(BaseNode):
 
 @dataclass(frozen=True, kw_only=True)
 class StreamTableJoinNode(BaseNode):
-    """A stream joined with the values that a table has when its records come (Kafka class: StreamTableJoinNode).
+    """A stream joined with the current values of a table (Kafka class: StreamTableJoinNode).
 
-    buffer: where records wait for late updates of a versioned table; None to join them immediately.
+    Args:
+        buffer: the store in which records wait for late updates of a versioned table; None for immediate joins.
     """
 
     table: NodeId
@@ -65,7 +72,10 @@ class StreamTableJoinNode(BaseNode):
 
 @dataclass(frozen=True, kw_only=True)
 class StreamGlobalTableJoinNode(BaseNode):
-    """A stream joined with a global table by a key that is made of each record (Kafka class: StreamTableJoinNode)."""
+    """A stream joined with a global table, by a key computed from each record.
+
+    Kafka class: StreamTableJoinNode.
+    """
 
     table_store: str
     key_selector: Callable[[Any, Any], Any]
@@ -76,11 +86,16 @@ class StreamGlobalTableJoinNode(BaseNode):
 
 @dataclass(frozen=True, kw_only=True)
 class TableTableJoinNode(BaseNode):
-    """Two tables joined by their keys; the node's name is that of the merge of both sides (Kafka class:
-    KTableKTableJoinNode).
+    """Two tables joined by their keys (Kafka class: KTableKTableJoinNode).
 
-    this_table, other_table: the two tables, which are the parents too. this_join, other_join: names of the processors
-    of both sides. store: of the result; None if it is not kept.
+    The node's name is that of the merge of both sides.
+
+    Args:
+        this_table: the first table, also a parent.
+        other_table: the second table, also a parent.
+        this_join: name of the processor of the first table.
+        other_join: name of the processor of the second table.
+        store: the store of the result; None if the result is not stored.
     """
 
     this_table: NodeId
@@ -113,8 +128,9 @@ class ForeignKeyNames:
 
 @dataclass(frozen=True, kw_only=True)
 class ForeignKeySubscriptionNode(BaseNode):
-    """The way of the subscriptions of a foreign-key join, from the primary table to the task of the foreign key and its
-    answer there; the node's name is that of the processor that answers.
+    """The path of a foreign-key join's subscriptions from the primary table to their responses.
+
+    The task of the foreign key responds to them. The node's name is that of the responding processor.
     """
 
     foreign_table: NodeId
@@ -131,9 +147,10 @@ class ForeignKeySubscriptionNode(BaseNode):
 
 @dataclass(frozen=True, kw_only=True)
 class ForeignTableJoinNode(BaseNode):
-    """The answers of a foreign-key join to an update of the foreign table (Kafka class: ForeignTableJoinNode).
+    """The responses of a foreign-key join to foreign table updates (Kafka class: ForeignTableJoinNode).
 
-    registration_topic: the topic of the subscriptions, without prefix.
+    Args:
+        registration_topic: the topic of the subscriptions, without prefix.
     """
 
     registration_topic: str
@@ -143,9 +160,13 @@ class ForeignTableJoinNode(BaseNode):
 
 @dataclass(frozen=True, kw_only=True)
 class ForeignKeyJoinNode(BaseNode):
-    """The way of the answers of a foreign-key join back to the primary table, and the table of its results.
+    """The return path of a foreign-key join's responses, and its result table.
 
-    store: of the result. queryable: whether the user named it.
+    The responses return to the primary table.
+
+    Args:
+        store: the store of the result.
+        queryable: whether the user named the store.
     """
 
     primary_table: NodeId

@@ -1,4 +1,7 @@
-"""Nodes of streams, stores and topics, and the aggregations of streams without windows. Plain data."""
+"""Nodes of streams, stores and topics, and of aggregations of streams without windows.
+
+Plain data.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,10 @@ from penstock.state.api import StoreBuilder
 
 @dataclass(frozen=True, kw_only=True)
 class StreamSourceNode(BaseNode):
-    """Records of topics, or of all topics that a pattern matches (Kafka class: StreamSourceNode).
+    """Records of topics, or of all topics that match a pattern (Kafka class: StreamSourceNode).
 
-    data_frame: for the one topic that a DataFrame of Spark fills; its name has no prefix.
+    Args:
+        data_frame: the Spark DataFrame that fills the single topic, whose name has no prefix; None for other topics.
     """
 
     topics: tuple[str, ...] = ()
@@ -49,21 +53,26 @@ class FilterNode(BaseNode):
 
 @dataclass(frozen=True, kw_only=True)
 class MapNode(BaseNode):
-    """Each record as another key and value."""
+    """Each record mapped to another key and value."""
 
     mapper: Callable[[Any, Any], Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class FlatMapNode(BaseNode):
-    """Each record as any number of keys and values."""
+    """Each record mapped to any number of keys and values."""
 
     mapper: Callable[[Any, Any], Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class MapValuesNode(BaseNode):
-    """Each record with another value; with_key: the mapper takes key and value."""
+    """Each record with another value.
+
+    Args:
+        mapper: returns the new value.
+        with_key: whether the mapper takes key and value.
+    """
 
     mapper: Callable[..., Any]
     with_key: bool
@@ -71,7 +80,12 @@ class MapValuesNode(BaseNode):
 
 @dataclass(frozen=True, kw_only=True)
 class FlatMapValuesNode(BaseNode):
-    """Each record as any number of values under its key; with_key: the mapper takes key and value."""
+    """Each record mapped to any number of values with its key.
+
+    Args:
+        mapper: returns the new values.
+        with_key: whether the mapper takes key and value.
+    """
 
     mapper: Callable[..., Any]
     with_key: bool
@@ -79,30 +93,33 @@ class FlatMapValuesNode(BaseNode):
 
 @dataclass(frozen=True, kw_only=True)
 class SelectKeyNode(BaseNode):
-    """Each record under another key."""
+    """Each record with another key."""
 
     selector: Callable[[Any, Any], Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class PeekNode(BaseNode):
-    """Each record as it is, after an action."""
+    """Each record, unchanged, after an action on it."""
 
     action: Callable[[Any, Any], object]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ForeachNode(BaseNode):
-    """An action on each record, and nothing after it."""
+    """An action on each record, without output."""
 
     action: Callable[[Any, Any], object]
 
 
 @dataclass(frozen=True, kw_only=True)
 class PrintNode(BaseNode):
-    """A line for each record, on standard output or in the file `path`, and nothing after it.
+    """A line of text for each record, without output records.
 
-    mapper: makes the text behind the label; None for key and value.
+    Args:
+        label: the beginning of each line.
+        path: the file of the lines; None for standard output.
+        mapper: returns the text after the label; None for key and value.
     """
 
     label: str
@@ -117,8 +134,11 @@ class MergeNode(BaseNode):
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessNode(BaseNode):
-    """A processor of the user's own, of fixed keys or not, connected to stores by name besides those that its
-    supplier owns.
+    """A processor of the user's own, with or without fixed keys.
+
+    Args:
+        supplier: makes the processors; its own stores are connected too.
+        store_names: names of further stores to connect.
     """
 
     supplier: ProcessorSupplier
@@ -127,8 +147,11 @@ class ProcessNode(BaseNode):
 
 @dataclass(frozen=True, kw_only=True)
 class SplitNode(BaseNode):
-    """Each record to the branch of the first predicate that holds; branches: their names, and that of the default
-    branch if there is one.
+    """Each record sent to the branch of the first matching predicate.
+
+    Args:
+        predicates: the conditions of the branches.
+        branches: the names of the branches, then the name of the default branch if it exists.
     """
 
     predicates: tuple[Callable[[Any, Any], bool], ...] = ()
@@ -137,17 +160,18 @@ class SplitNode(BaseNode):
 
 @dataclass(frozen=True, kw_only=True)
 class BranchNode(BaseNode):
-    """The records that its parent, a Split, hands to it."""
+    """The records that its parent, a Split, sends to it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RepartitionNode(BaseNode):
-    """A write to and a read from an internal topic, by which records get to the task of their key; the node's name is
-    that of its source.
+    """An internal topic that moves records to the task of their key.
 
-    movable: whether an optimisation may put it further up. partitions: the number that the user fixed, None if it
-        follows from the topology (Kafka class:
-        BaseRepartitionNode).
+    The node's name is that of its source. Kafka class: BaseRepartitionNode.
+
+    Args:
+        movable: whether an optimisation may move it up.
+        partitions: the number that the user fixed, None if it follows from the topology.
     """
 
     names: RepartitionNames
@@ -160,9 +184,13 @@ class RepartitionNode(BaseNode):
 
 @dataclass(frozen=True, kw_only=True)
 class StreamSinkNode(BaseNode):
-    """A write to a topic, or to the topic that a function names for each record (Kafka class: StreamSinkNode).
+    """A write to one topic, or to a topic chosen for each record.
 
-    data_frame: for the one topic that is handed to Spark; its name has no prefix.
+    Kafka class: StreamSinkNode.
+
+    Args:
+        topic: the topic, or a function that chooses it.
+        data_frame: the function that receives the single topic (name without prefix) as Spark DataFrames, or None.
     """
 
     topic: str | TopicNameExtractor
@@ -174,14 +202,14 @@ class StreamSinkNode(BaseNode):
 
 @dataclass(frozen=True, kw_only=True)
 class CountNode(BaseNode):
-    """A table of the number of records by key."""
+    """A table with the number of records per key."""
 
     store: StoreBuilder
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReduceNode(BaseNode):
-    """A table of the values of each key, combined by a reducer."""
+    """A table with the values of each key, combined by a reducer."""
 
     store: StoreBuilder
     reducer: Callable[[Any, Any], Any]
@@ -189,7 +217,7 @@ class ReduceNode(BaseNode):
 
 @dataclass(frozen=True, kw_only=True)
 class AggregateNode(BaseNode):
-    """A table of an aggregate by key."""
+    """A table with an aggregate per key."""
 
     store: StoreBuilder
     initializer: Callable[[], Any]
@@ -224,4 +252,4 @@ StreamNode = (
     | AggregateNode
     | TableToStreamNode
 )
-"""One operation on a stream, or one that makes a table of one without windows."""
+"""One operation on a stream, including conversions to tables without windows."""

@@ -1,9 +1,10 @@
-"""Nodes of tables: those that are read from topics and streams, their operators without keys of others, grouped tables;
-and of global stores and global tables. Plain data.
+"""Nodes of tables, global stores and global tables.
 
-`store` is the store that a table has, or would have: a source gets it only where the user named it or another node
-needs it (`penstock.plan.lower.table_facts` decides), all others have it or None. `versioned`: whether updates carry
-versions, None if that follows from the parent.
+These are tables read from topics and streams, operators on single keys, and grouped tables. Plain data.
+
+`store` is the actual or potential store of the table: a source gets it only if the user named it or another node needs
+it (`penstock.plan.lower.table_facts` decides), all others have it or None. `versioned`: whether updates carry versions,
+None if that follows from the parent.
 """
 
 from __future__ import annotations
@@ -23,10 +24,12 @@ from penstock.state.api import StoreBuilder
 
 @dataclass(frozen=True, kw_only=True)
 class TableSourceNode(BaseNode):
-    """The table that the records of a topic are the updates of (Kafka class: TableSourceNode).
+    """The table whose updates are the records of a topic (Kafka class: TableSourceNode).
 
-    source_name: the name of the node that reads the topic, above the node of the table. queryable: whether the user
-    named the store. reuse_topic: whether the topic serves as the changelog of the store.
+    Args:
+        source_name: the name of the node that reads the topic, above the node of the table.
+        queryable: whether the user named the store.
+        reuse_topic: whether the topic serves as the changelog of the store.
     """
 
     source_name: str
@@ -42,9 +45,10 @@ class TableSourceNode(BaseNode):
 
 @dataclass(frozen=True, kw_only=True)
 class StreamToTableNode(BaseNode):
-    """The table that the records of a stream are the updates of (Kafka class: StreamToTableNode).
+    """The table whose updates are the records of a stream (Kafka class: StreamToTableNode).
 
-    queryable: whether the user named the store.
+    Args:
+        queryable: whether the user named the store.
     """
 
     store: StoreBuilder
@@ -63,7 +67,12 @@ class TableFilterNode(BaseNode):
 
 @dataclass(frozen=True, kw_only=True)
 class TableMapValuesNode(BaseNode):
-    """Each entry of a table with another value; with_key: the mapper takes key and value."""
+    """Each entry of a table with another value.
+
+    Args:
+        mapper: returns the new value.
+        with_key: whether the mapper takes key and value.
+    """
 
     mapper: Callable[..., Any]
     with_key: bool
@@ -73,7 +82,10 @@ class TableMapValuesNode(BaseNode):
 
 @dataclass(frozen=True, kw_only=True)
 class TableTransformValuesNode(BaseNode):
-    """Each entry of a table with the value that a transformer of the user's own returns, which may use stores."""
+    """Each entry of a table with the value that a user's transformer returns.
+
+    The transformer may use stores.
+    """
 
     supplier: ValueTransformerWithKeySupplier
     store_names: tuple[str, ...] = ()
@@ -83,15 +95,20 @@ class TableTransformValuesNode(BaseNode):
 
 @dataclass(frozen=True, kw_only=True)
 class TableGroupByNode(BaseNode):
-    """The entries of a table under other keys and with other values, ready to be grouped."""
+    """The entries of a table with other keys and values, ready for grouping."""
 
     mapper: Callable[[Any, Any], Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class GroupedTableRepartitionNode(BaseNode):
-    """A write of a grouped table's updates to an internal topic and a read from it; the node's name is that of the
-    source, `sink_name` that of the sink (Kafka class: GroupedTableOperationRepartitionNode)."""
+    """An internal topic that moves a grouped table's updates to their group's task.
+
+    Kafka class: GroupedTableOperationRepartitionNode. The node's name is that of the source.
+
+    Args:
+        sink_name: the name of the sink.
+    """
 
     sink_name: str
     topic: str
@@ -101,14 +118,19 @@ class GroupedTableRepartitionNode(BaseNode):
 
 @dataclass(frozen=True, kw_only=True)
 class TableCountNode(BaseNode):
-    """A table of the number of entries of each group."""
+    """A table with the number of entries per group."""
 
     store: StoreBuilder
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableReduceNode(BaseNode):
-    """A table of the values of each group, combined by one reducer and taken out again by another."""
+    """A table with the values of each group, combined by a reducer.
+
+    Args:
+        adder: adds a value to the group.
+        subtractor: removes a value from the group.
+    """
 
     store: StoreBuilder
     adder: Callable[[Any, Any], Any]
@@ -117,7 +139,7 @@ class TableReduceNode(BaseNode):
 
 @dataclass(frozen=True, kw_only=True)
 class TableAggregateNode(BaseNode):
-    """A table of an aggregate of each group."""
+    """A table with an aggregate per group."""
 
     store: StoreBuilder
     initializer: Callable[[], Any]
@@ -127,7 +149,7 @@ class TableAggregateNode(BaseNode):
 
 @dataclass(frozen=True, kw_only=True)
 class TableSuppressNode(BaseNode):
-    """The updates of a table held back, so that fewer are forwarded (Kafka class: TableSuppressNode)."""
+    """The updates of a table, held back to forward fewer of them (Kafka class: TableSuppressNode)."""
 
     store: StoreBuilder
     constraints: SuppressConstraints
@@ -146,16 +168,18 @@ TableNode = (
     | TableAggregateNode
     | TableSuppressNode
 )
-"""One operation on a table, or one that makes a table of a topic or a stream."""
+"""One operation on a table, or the creation of one from a topic or stream."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GlobalSourceNode(BaseNode):
-    """A store that is filled from a topic and that every task can read; the node's name is that of the processor that
-    writes it.
+    """A store filled from a topic, which every task can read.
 
-    supplier: makes the user's own processor; None for a global table, whose records are entries of the store as they
-    are (Kafka classes: GlobalStoreNode, TableSourceNode with isGlobalKTable).
+    The node's name is that of the processor that writes it. Kafka classes: GlobalStoreNode, TableSourceNode with
+    isGlobalKTable.
+
+    Args:
+        supplier: makes the user's own processor; None for a global table, whose records are entries of the store.
     """
 
     source: str

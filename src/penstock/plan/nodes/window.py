@@ -1,4 +1,7 @@
-"""Nodes of aggregations within windows, and of cogrouped streams. Plain data."""
+"""Nodes of aggregations within windows, and of cogrouped streams.
+
+Plain data.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from penstock.windows import EmitStrategy, SessionWindows, SlidingWindows, Windo
 
 @dataclass(frozen=True, kw_only=True)
 class WindowedTableNode(BaseNode):
-    """A table of results by key and window."""
+    """A table with results per key and window."""
 
     store: StoreBuilder
     emit_strategy: EmitStrategy
@@ -21,14 +24,14 @@ class WindowedTableNode(BaseNode):
 
 @dataclass(frozen=True, kw_only=True)
 class TimeWindowedCountNode(WindowedTableNode):
-    """A table of the number of records by key and window."""
+    """A table with the number of records per key and window."""
 
     windows: Windows
 
 
 @dataclass(frozen=True, kw_only=True)
 class TimeWindowedAggregateNode(WindowedTableNode):
-    """A table of an aggregate by key and window."""
+    """A table with an aggregate per key and window."""
 
     windows: Windows
     initializer: Callable[[], Any]
@@ -37,7 +40,7 @@ class TimeWindowedAggregateNode(WindowedTableNode):
 
 @dataclass(frozen=True, kw_only=True)
 class SlidingWindowedAggregateNode(WindowedTableNode):
-    """A table of an aggregate by key and sliding window."""
+    """A table with an aggregate per key and sliding window."""
 
     windows: SlidingWindows
     initializer: Callable[[], Any]
@@ -46,7 +49,11 @@ class SlidingWindowedAggregateNode(WindowedTableNode):
 
 @dataclass(frozen=True, kw_only=True)
 class SessionWindowedAggregateNode(WindowedTableNode):
-    """A table of an aggregate by key and session; merger: makes one aggregate of those of two sessions."""
+    """A table with an aggregate per key and session.
+
+    Args:
+        merger: combines the aggregates of two sessions.
+    """
 
     windows: SessionWindows
     initializer: Callable[[], Any]
@@ -56,8 +63,10 @@ class SessionWindowedAggregateNode(WindowedTableNode):
 
 @dataclass(frozen=True, kw_only=True)
 class CogroupMergeNode(BaseNode):
-    """The table that several aggregations of one store make together: the updates of all parents (Kafka class:
-    KTablePassThrough)."""
+    """The table made by several aggregations of one store: the updates of all parents.
+
+    Kafka class: KTablePassThrough.
+    """
 
     store: StoreBuilder
 
@@ -69,4 +78,4 @@ WindowNode = (
     | SessionWindowedAggregateNode
     | CogroupMergeNode
 )
-"""One aggregation within windows, or the merge of cogrouped ones."""
+"""One aggregation within windows, or the merge of cogrouped streams."""

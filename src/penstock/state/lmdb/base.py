@@ -27,18 +27,22 @@ from penstock.state.lmdb.snapshot import LmdbSnapshot
 
 
 class LmdbBase(LmdbEntries):
-    """A base on disk that several processes may read (implements Base; replaces Kafka's RocksDBStore)."""
+    """A base on disk that several processes may read (implements Base; replaces Kafka's RocksDBStore).
+
+    Args:
+        path: the directory; it is created if missing.
+        map_bytes: the initial size of the map (bytes).
+
+    Raises:
+        ProcessorStateError: the base cannot be opened.
+    """
 
     def __init__(self, path: str | os.PathLike[str], map_bytes: int = FIRST_MAP_BYTES) -> None:
-        """Open or make the base in the directory `path`; `map_bytes` is the first size of the map.
-
-        Raises ProcessorStateError if it cannot be opened.
-        """
         self._path = Path(path)
         self._process = os.getpid()
         self._reading: lmdb.Transaction | None = None
-        self._snapshots: WeakSet[LmdbSnapshot] = WeakSet()  # one that nobody reads ends
-        self._lock = threading.RLock()  # of the snapshots, which other threads take and close
+        self._snapshots: WeakSet[LmdbSnapshot] = WeakSet()  # a snapshot without references ends
+        self._lock = threading.RLock()  # for snapshots, which other threads create and close
         try:
             private_directory(self._path)
             self._environment = opened_or_empty(self._path, lambda: self._open(map_bytes))
@@ -55,13 +59,15 @@ class LmdbBase(LmdbEntries):
                 self._environment = None
 
     def snapshot(self) -> LmdbSnapshot:
-        """Return the present committed state, in its own transaction; from any thread. It ends when the map grows or
-        the base is closed: reads of it raise InvalidStateStoreError then. So does this method if another process has
-        let the map grow since the base was last read here."""
+        """Return the current committed state, in a transaction of its own; thread-safe.
+
+        The snapshot ends when the map grows or the base is closed: its reads raise InvalidStateStoreError then. This
+        method also raises it if another process has grown the map since the last read of the base here.
+        """
         with self._lock:
             try:
                 transaction = self._opened().begin()
-            except lmdb.MapResizedError as error:  # only the thread that reads knows when the map may move
+            except lmdb.MapResizedError as error:  # only the reading thread may move the map
                 why = f"Another process has changed the base {self._path}: read it first."
                 raise InvalidStateStoreError(why) from error
             snapshot = LmdbSnapshot(self._path, transaction, self._entries, self._meta, self._forget_snapshot)
@@ -92,13 +98,13 @@ class LmdbBase(LmdbEntries):
                 mode=FILE_MODE,
             )
         )
-        environment.reader_check()  # frees the places of readers that were killed
+        environment.reader_check()  # frees the slots of readers that were killed
         with growing(lambda: environment.begin(write=True), lambda: environment.set_mapsize(0)) as transaction:
             self._open_databases(environment, transaction, b"")
         return environment
 
     def _write(self, action: Callable[[lmdb.Transaction], None]) -> None:
-        """Run `action` in a write transaction that follows what was read, as often as the map must grow for it."""
+        """Run `action` in the write transaction directly after the last read. The map grows as needed."""
         environment = self._opened()
         seen = self._reader().id()
         self._end_reading()
@@ -133,11 +139,11 @@ class LmdbBase(LmdbEntries):
             self._reading = None
 
     def _begin(self, write: bool) -> lmdb.Transaction:
-        """Return a new transaction, in a map of the size that other processes may have given it."""
+        """Return a new transaction, adapting the map if other processes have grown it."""
         return growing(lambda: self._opened().begin(write=write), lambda: self._resize(0))
 
     def _resize(self, map_bytes: int) -> None:
-        """Give the map another size (0: that of the file), which no transaction of this process may see."""
+        """Change the size of the map (0: that of the file). This process must have no transactions."""
         with self._lock:
             self._end_snapshots()
             self._opened().set_mapsize(map_bytes)

@@ -1,4 +1,4 @@
-"""The entries of one base, and how commits change them."""
+"""The entries of one base, and their changes by commits."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from penstock.state.lmdb.stored_keys import LONGEST_KEY, STORE_SIZE, long_key, l
 
 
 class LmdbEntries(LmdbReader):
-    """The entries and the stamp of one base, in two databases of an LMDB environment (implements Base)."""
+    """The entries and the stamp of one base, in two LMDB databases (implements Base)."""
 
     _process: int
     _environment: lmdb.Environment | None
     _size: int | None = None
     is_damaged = False
-    """Whether LMDB has noticed that the database is damaged: it is to be made again."""
+    """Whether LMDB has detected damage, so that the database must be rebuilt."""
 
     def apply(self, changes: Changes, stamp: bytes) -> None:
         """Apply the changes of one commit and set the stamp, in one transaction.
 
-        Raises TaskMigratedError if another process changed the base since it was last read here, ProcessorStateError if
-        it cannot be written.
+        Raises TaskMigratedError if another process changed the base since its last read here, ProcessorStateError if
+        the base cannot be written.
         """
 
         def write(transaction: lmdb.Transaction) -> None:
@@ -41,14 +41,16 @@ class LmdbEntries(LmdbReader):
         self._write(write)
 
     def measured(self) -> Mapping[str, Measurement]:
-        """Return the bytes of the entries of all stores after the last commit that was applied here; nothing before
-        one."""
+        """Return the size (bytes) of all stores after the last commit applied here.
+
+        The result is empty before the first commit.
+        """
         return {} if self._size is None else {STATE_SIZE: Measurement(1, self._size, self._size, self._size)}
 
     def rebuild(self, commits: Callable[[], Iterable[Changes]], stamp: bytes) -> None:
-        """Drop all entries, apply the changes of `commits` in order and set the stamp, in one transaction.
+        """Replace all entries by the changes of `commits`, and set the stamp, in one transaction.
 
-        `commits` is called again if the map must grow. Raises as `apply`.
+        `commits` is called again if the map must grow. Raises the errors of `apply`.
         """
 
         def write(transaction: lmdb.Transaction) -> None:
@@ -60,7 +62,7 @@ class LmdbEntries(LmdbReader):
         self._write(write)
 
     def clear(self) -> None:
-        """Drop all entries and the stamp, in one transaction; raises as `apply`."""
+        """Drop all entries and the stamp, in one transaction; raises the errors of `apply`."""
         self._write(self._drop_all)
 
     @abstractmethod
@@ -69,18 +71,17 @@ class LmdbEntries(LmdbReader):
 
     @abstractmethod
     def snapshot(self) -> LmdbSnapshot:
-        """Return the present committed state, in its own transaction; from any thread."""
+        """Return the current committed state, in a transaction of its own; thread-safe."""
 
     def corrupted(self, error: Exception) -> CorruptedBaseError:
-        """Return the error for what LMDB noticed while it read."""
+        """Return the error for damage that LMDB detected, and mark the base as damaged."""
         self.is_damaged = True
         return super().corrupted(error)
 
     # ---------- helpers
 
     def _opened(self) -> lmdb.Environment:
-        """Return the environment; raises InvalidStateStoreError if the base is closed or was opened by another
-        process."""
+        """Return the environment; raises InvalidStateStoreError if it is closed or was opened by another process."""
         if self._environment is None:
             raise InvalidStateStoreError(f"The base {self._path} is closed: open it again.")
         if os.getpid() != self._process:
@@ -91,7 +92,7 @@ class LmdbEntries(LmdbReader):
 
     @abstractmethod
     def _write(self, action: Callable[[lmdb.Transaction], None]) -> None:
-        """Run `action` in a write transaction that follows what was read."""
+        """Run `action` in the write transaction directly after the last read."""
 
     def _moved(self) -> TaskMigratedError:
         return TaskMigratedError(
@@ -99,7 +100,7 @@ class LmdbEntries(LmdbReader):
         )
 
     def _open_databases(self, environment: lmdb.Environment, transaction: lmdb.Transaction, prefix: bytes) -> None:
-        """Open or make the two databases. prefix: of their names."""
+        """Open or create the two databases; prefix: of their names."""
         self._entries = environment.open_db(prefix + ENTRIES, txn=transaction)
         self._meta = environment.open_db(prefix + META, txn=transaction)
 
@@ -146,7 +147,7 @@ class LmdbEntries(LmdbReader):
         return number
 
     def _bytes(self, transaction: lmdb.Transaction) -> int:
-        """Return the bytes of the pages that have the entries."""
+        """Return the size (bytes) of the pages with entries."""
         stat = transaction.stat(self._entries)
         return stat["psize"] * (stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"])
 

@@ -1,4 +1,4 @@
-"""How an LMDB environment is opened, and the errors of a file that is damaged."""
+"""Opening of LMDB environments, and the errors of damaged files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _T = TypeVar("_T")
 
 FIRST_MAP_BYTES: Final = 1 << 30
 DATA_FILE: Final = "data.mdb"
-"""The file of a base that has its content."""
+"""Name of the file with the content of a base."""
 
 MOST_DOUBLINGS: Final = 16
 MAX_READERS: Final = 512
@@ -32,11 +32,11 @@ DAMAGED = (
     lmdb.BadValsizeError,
     lmdb.ProblemError,
 )
-"""What LMDB raises for a file that is not whole, and for nothing else that is done here."""
+"""Errors that LMDB raises only for damaged files, given the calls of this package."""
 
 
 def opened_or_empty(path: Path, open_environment: Callable[[], lmdb.Environment]) -> lmdb.Environment:
-    """Return the environment in the directory `path`; a file that LMDB cannot read is replaced by an empty one."""
+    """Return the environment in the directory `path`, replacing an unreadable file by an empty one."""
     try:
         return open_environment()
     except DAMAGED as error:
@@ -47,7 +47,7 @@ def opened_or_empty(path: Path, open_environment: Callable[[], lmdb.Environment]
 
 
 def growing(action: Callable[[], _T], adapt: Callable[[], None] = lambda: None) -> _T:
-    """Do `action`; while another process lets the map grow meanwhile, `adapt` and do it again."""
+    """Run `action`; while another process grows the map meanwhile, call `adapt` and run it again."""
     for _ in range(MOST_DOUBLINGS):
         try:
             return action()

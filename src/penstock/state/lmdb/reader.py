@@ -1,4 +1,4 @@
-"""Reads of a base: entries and stamp of one transaction, and the view of one store."""
+"""Reads of a base: entries and stamp of one transaction, and views of stores."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Entries: TypeAlias = Iterator[tuple[bytes, bytes]]
 
 ENTRIES: Final = b"entries"
 META: Final = b"meta"
-"""The names of the two databases."""
+"""Names of the two databases."""
 
 STAMP: Final = b"stamp"
 NUMBER: Final = b"number:"
@@ -39,14 +39,14 @@ _FIRST_CHUNK, _CHUNK = 8, 512
 
 
 class LmdbReader(ABC):
-    """What a base and its snapshots read, in the database of the entries and that of the rest."""
+    """Reads of a base or a snapshot, from its databases of entries and metadata."""
 
     _path: Path
     _entries: Any
     _meta: Any
 
     def stamp(self) -> bytes | None:
-        """Return the stamp of the last commit, None if there was none, as of the transaction that all reads use."""
+        """Return the stamp of the last commit, None if absent. It belongs to the transaction of all reads."""
         return self._get(STAMP, self._meta)
 
     def view(self, store_name: str) -> BaseView:
@@ -56,11 +56,11 @@ class LmdbReader(ABC):
     # ---------- for views
 
     def number(self, store_name: str) -> bytes | None:
-        """Return the two bytes that stand before the keys of a store, None if it never had an entry."""
+        """Return the two-byte key prefix of a store, None before its first entry."""
         return self._get(NUMBER + store_name.encode(), self._meta)
 
     def count(self, number: bytes) -> int:
-        """Return how many entries a store has."""
+        """Return the number of entries of a store."""
         return int.from_bytes(self._get(COUNT + number, self._meta) or b"", "big")
 
     @abstractmethod
@@ -68,16 +68,16 @@ class LmdbReader(ABC):
         """Return a cursor over the entries; close it before the next `apply`."""
 
     def get(self, key: bytes) -> bytes | None:
-        """Return the value under a key as it is stored; raises CorruptedBaseError."""
+        """Return the value of a stored key, as stored; raises CorruptedBaseError."""
         return self._get(key, self._entries)
 
     def corrupted(self, error: Exception) -> CorruptedBaseError:
-        """Return the error for what LMDB noticed while it read."""
+        """Return the error for damage that LMDB detected in a read."""
         return CorruptedBaseError(str(self._path), str(error))
 
     @abstractmethod
     def _get(self, key: bytes, database: Any) -> bytes | None:
-        """Return what a database has under a key; raises CorruptedBaseError."""
+        """Return the value of a key in a database, None if absent; raises CorruptedBaseError."""
 
 
 class _LmdbView:
@@ -105,7 +105,7 @@ class _LmdbView:
         stored = [number + key for key in keys]
         try:
             with self._base.cursor() as cursor:
-                found = dict(cast(Entries, cursor.getmulti(sorted(stored))))  # in order: each page is met once
+                found = dict(cast(Entries, cursor.getmulti(sorted(stored))))  # in order, to visit each page once
         except DAMAGED as error:
             raise self._base.corrupted(error) from error
         return list(map(found.get, stored))
@@ -120,8 +120,10 @@ class _LmdbView:
         )
 
     def _chunks(self, low: bytes, high: bytes | None, reverse: bool) -> Iterator[list[tuple[bytes, bytes]]]:
-        """Yield the entries as stored with low <= key < high in chunks, ever larger ones, so that no cursor stays open
-        where the caller writes or stops."""
+        """Yield the stored entries with low <= key < high, in chunks of increasing size.
+
+        No cursor stays open between chunks, so the caller may write or stop.
+        """
         size = _FIRST_CHUNK
         while True:
             try:
@@ -142,8 +144,10 @@ class _LmdbView:
         return 0 if number is None else self._base.count(number)
 
     def _read_forwards(self, low: bytes, high: bytes | None, size: int) -> list[tuple[bytes, bytes]]:
-        """Return about `size` entries as stored with low <= key < high, whole groups of keys that share their first
-        bytes."""
+        """Return about `size` stored entries with low <= key < high.
+
+        Groups of keys that share their first bytes are complete.
+        """
         with self._base.cursor() as cursor:
             if not cursor.set_range(low):
                 return []
@@ -156,7 +160,7 @@ class _LmdbView:
         return chunk if high is None else chunk[: bisect_left(chunk, high, key=itemgetter(0))]
 
     def _read_backwards(self, low: bytes, high: bytes | None) -> list[tuple[bytes, bytes]]:
-        """As `_read_forwards`, from the largest key down."""
+        """Read like `_read_forwards`, from the largest key down."""
         chunk: list[tuple[bytes, bytes]] = []
         with self._base.cursor() as cursor:
             placed = cursor.last() if high is None or not cursor.set_range(high) else cursor.prev()

@@ -1,14 +1,15 @@
-"""Several bases in one LMDB environment: two files and two file handles for all of them, whatever processes and threads
-have them open.
+"""Several bases in one LMDB environment, with two files and two file handles.
+
+This holds for any number of processes and threads that open them.
 
 Rules:
-- Each base has two named databases, so it is emptied without a look at the others. A commit of one base is one
-  transaction, as in an environment of its own; LMDB lets one transaction write at a time, so commits of different bases
-  wait for each other.
-- Reads take a transaction each: one that a base held while it has nothing to do would keep LMDB from using again the
-  pages that the others replace.
-- The map never grows: threads of one process would have to stop for that. It has an address space that no state fills,
-  which takes neither memory nor disk.
+- Each base has two named databases, so it can be emptied without the others. A commit of one base is one transaction,
+  as in an environment of its own; LMDB allows one write transaction at a time, so commits of different bases wait for
+  each other.
+- Each read has its own transaction: an idle base with an open one would keep LMDB from reusing the pages that the
+  others replace.
+- The map never grows, because all threads of the process would have to stop for that. Its address space is larger than
+  any state, and takes neither memory nor disk.
 """
 
 from __future__ import annotations
@@ -34,17 +35,23 @@ MAP_BYTES: Final = 1 << 40
 _MAX_DATABASES: Final = 8192
 _MAX_READERS: Final = 4096
 _SPARE_TRANSACTIONS: Final = 16
-"""Transactions of reads that are kept for the next ones: a new one has to be made for all databases there may be."""
+"""Number of read transactions kept for reuse. A new one allocates memory for all possible databases."""
 
 _SEPARATOR: Final = "/"
 
 
 class SharedLmdb:
-    """The environment of one process; close it when all bases are closed."""
+    """The environment of one process; close it after all its bases.
+
+    Args:
+        path: the directory; it is created if missing.
+        map_bytes: the size of the map (bytes), which never grows.
+
+    Raises:
+        ProcessorStateError: the environment cannot be opened.
+    """
 
     def __init__(self, path: Path, map_bytes: int = MAP_BYTES) -> None:
-        """Open or make the environment in the directory `path`, with a map that never grows; raises ProcessorStateError
-        if it cannot be opened."""
         self.path = path
         try:
             private_directory(path)
@@ -57,16 +64,16 @@ class SharedLmdb:
             ) from error
 
     def base(self, name: str) -> SharedLmdbBase:
-        """Open or make the base `name`; raises ProcessorStateError if it cannot be made."""
+        """Open or create the base `name`; raises ProcessorStateError if it cannot be created."""
         return SharedLmdbBase(self.path, self._environment, name)
 
     def names(self) -> list[str]:
-        """Return the names of all bases that were ever made here."""
+        """Return the names of all bases ever created here."""
         with self._environment.begin() as transaction, transaction.cursor() as cursor:
             return sorted({key.decode().rpartition(_SEPARATOR)[0] for key in cursor.iternext(values=False)})
 
     def empty(self, name: str) -> bool:
-        """Empty the base `name`, which nobody has open; return whether there was anything in it."""
+        """Empty the base `name`, which must not be open; return whether it had content."""
         base = self.base(name)
         has_any = not base.is_empty()
         if has_any:
@@ -89,22 +96,30 @@ class SharedLmdb:
             max_spare_txns=_SPARE_TRANSACTIONS,
             mode=FILE_MODE,
         )
-        environment.reader_check()  # frees the places of readers that were killed
+        environment.reader_check()  # frees the slots of readers that were killed
         return environment
 
 
 class SharedLmdbBase(LmdbEntries):
-    """A base in an environment that it shares with others (implements Base). It reads and writes in one thread at a
-    time; snapshots of it may be read in others."""
+    """A base in a shared environment (implements Base), used by one thread at a time.
+
+    Other threads may read its snapshots.
+
+    Args:
+        path: the directory of the environment.
+        environment: the shared environment.
+        name: the name of the base; it is created if missing.
+
+    Raises:
+        ProcessorStateError: the base cannot be created.
+    """
 
     def __init__(self, path: Path, environment: lmdb.Environment, name: str) -> None:
-        """Open or make the base `name` in `environment`, which is in the directory `path`; raises ProcessorStateError
-        if it cannot be made."""
         self._path = path / name
         self._process = os.getpid()
         self._environment = environment
-        self._snapshots: WeakSet[LmdbSnapshot] = WeakSet()  # one that nobody reads ends
-        self._lock = threading.Lock()  # of the snapshots, which other threads take and close
+        self._snapshots: WeakSet[LmdbSnapshot] = WeakSet()  # a snapshot without references ends
+        self._lock = threading.Lock()  # for snapshots, which other threads create and close
         self._numbers: dict[str, bytes] = {}
         try:
             with environment.begin(write=True) as transaction:
@@ -114,18 +129,20 @@ class SharedLmdbBase(LmdbEntries):
         self._seen = super().stamp()
 
     def stamp(self) -> bytes | None:
-        """Return the stamp of the last commit applied, None if there was none; `apply` follows it."""
+        """Return the stamp of the last commit, None if absent. The next `apply` must follow that commit."""
         self._seen = super().stamp()
         return self._seen
 
     def is_empty(self) -> bool:
-        """Return whether there is neither an entry nor a stamp."""
+        """Return whether the base has neither entries nor a stamp."""
         with self._opened().begin() as transaction:
             return not any(transaction.stat(database)["entries"] for database in (self._entries, self._meta))
 
     def snapshot(self) -> LmdbSnapshot:
-        """Return the present committed state, in its own transaction; from any thread. It ends when the base is closed:
-        reads of it raise InvalidStateStoreError then."""
+        """Return the current committed state, in a transaction of its own; thread-safe.
+
+        The snapshot ends when the base is closed: its reads raise InvalidStateStoreError then.
+        """
         with self._lock:
             transaction = self._opened().begin()
             snapshot = LmdbSnapshot(self._path, transaction, self._entries, self._meta, self._snapshots.discard)
@@ -140,7 +157,7 @@ class SharedLmdbBase(LmdbEntries):
             self._environment = None
 
     def number(self, store_name: str) -> bytes | None:
-        """Return the two bytes that stand before the keys of a store, None if it never had an entry."""
+        """Return the two-byte key prefix of a store, None before its first entry."""
         number = self._numbers.get(store_name) or super().number(store_name)
         if number is not None:
             self._numbers[store_name] = number
@@ -148,7 +165,7 @@ class SharedLmdbBase(LmdbEntries):
 
     @contextmanager
     def cursor(self) -> Iterator[lmdb.Cursor]:
-        """Give a cursor over the entries to a block."""
+        """Provide a cursor over the entries in a transaction of its own."""
         with self._opened().begin() as transaction, transaction.cursor(db=self._entries) as cursor:
             yield cursor
 
@@ -165,7 +182,7 @@ class SharedLmdbBase(LmdbEntries):
 
     def _write(self, action: Callable[[lmdb.Transaction], None]) -> None:
         environment = self._opened()
-        self._numbers.clear()  # of stores that may be dropped
+        self._numbers.clear()  # their stores may be dropped
         try:
             with environment.begin(write=True) as transaction:
                 if transaction.get(STAMP, db=self._meta) != self._seen:

@@ -1,4 +1,4 @@
-"""A base as it was at one commit."""
+"""Snapshots of a base at one commit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,17 @@ from penstock.state.lmdb.reader import ENTRIES, META, LmdbReader
 
 
 class LmdbSnapshot(LmdbReader):
-    """A base as it was at one commit (implements BaseSnapshot): a read transaction, which one thread uses at a time."""
+    """A base at one commit (implements BaseSnapshot).
+
+    It is a read transaction, used by one thread at a time.
+
+    Args:
+        path: the path of the base, for errors.
+        transaction: the read transaction, which the snapshot owns.
+        entries: the database of entries.
+        meta: the database of metadata.
+        on_close: called once, after the end of the transaction.
+    """
 
     def __init__(
         self,
@@ -26,8 +36,6 @@ class LmdbSnapshot(LmdbReader):
         meta: Any,
         on_close: Callable[[LmdbSnapshot], object],
     ) -> None:
-        """Read the databases `entries` and `meta` of the base `path` in `transaction`. on_close: called once, after
-        the end of the transaction."""
         self._path = path
         self._transaction: lmdb.Transaction | None = transaction
         self._entries = entries
@@ -46,7 +54,7 @@ class LmdbSnapshot(LmdbReader):
 
     @contextmanager
     def cursor(self) -> Iterator[lmdb.Cursor]:
-        """Give a cursor over the entries to one thread."""
+        """Provide a cursor over the entries to one thread."""
         with self._lock, self._opened().cursor(db=self._entries) as cursor:
             yield cursor
 
@@ -66,10 +74,10 @@ class LmdbSnapshot(LmdbReader):
 
 
 def snapshot_of(path: Path) -> LmdbSnapshot | None:
-    """Return the committed state of the base in the directory `path`, which another process may have open and this one
-    has not, in an environment of its own; None if there is nothing in it.
+    """Return the committed state of the base in the directory `path`, None without content.
 
-    Raises ProcessorStateError if it cannot be read.
+    Another process may have the base open, but not this one. The snapshot has an environment of its own. Raises
+    ProcessorStateError if the base cannot be read.
     """
     if not (path / DATA_FILE).is_file():
         return None

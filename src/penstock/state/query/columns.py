@@ -1,10 +1,11 @@
-"""The entries of a store and the records of a topic as columns of a table: names, types of Arrow and of Spark, and a
-row for each entry or record. Knows no Spark.
+"""Store entries and topic records as columns of a table.
 
-Columns of a store: `partition`, where all partitions are read; `key`; `window_start` and `window_end` of windows and
-sessions; `value`; `timestamp`, where the store keeps one. Records have `headers` too. Keys and values have the types of
-their serdes: numbers, texts, booleans and bytes as such, UUIDs and JSON as text, objects of dataclasses and pydantic
-models as structs (structs.py), everything else as the bytes that the serde writes.
+Columns have types of Arrow and of Spark; this module does not import Spark.
+
+Columns of a store: `partition`, if all partitions are read; `key`; `window_start` and `window_end` of windows and
+sessions; `value`; `timestamp`, if the store keeps one. Records also have `headers`. Keys and values have the types of
+their serdes: numbers, texts, booleans and bytes natively, UUIDs and JSON as text, objects of dataclasses and pydantic
+models as structs (structs.py), everything else as the serde's bytes.
 """
 
 from __future__ import annotations
@@ -62,12 +63,15 @@ _JSON = (JsonSerde, TypedJsonSerde, PydanticSerde)
 
 
 Part = Callable[[Any, Any], Any]
-"""Returns what a column has of an entry, as an object of Python; times are ms."""
+"""Returns a column's part of an entry, as a Python object; times are ms."""
 
 
 class Column(NamedTuple):
-    """One column: its name, its type in the words of Spark's DDL (None: Spark never sees it) and of Arrow, what it has
-    of an entry, and the same as Arrow takes it."""
+    """One column of a table.
+
+    It has a name, its types in Spark's DDL (None: Spark never sees it) and in Arrow, and two functions from an entry to
+    its part: as a Python object, and in Arrow's form.
+    """
 
     name: str
     ddl: str | None
@@ -76,34 +80,40 @@ class Column(NamedTuple):
     of: Callable[[Any, Any], Any]
 
     def text(self, key: Any, value: Any) -> str:
-        """Return what the column has of an entry as a short text."""
+        """Return the column's part of an entry as a short text."""
         part = self.part(key, value)
         return time_text(part) if pa.types.is_timestamp(self.type) else value_text(part)
 
 
 def record_batches(columns: Sequence[Column], entries: Iterator[tuple[Any, Any]]) -> Iterator[pa.RecordBatch]:
-    """Yield `entries`, a limited number of rows each time."""
+    """Yield `entries` in batches of a limited number of rows."""
     while rows := list(islice(entries, _ROWS)):
         arrays = [pa.array([column.of(key, value) for key, value in rows], column.type) for column in columns]
         yield pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
 
 
 def schema_of(columns: Iterable[Column]) -> pa.Schema:
-    """Return the schema of `columns` in the words of Arrow."""
+    """Return the Arrow schema of `columns`."""
     return pa.schema([(column.name, column.type) for column in columns])
 
 
 def first_rows(columns: Sequence[Column], entries: Iterator[tuple[Any, Any]], limit: int) -> TableRows:
-    """Return the first of `entries`, up to `limit`, as texts."""
+    """Return the first entries, up to `limit`, as texts."""
     rows = [[column.text(key, value) for column in columns] for key, value in islice(entries, limit)]
     return TableRows([column.name for column in columns], rows, next(entries, None) is not None)
 
 
 class StateColumns:
-    """The columns of one kind of store, over all partitions."""
+    """The columns of one kind of store, over all partitions.
+
+    Args:
+        store: any partition of the store.
+
+    Raises:
+        InvalidStateStoreError: this kind of store is not a table.
+    """
 
     def __init__(self, store: Any) -> None:
-        """Take any partition of the store; raises InvalidStateStoreError for a kind that is no table."""
         if not isinstance(
             store, TypedKeyValueStore | TypedWindowStore | TypedSessionStore | TypedVersionedKeyValueStore
         ):
@@ -121,17 +131,17 @@ class StateColumns:
 
     @property
     def ddl(self) -> str:
-        """The schema with the partition in the words of Spark's DDL."""
+        """The schema with the partition, in Spark's DDL."""
         return ", ".join(["partition int", *(f"{column.name} {column.ddl}" for column in self._columns)])
 
     @property
     def schema(self) -> pa.Schema:
-        """The schema with the partition in the words of Arrow."""
+        """The schema with the partition, for Arrow."""
         return pa.schema([("partition", pa.int32()), *self.entry_schema])
 
     @property
     def entry_schema(self) -> pa.Schema:
-        """The schema without the partition in the words of Arrow."""
+        """The schema without the partition, for Arrow."""
         return schema_of(self._columns)
 
     def batches(self, partition: int, store: Any) -> Iterator[pa.RecordBatch]:
@@ -146,11 +156,11 @@ class StateColumns:
             yield from record_batches(self._columns, entries)
 
     def facts(self, stores: Sequence[Any], first: TableRows) -> dict[str, str]:
-        """Return what a notebook shows of the partitions `stores` besides their `first` rows, by name."""
+        """Return facts about the partitions `stores` for a notebook, by name, besides their `first` rows."""
         facts = {"kind": stores[0].kind}
         if not first.more:
             facts["entries"] = str(len(first.rows))
-        elif isinstance(stores[0], TypedKeyValueStore):  # their numbers leave out what caches hold back
+        elif isinstance(stores[0], TypedKeyValueStore):  # their counts omit entries held back by caches
             facts["entries"] = f"about {max(sum(each.approximate_num_entries() for each in stores), len(first.rows))}"
         return facts
 
@@ -161,7 +171,10 @@ class StateColumns:
 
 
 def record_columns(key_serde: Serde, value_serde: Serde) -> list[Column]:
-    """Return the columns of the records of a topic that has these serdes, for entries of a key and its record."""
+    """Return the columns of a topic's records with these serdes.
+
+    Entries are pairs of a key and its record.
+    """
     keys = (
         (_of_serde("key", key_serde.inner, _windowed_key), *_WINDOW)
         if isinstance(key_serde, WindowedSerde)
@@ -176,8 +189,10 @@ def record_columns(key_serde: Serde, value_serde: Serde) -> list[Column]:
 
 
 def columns_of(records: Sequence[Any], key_serde: Serde | None, value_serde: Serde | None) -> list[Column]:
-    """Return the columns of records in memory: with the types that Arrow finds for their keys and values, else those of
-    the serdes (None: not known), else texts."""
+    """Return the columns of records in memory.
+
+    Their types are those that Arrow infers from keys and values, else those of the serdes (None: unknown), else texts.
+    """
     entries = [(record.key, record) for record in records]
     keys = [key for key, _ in entries if key is not None]
     windowed = bool(keys) and all(isinstance(key, Windowed) for key in keys)
@@ -194,7 +209,7 @@ def columns_of(records: Sequence[Any], key_serde: Serde | None, value_serde: Ser
 
 
 def tapped_columns(records: Sequence[Any]) -> list[Column]:
-    """Return the columns of records of a tap: those of records in memory, and where each of them was."""
+    """Return the columns of a tap's records: the usual ones, and the origin of each record."""
     where = (("task", pa.string()), ("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()))
     return [*columns_of(records, None, None), *(_attribute(name, type) for name, type in where)]
 
@@ -219,7 +234,7 @@ def _of_objects(name: str, serde: Serde | None, part: Part, entries: Sequence[tu
 
 
 def _entries(store: Any) -> Any:
-    """Return an iterator over the entries, which can be closed."""
+    """Return a closable iterator over the entries."""
     match store:
         case TypedSessionStore():
             return store.fetch_range(None, None)

@@ -1,8 +1,9 @@
-"""Stores that can only be read, over the stores of all partitions (Kafka classes: CompositeReadOnlyKeyValueStore,
-CompositeReadOnlyWindowStore, CompositeReadOnlySessionStore).
+"""Read-only stores over the stores of all partitions.
 
-Every call takes the stores as they are at that time, and reads all partitions as of one commit. A key is looked up in
-each partition in turn; ranges return one partition after the other, each in its own order.
+Kafka classes: CompositeReadOnlyKeyValueStore, CompositeReadOnlyWindowStore, CompositeReadOnlySessionStore.
+
+Every call uses the current stores, and reads all partitions as of one commit. A key is looked up in each partition in
+turn; ranges return one partition after another, each in its own order.
 """
 
 from __future__ import annotations
@@ -19,15 +20,18 @@ from penstock.state.table import StoreTable
 from penstock.state.windowed_api import ReadOnlySessionStore, ReadOnlyWindowStore
 
 Shown = tuple[Any, ValueOf]
-"""A store of one partition, and what it shows of a value."""
+"""A store of one partition, and the function for its values in results."""
 
 
 class CompositeKeyValueIterator:
-    """Iterates over one iterator after the other, each opened when it is its turn (implements KeyValueIterator)."""
+    """Chains iterators, each opened on demand (implements KeyValueIterator).
+
+    Args:
+        store_name: the name of the store.
+        opened: opens the iterators one by one; each comes with the function for its values.
+    """
 
     def __init__(self, store_name: str, opened: Iterator[tuple[KeyValueIterator, ValueOf]]) -> None:
-        """Take the iterators of the store `store_name`, which are opened by asking for them, each with what it shows of
-        a value."""
         self._store_name = store_name
         self._rest = opened
         self._current: tuple[KeyValueIterator, ValueOf] | None = None
@@ -48,7 +52,10 @@ class CompositeKeyValueIterator:
         self.close()
 
     def peek_next_key(self) -> Any:
-        """Return the next key without taking it; raises StopIteration at the end, RuntimeError after `close`."""
+        """Return the next key without consuming it.
+
+        Raises StopIteration at the end, RuntimeError after `close`.
+        """
         return self._with_next()[0].peek_next_key()
 
     def close(self) -> None:
@@ -59,7 +66,7 @@ class CompositeKeyValueIterator:
         self._current, self._rest = None, iter(())
 
     def _with_next(self) -> tuple[KeyValueIterator, ValueOf]:
-        """Return the first iterator that has another entry; raises StopIteration if none has."""
+        """Return the first iterator with another entry; raises StopIteration at the end."""
         if not self._open:
             raise RuntimeError(f"Iterator for store {self._store_name} has already been closed.")
         while True:
@@ -74,11 +81,14 @@ class CompositeKeyValueIterator:
 
 
 class CompositeReadOnlyStore(StoreTable):
-    """What the composite stores share (implements StateStore)."""
+    """The common base of composite stores (implements StateStore).
+
+    Args:
+        store_name: the name of the store.
+        stores: returns the current stores of the partitions; raises InvalidStateStoreError if they are unreadable.
+    """
 
     def __init__(self, store_name: str, stores: Callable[[], Iterable[Shown]]) -> None:
-        """Read the store `store_name`; `stores` gives those of the partitions as they are now, and raises
-        InvalidStateStoreError if they cannot be read."""
         self._name = store_name
         self._stores = stores
 
@@ -88,11 +98,11 @@ class CompositeReadOnlyStore(StoreTable):
         return self._name
 
     def is_open(self) -> bool:
-        """Return True: what cannot be read says so itself."""
+        """Return True; reads of an unreadable store raise errors."""
         return True
 
     def persistent(self) -> bool:
-        """Return False: this keeps nothing."""
+        """Return False, since this object stores nothing."""
         return False
 
     def flush(self) -> None:
@@ -114,7 +124,7 @@ class CompositeReadOnlyStore(StoreTable):
             raise TypeError(f"Store {self._name!r}: key must not be None.")
 
     def _first_value(self, read: Callable[[Any], Any]) -> Any:
-        """Return what `read` gives for the first store that has something."""
+        """Return the result of `read` for the first store that has one."""
         for store, value_of in self._stores():
             value = read(store)
             if value is not None:
@@ -122,18 +132,18 @@ class CompositeReadOnlyStore(StoreTable):
         return None
 
     def _all(self, read: Callable[[Any], KeyValueIterator]) -> CompositeKeyValueIterator:
-        """Return what `read` gives for all stores, one after the other."""
-        stores = list(self._stores())  # as of now, whenever the caller iterates
+        """Return the results of `read` for all stores, one after another."""
+        stores = list(self._stores())  # the current stores, whenever the caller iterates
         return CompositeKeyValueIterator(self._name, ((read(store), value_of) for store, value_of in stores))
 
 
 def _first(declared: Method[P, R]) -> Method[P, R]:
-    """Return a method that reads the first partition with an entry; it refuses None as the key."""
+    """Return a method that reads the first partition with an entry; rejects None as key."""
     return needs_key(method_that(CompositeReadOnlyStore._first_value, declared))
 
 
 def _every(declared: Method[P, R]) -> Method[P, R]:
-    """Return a method that reads all partitions, one after the other."""
+    """Return a method that reads all partitions, one after another."""
     return method_that(CompositeReadOnlyStore._all, declared)
 
 
@@ -148,7 +158,7 @@ class CompositeReadOnlyKeyValueStore(CompositeReadOnlyStore):
     prefix_scan = needs_key(_every(ReadOnlyKeyValueStore.prefix_scan))
 
     def approximate_num_entries(self) -> int:
-        """Return about how many entries there are in all partitions."""
+        """Return the approximate number of entries in all partitions."""
         return sum(store.approximate_num_entries() for store, _ in self._stores())
 
 
@@ -156,8 +166,11 @@ class CompositeReadOnlyWindowStore(CompositeReadOnlyStore):
     """A window store over all partitions (implements ReadOnlyWindowStore). Times are ms."""
 
     def fetch(self, key: Any, time_from: int, time_to: int | None = None) -> Any:
-        """Return the value of the window of `key` that starts at `time_from`, None if there is none; with `time_to` an
-        iterator over the windows that start between both, inclusive. Raises TypeError for a None key."""
+        """Return the value of the window of `key` starting at `time_from`, or None if absent.
+
+        With `time_to`, returns an iterator over windows starting between both, inclusive. Raises TypeError for a None
+        key.
+        """
         self._check_key(key)
         if time_to is None:
             return self._first_value(lambda store: store.fetch(key, time_from))

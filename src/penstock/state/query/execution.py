@@ -1,6 +1,6 @@
-"""Answers a query from one store (Kafka class: StoreQueryUtils and the `query` methods of its stores).
+"""Answers a query from one store (Kafka class: StoreQueryUtils and the stores' `query` methods).
 
-Pure functions: the caller passes the store and its position. A store of a user's own answers its queries itself.
+Pure functions: the caller passes the store and its position. A user-defined store answers its queries itself.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from penstock.state.window_store import TypedWindowStore
 
 @runtime_checkable
 class AnsweringStateStore(Protocol):
-    """A store of a user's own that answers queries (Kafka method: StateStore.query)."""
+    """A user-defined store that answers queries (Kafka method: StateStore.query)."""
 
     def query(self, query: Query) -> QueryResult:
         """Return the answer to `query`, or QueryResult.for_unknown_query_type."""
@@ -43,8 +43,11 @@ class AnsweringStateStore(Protocol):
 
 
 def run_query(store: Any, query: Query) -> QueryResult:
-    """Return what `store` answers to `query`; raises what a serde does where a key cannot be written, StreamsError for
-    a key of another type, and UnsupportedOperationError for queries that Kafka refuses so."""
+    """Return the answer of `store` to `query`.
+
+    Raises the errors of a serde for a key that it cannot serialise, StreamsError for a key of another type, and
+    UnsupportedOperationError for queries that Kafka rejects in this way.
+    """
     try:
         match store:
             case TypedKeyValueStore():
@@ -70,11 +73,14 @@ def run_query(store: Any, query: Query) -> QueryResult:
 
 
 def is_permitted(position: Position, bound: PositionBound, needed: Collection[TopicPartition], partition: int) -> bool:
-    """Return whether `position` reaches `bound` for one partition of a store.
+    """Return whether `position` satisfies `bound` for one partition of a store.
 
-    needed: the partitions of the source topics on which this partition of the store depends; a bound on others of these
-    topics does not matter here. partition: the number of the store's partition, which a bound on an unknown topic
-    is for.
+    Args:
+        position: the position of the partition.
+        bound: the required position.
+        needed: the source partitions on which this partition of the store depends; a bound on other partitions of their
+            topics is ignored.
+        partition: the number of the store's partition, used for bounds on unknown topics.
     """
     topics = {topic for topic, _ in needed}
     for topic, bounds in bound.position.offsets.items():
@@ -151,10 +157,13 @@ def _of_versioned_store(store: TypedVersionedKeyValueStore, query: Query) -> Que
 
 
 class VersionedRecordIterator:
-    """Iterates over VersionedRecords; a context manager (Kafka class: VersionedRecordIterator)."""
+    """Iterates over VersionedRecords; a context manager (Kafka class: VersionedRecordIterator).
+
+    Args:
+        records: the records.
+    """
 
     def __init__(self, records: Iterator[Any]) -> None:
-        """Give `records`."""
         self._records = records
         self._open = True
 

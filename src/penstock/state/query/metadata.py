@@ -1,5 +1,4 @@
-"""Where state is to be found and how far it is behind: plain values (Kafka classes: HostInfo, KeyQueryMetadata,
-StreamsMetadata, LagInfo)."""
+"""Locations and lags of state (Kafka classes: HostInfo, KeyQueryMetadata, StreamsMetadata, LagInfo)."""
 
 from __future__ import annotations
 
@@ -11,14 +10,17 @@ from penstock.record import TopicPartition
 
 
 class HostInfo(NamedTuple):
-    """Under which address a program offers its state (Kafka class: HostInfo)."""
+    """The address at which a program offers its state (Kafka class: HostInfo)."""
 
     host: str
     port: int
 
     @staticmethod
     def build_from_endpoint(endpoint: str | None) -> HostInfo:
-        """Return the address of "host:port", the unavailable one for None; raises ConfigError for another text."""
+        """Return the address of "host:port", or the unavailable one for None.
+
+        Raises ConfigError for any other text.
+        """
         if endpoint is None:
             return HostInfo.unavailable()
         host, _, port = endpoint.rpartition(":")
@@ -28,13 +30,13 @@ class HostInfo(NamedTuple):
 
     @staticmethod
     def unavailable() -> HostInfo:
-        """Return the address that stands for no program."""
+        """Return the placeholder address without a program."""
         return HostInfo("unavailable", -1)
 
 
 @dataclass(frozen=True)
 class KeyQueryMetadata:
-    """Where a key of a store is: the program that has the partition, and its number (Kafka class: KeyQueryMetadata)."""
+    """The location of a key: its program and its partition (Kafka class: KeyQueryMetadata)."""
 
     active_host: HostInfo
     standby_hosts: frozenset[HostInfo]
@@ -43,7 +45,7 @@ class KeyQueryMetadata:
 
 @dataclass(frozen=True)
 class StreamsMetadata:
-    """What one program of an application has (Kafka class: StreamsMetadata)."""
+    """The state of one program of an application (Kafka class: StreamsMetadata)."""
 
     host_info: HostInfo
     state_store_names: frozenset[str]
@@ -64,13 +66,15 @@ class StreamsMetadata:
 
 @dataclass(frozen=True)
 class LagInfo:
-    """How far a partition of a store is behind: of all records of the source topics on which it depends, how many it
-    has seen, and how many there are (Kafka class: LagInfo, which counts records of the changelog)."""
+    """The lag of a store's partition, in records of its source topics (Kafka class: LagInfo).
+
+    It consists of the number of records seen and their total number; Kafka's counts records of the changelog.
+    """
 
     current_offset_position: int
     end_offset_position: int
 
     @property
     def offset_lag(self) -> int:
-        """How many records are to come."""
+        """The number of records not yet seen."""
         return max(0, self.end_offset_position - self.current_offset_position)

@@ -1,5 +1,4 @@
-"""How far into the source topics an answer has seen, and how far it must have seen (Kafka classes: Position,
-PositionBound)."""
+"""The position of an answer in the source topics, and bounds on it (Kafka classes: Position, PositionBound)."""
 
 from __future__ import annotations
 
@@ -9,8 +8,13 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Position:
-    """The offset of the last record that was taken in, a partition of a topic; a value, which nobody changes (Kafka
-    class: Position). offsets: by topic and partition."""
+    """The offset of the last processed record per partition (Kafka class: Position).
+
+    An immutable value.
+
+    Args:
+        offsets: by topic and partition.
+    """
 
     offsets: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
 
@@ -21,17 +25,17 @@ class Position:
 
     @staticmethod
     def from_map(offsets: Mapping[str, Mapping[int, int]]) -> Position:
-        """Return the position with the `offsets` given, by topic and partition."""
+        """Return a position with `offsets` by topic and partition."""
         return Position({topic: dict(partitions) for topic, partitions in offsets.items()})
 
     def with_component(self, topic: str, partition: int, offset: int) -> Position:
-        """Return this position with `offset` for a partition, unless it has a larger one."""
+        """Return this position with `offset` for a partition, unless the current one is larger."""
         partitions = self.partition_positions(topic)
         largest = max(offset, partitions.get(partition, offset))
         return Position({**self.offsets, topic: {**partitions, partition: largest}})
 
     def merge(self, other: Position | None) -> Position:
-        """Return the larger offset of this and the `other` position, for each partition that one of them has."""
+        """Return the larger offset of this and the `other` position, for each partition in either."""
         merged = {topic: dict(partitions) for topic, partitions in self.offsets.items()}
         for topic, partitions in (other or Position()).offsets.items():
             own = merged.setdefault(topic, {})
@@ -41,15 +45,15 @@ class Position:
 
     @property
     def topics(self) -> frozenset[str]:
-        """The topics of which something was seen."""
+        """The topics with processed records."""
         return frozenset(self.offsets)
 
     def partition_positions(self, topic: str) -> Mapping[int, int]:
-        """Return the offset of each partition of `topic` of which something was seen."""
+        """Return the offsets of `topic` by partition, for partitions with processed records."""
         return self.offsets.get(topic, {})
 
     def is_empty(self) -> bool:
-        """Return whether nothing was seen."""
+        """Return whether the position is before all records."""
         return not self.offsets
 
     def __str__(self) -> str:
@@ -58,22 +62,26 @@ class Position:
 
 @dataclass(frozen=True)
 class PositionBound:
-    """How far an answer must have seen (Kafka class: PositionBound). position: an empty one bounds nothing."""
+    """The required position of an answer (Kafka class: PositionBound).
+
+    Args:
+        position: the required position; an empty one accepts any answer.
+    """
 
     position: Position = Position()
 
     @staticmethod
     def unbounded() -> PositionBound:
-        """Any answer will do."""
+        """Return a bound that accepts any answer."""
         return PositionBound()
 
     @staticmethod
     def at(position: Position) -> PositionBound:
-        """An answer must have seen `position`, such as that of an earlier answer, or of records just written."""
+        """Return a bound that requires `position`, such as that of an earlier answer."""
         return PositionBound(position)
 
     def is_unbounded(self) -> bool:
-        """Return whether any answer will do."""
+        """Return whether the bound accepts any answer."""
         return self.position.is_empty()
 
     def __str__(self) -> str:

@@ -1,7 +1,7 @@
-"""What can be asked of a store (interactive queries, version 2; KIP-796): plain values. Times are ms, and both ends of
-a range belong to it.
+"""Queries of stores (interactive queries, version 2; KIP-796): plain values.
 
-Each query says what its result is. A user's store may answer its own queries: derive them from `Query`.
+Times are ms, and both ends of a range are inclusive. Each query describes its result. A user-defined store may answer
+its own queries: derive them from `Query`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Self
 
 
 class ResultOrder(Enum):
-    """In which order entries are wanted (Kafka class: ResultOrder)."""
+    """The order of entries in a result (Kafka class: ResultOrder)."""
 
     ANY = "ANY"
     ASCENDING = "ASCENDING"
@@ -20,15 +20,18 @@ class ResultOrder(Enum):
 
 
 class Query:
-    """Something that can be asked of a store (Kafka class: Query)."""
+    """A query of a store (Kafka class: Query)."""
 
 
 @dataclass(frozen=True)
 class KeyQuery(Query):
-    """Asks a key-value store for the value of a key, without its timestamp; None if there is none (Kafka class:
-    KeyQuery).
+    """Queries the value of a key in a key-value store, without timestamp (Kafka class: KeyQuery).
 
-    cache_skipped: leave out what is not committed; answers never have that, so this changes nothing.
+    The result is None if absent.
+
+    Args:
+        key: the key.
+        cache_skipped: omit uncommitted writes; answers never include them, so this has no effect.
     """
 
     key: Any
@@ -36,24 +39,29 @@ class KeyQuery(Query):
 
     @classmethod
     def with_key(cls, key: Any) -> Self:
-        """Ask for `key`; raises TypeError for None."""
+        """Return a query for `key`; raises TypeError for None."""
         return cls(_checked(key))
 
     def skip_cache(self) -> Self:
-        """Return a copy that leaves out what is not committed."""
+        """Return a copy that omits uncommitted writes."""
         return replace(self, cache_skipped=True)
 
 
 @dataclass(frozen=True)
 class TimestampedKeyQuery(KeyQuery):
-    """Asks a timestamped key-value store for the ValueAndTimestamp of a key, None if there is none (Kafka class:
-    TimestampedKeyQuery)."""
+    """Queries the ValueAndTimestamp of a key in a timestamped store, or None if absent.
+
+    Kafka class: TimestampedKeyQuery.
+    """
 
 
 @dataclass(frozen=True)
 class RangeQuery(Query):
-    """Asks a key-value store for an iterator of (key, value) over the keys from `lower` to `upper`, None for an open
-    end, in the byte order of the serialised keys (Kafka class: RangeQuery)."""
+    """Queries a key range of a key-value store (Kafka class: RangeQuery).
+
+    The result is an iterator of (key, value) over the keys from `lower` to `upper`, None for an open end, in byte order
+    of the serialised keys.
+    """
 
     lower: Any = None
     upper: Any = None
@@ -61,42 +69,44 @@ class RangeQuery(Query):
 
     @classmethod
     def with_range(cls, lower: Any, upper: Any) -> Self:
-        """Ask for the keys from `lower` to `upper`, None for an open end."""
+        """Return a query for the keys from `lower` to `upper`, None for an open end."""
         return cls(lower, upper)
 
     @classmethod
     def with_lower_bound(cls, lower: Any) -> Self:
-        """Ask for the keys from `lower` on; raises TypeError for None."""
+        """Return a query for the keys from `lower` on; raises TypeError for None."""
         return cls(lower=_checked(lower))
 
     @classmethod
     def with_upper_bound(cls, upper: Any) -> Self:
-        """Ask for the keys up to `upper`; raises TypeError for None."""
+        """Return a query for the keys up to `upper`; raises TypeError for None."""
         return cls(upper=_checked(upper))
 
     @classmethod
     def with_no_bounds(cls) -> Self:
-        """Ask for all keys."""
+        """Return a query for all keys."""
         return cls()
 
     def with_ascending_keys(self) -> Self:
-        """Return a copy that asks for the smallest key first."""
+        """Return a copy in ascending order of keys."""
         return replace(self, order=ResultOrder.ASCENDING)
 
     def with_descending_keys(self) -> Self:
-        """Return a copy that asks for the largest key first."""
+        """Return a copy in descending order of keys."""
         return replace(self, order=ResultOrder.DESCENDING)
 
 
 @dataclass(frozen=True)
 class TimestampedRangeQuery(RangeQuery):
-    """As RangeQuery, of a timestamped store; values are ValueAndTimestamp (Kafka class: TimestampedRangeQuery)."""
+    """Like RangeQuery, with ValueAndTimestamp values of a timestamped store (Kafka class: TimestampedRangeQuery)."""
 
 
 @dataclass(frozen=True)
 class WindowKeyQuery(Query):
-    """Asks a window store for an iterator of (window start, value) over the windows of a key that start from
-    `time_from` to `time_to` (Kafka class: WindowKeyQuery). Values of a timestamped store are ValueAndTimestamp."""
+    """Queries an iterator of (window start, value) for a key (Kafka class: WindowKeyQuery).
+
+    It has the windows starting from `time_from` to `time_to`. Values of a timestamped store are ValueAndTimestamp.
+    """
 
     key: Any
     time_from: int | None = None
@@ -104,14 +114,20 @@ class WindowKeyQuery(Query):
 
     @staticmethod
     def with_key_and_window_start_range(key: Any, time_from: int, time_to: int) -> WindowKeyQuery:
-        """Ask for the windows of `key` that start from `time_from` to `time_to` (ms); raises TypeError for None."""
+        """Return a query for windows of `key` starting from `time_from` to `time_to` (ms).
+
+        Raises TypeError for None.
+        """
         return WindowKeyQuery(_checked(key), _checked(time_from), _checked(time_to))
 
 
 @dataclass(frozen=True)
 class WindowRangeQuery(Query):
-    """Asks a window store for an iterator of (Windowed, value) over the windows of all keys that start from `time_from`
-    to `time_to`, or a session store for the sessions of `key` (Kafka class: WindowRangeQuery)."""
+    """Queries an iterator of (Windowed, value) (Kafka class: WindowRangeQuery).
+
+    In a window store, it has the windows of all keys starting from `time_from` to `time_to`; in a session store, the
+    sessions of `key`.
+    """
 
     key: Any = None
     time_from: int | None = None
@@ -119,38 +135,45 @@ class WindowRangeQuery(Query):
 
     @staticmethod
     def with_key(key: Any) -> WindowRangeQuery:
-        """Ask for the sessions of `key`; raises TypeError for None."""
+        """Return a query for the sessions of `key`; raises TypeError for None."""
         return WindowRangeQuery(_checked(key))
 
     @staticmethod
     def with_window_start_range(time_from: int, time_to: int) -> WindowRangeQuery:
-        """Ask for the windows of all keys that start from `time_from` to `time_to` (ms); raises TypeError for None."""
+        """Return a query for windows of all keys starting from `time_from` to `time_to` (ms).
+
+        Raises TypeError for None.
+        """
         return WindowRangeQuery(None, _checked(time_from), _checked(time_to))
 
 
 @dataclass(frozen=True)
 class VersionedKeyQuery(Query):
-    """Asks a versioned store for the VersionedRecord of a key that is the latest, or was valid at a time; None if there
-    is none (Kafka class: VersionedKeyQuery)."""
+    """Queries one VersionedRecord of a key, or None if absent (Kafka class: VersionedKeyQuery).
+
+    The version is the latest, or the one valid at a given time.
+    """
 
     key: Any
     as_of_timestamp: int | None = None
 
     @staticmethod
     def with_key(key: Any) -> VersionedKeyQuery:
-        """Ask for the latest version of `key`; raises TypeError for None."""
+        """Return a query for the latest version of `key`; raises TypeError for None."""
         return VersionedKeyQuery(_checked(key))
 
     def as_of(self, timestamp: int) -> VersionedKeyQuery:
-        """Return a copy that asks for the version that was valid at `timestamp` (ms); raises TypeError for None."""
+        """Return a copy for the version valid at `timestamp` (ms); raises TypeError for None."""
         return replace(self, as_of_timestamp=_checked(timestamp))
 
 
 @dataclass(frozen=True)
 class MultiVersionedKeyQuery(Query):
-    """Asks a versioned store for an iterator of the VersionedRecords of a key that were valid at some time from
-    `time_from` to `time_to`, None for an open end; the latest first, unless ascending order is requested (Kafka class:
-    MultiVersionedKeyQuery)."""
+    """Queries an iterator of the VersionedRecords of a key (Kafka class: MultiVersionedKeyQuery).
+
+    The versions were valid at some time from `time_from` to `time_to`, None for an open end; the latest comes first,
+    unless ascending order is requested.
+    """
 
     key: Any
     time_from: int | None = None
@@ -159,23 +182,23 @@ class MultiVersionedKeyQuery(Query):
 
     @staticmethod
     def with_key(key: Any) -> MultiVersionedKeyQuery:
-        """Ask for all versions of `key`; raises TypeError for None."""
+        """Return a query for all versions of `key`; raises TypeError for None."""
         return MultiVersionedKeyQuery(_checked(key))
 
     def from_time(self, time: int | None) -> MultiVersionedKeyQuery:
-        """Return a copy that leaves out versions that were replaced before `time` (ms) or at it."""
+        """Return a copy without versions replaced at or before `time` (ms)."""
         return replace(self, time_from=time)
 
     def to_time(self, time: int | None) -> MultiVersionedKeyQuery:
-        """Return a copy that leaves out versions that are valid only after `time` (ms)."""
+        """Return a copy without versions that become valid after `time` (ms)."""
         return replace(self, time_to=time)
 
     def with_ascending_timestamps(self) -> MultiVersionedKeyQuery:
-        """Return a copy that asks for the oldest version first."""
+        """Return a copy with the oldest version first."""
         return replace(self, order=ResultOrder.ASCENDING)
 
     def with_descending_timestamps(self) -> MultiVersionedKeyQuery:
-        """Return a copy that asks for the latest version first."""
+        """Return a copy with the latest version first."""
         return replace(self, order=ResultOrder.DESCENDING)
 
 

@@ -1,7 +1,7 @@
-"""Asking for a store by name and type (interactive queries, version 1): parameters, types, and how a type shows values.
+"""Stores by name and type (interactive queries, version 1): parameters, types and value formats.
 
-A type says which stores it accepts and makes one store to be read of the stores of all partitions. Where those come
-from is the business of a `StateStoreProvider`, which a host has.
+A type decides which stores it accepts and combines the stores of all partitions into one read-only store. A host's
+`StateStoreProvider` provides the stores.
 """
 
 from __future__ import annotations
@@ -31,29 +31,30 @@ from penstock.state.windowed_api import ReadOnlySessionStore, ReadOnlyWindowStor
 
 
 class StateStoreProvider(Protocol):
-    """Has the stores of the partitions (Kafka class: StateStoreProvider)."""
+    """Provides the stores of the partitions (Kafka class: StateStoreProvider)."""
 
     def stores(self, store_name: str, store_type: QueryableStoreType) -> Sequence[StateStore]:
-        """Return the stores of that name, one a partition, all as of one commit; raises InvalidStateStoreError if
-        they cannot be read or `store_type` does not accept them."""
+        """Return the stores of that name, one per partition, all as of one commit.
+
+        Raises InvalidStateStoreError if they are unreadable or `store_type` does not accept them.
+        """
         ...
 
 
 class QueryableStoreType(Protocol):
-    """A type of store that can be asked for; write one for a kind of store of your own (Kafka class:
-    QueryableStoreType)."""
+    """A queryable type of store; implement it for user-defined stores (Kafka class: QueryableStoreType)."""
 
     def accepts(self, store: StateStore) -> bool:
         """Return whether `store` is of this type."""
         ...
 
     def create(self, provider: StateStoreProvider, store_name: str) -> Any:
-        """Return what reads the store `store_name` over all partitions that `provider` has."""
+        """Return a read-only store `store_name` over all partitions of `provider`."""
         ...
 
 
 class _Values(Enum):
-    """What of a value is shown."""
+    """The visible part of values."""
 
     PLAIN = "plain"
     TIMESTAMPED = "timestamped"
@@ -62,7 +63,12 @@ class _Values(Enum):
 
 @dataclass(frozen=True)
 class _BuiltInType(ABC):
-    """A type of the stores that `Stores` makes; values says what of them is shown, and so what a store must keep."""
+    """A type of the stores created by `Stores`.
+
+    Args:
+        kind: the class of the stores.
+        values: the visible part of values, which the store must keep.
+    """
 
     kind: type[TypedStore]
     values: _Values
@@ -72,7 +78,7 @@ class _BuiltInType(ABC):
         return f"{before}{self.kind.kind_name} store"
 
     def accepts(self, store: StateStore) -> bool:
-        """Return whether `store` is of this kind and keeps what is to be shown."""
+        """Return whether `store` is of this kind and keeps the visible part of values."""
         if not isinstance(store, self.kind):
             return False
         match self.values:
@@ -85,11 +91,11 @@ class _BuiltInType(ABC):
 
     @abstractmethod
     def create(self, provider: StateStoreProvider, store_name: str) -> Any:
-        """Return the store `store_name` over all partitions that `provider` has."""
+        """Return the store `store_name` over all partitions of `provider`."""
         raise NotImplementedError
 
     def shown(self, provider: StateStoreProvider, store_name: str) -> Callable[[], list[Shown]]:
-        """Return a function that gives the stores as they are now, each with what it shows of a value."""
+        """Return a function that returns the current stores, each with the function for its values."""
         return lambda: [(store, self._value_of(store)) for store in provider.stores(store_name, self)]
 
     def _value_of(self, store: Any) -> ValueOf:
@@ -103,31 +109,31 @@ class _BuiltInType(ABC):
 
 
 class KeyValueStoreType(_BuiltInType):
-    """Asks for a key-value store."""
+    """The type of key-value stores."""
 
     def create(self, provider: StateStoreProvider, store_name: str) -> ReadOnlyKeyValueStore:
-        """Return the store `store_name` over all partitions that `provider` has."""
+        """Return the store `store_name` over all partitions of `provider`."""
         return CompositeReadOnlyKeyValueStore(store_name, self.shown(provider, store_name))
 
 
 class WindowStoreType(_BuiltInType):
-    """Asks for a window store."""
+    """The type of window stores."""
 
     def create(self, provider: StateStoreProvider, store_name: str) -> ReadOnlyWindowStore:
-        """Return the store `store_name` over all partitions that `provider` has."""
+        """Return the store `store_name` over all partitions of `provider`."""
         return CompositeReadOnlyWindowStore(store_name, self.shown(provider, store_name))
 
 
 class SessionStoreType(_BuiltInType):
-    """Asks for a session store."""
+    """The type of session stores."""
 
     def create(self, provider: StateStoreProvider, store_name: str) -> ReadOnlySessionStore:
-        """Return the store `store_name` over all partitions that `provider` has."""
+        """Return the store `store_name` over all partitions of `provider`."""
         return CompositeReadOnlySessionStore(store_name, self.shown(provider, store_name))
 
 
 class StoreTableType:
-    """Asks for a store of any kind, as a table (implements QueryableStoreType)."""
+    """The type of stores of any kind, read as tables (implements QueryableStoreType)."""
 
     def __str__(self) -> str:
         return "table"
@@ -137,62 +143,65 @@ class StoreTableType:
         return isinstance(store, TypedStore) and isinstance(store, StoreTable)
 
     def create(self, provider: StateStoreProvider, store_name: str) -> StoreTable:
-        """Return the store `store_name` over all partitions that `provider` has."""
+        """Return the store `store_name` over all partitions of `provider`."""
         return CompositeReadOnlyStore(
             store_name, lambda: [(store, as_it_is) for store in provider.stores(store_name, self)]
         )
 
 
 class QueryableStoreTypes:
-    """The types of the stores that `Stores` makes (Kafka class: QueryableStoreTypes)."""
+    """The types of the stores created by `Stores` (Kafka class: QueryableStoreTypes)."""
 
     @staticmethod
     def key_value_store() -> KeyValueStoreType:
-        """Any key-value store, values without timestamps."""
+        """Return the type of any key-value store, values without timestamps."""
         return KeyValueStoreType(TypedKeyValueStore, _Values.PLAIN)
 
     @staticmethod
     def timestamped_key_value_store() -> KeyValueStoreType:
-        """A timestamped key-value store; values are ValueAndTimestamp."""
+        """Return the type of timestamped key-value stores; values are ValueAndTimestamp."""
         return KeyValueStoreType(TypedKeyValueStore, _Values.TIMESTAMPED)
 
     @staticmethod
     def timestamped_key_value_store_with_headers() -> KeyValueStoreType:
-        """A key-value store that keeps headers; values are ValueTimestampHeaders."""
+        """Return the type of key-value stores with headers; values are ValueTimestampHeaders."""
         return KeyValueStoreType(TypedKeyValueStore, _Values.WITH_HEADERS)
 
     @staticmethod
     def window_store() -> WindowStoreType:
-        """Any window store, values without timestamps."""
+        """Return the type of any window store, values without timestamps."""
         return WindowStoreType(TypedWindowStore, _Values.PLAIN)
 
     @staticmethod
     def timestamped_window_store() -> WindowStoreType:
-        """A timestamped window store; values are ValueAndTimestamp."""
+        """Return the type of timestamped window stores; values are ValueAndTimestamp."""
         return WindowStoreType(TypedWindowStore, _Values.TIMESTAMPED)
 
     @staticmethod
     def timestamped_window_store_with_headers() -> WindowStoreType:
-        """A window store that keeps headers; values are ValueTimestampHeaders."""
+        """Return the type of window stores with headers; values are ValueTimestampHeaders."""
         return WindowStoreType(TypedWindowStore, _Values.WITH_HEADERS)
 
     @staticmethod
     def session_store() -> SessionStoreType:
-        """Any session store, aggregates without headers."""
+        """Return the type of any session store, aggregates without headers."""
         return SessionStoreType(TypedSessionStore, _Values.PLAIN)
 
     @staticmethod
     def session_store_with_headers() -> SessionStoreType:
-        """A session store that keeps headers; values are AggregationWithHeaders."""
+        """Return the type of session stores with headers; values are AggregationWithHeaders."""
         return SessionStoreType(TypedSessionStore, _Values.WITH_HEADERS)
 
 
 @dataclass(frozen=True)
 class StoreQueryParameters:
-    """Which store a query reads (Kafka class: StoreQueryParameters).
+    """The store of a query (Kafka class: StoreQueryParameters).
 
-    partition: the one partition to read, None for all. stale_stores: whether copies that may be behind will do; all
-    that is read is as of a commit, so this changes nothing.
+    Args:
+        store_name: the name of the store.
+        queryable_store_type: its type.
+        partition: the partition to read; None for all.
+        stale_stores: whether to accept copies that lag; all reads are as of a commit, so this has no effect.
     """
 
     store_name: str
@@ -209,24 +218,30 @@ class StoreQueryParameters:
 
     @staticmethod
     def from_name_and_type(store_name: str, queryable_store_type: QueryableStoreType) -> StoreQueryParameters:
-        """Ask for the store `store_name` as one of the type given, over all partitions."""
+        """Return parameters for all partitions of `store_name`, read as the given type."""
         return StoreQueryParameters(store_name, queryable_store_type)
 
     def with_partition(self, partition: int | None) -> StoreQueryParameters:
-        """Return a copy that asks for one partition, None for all."""
+        """Return a copy for one partition; None for all."""
         return replace(self, partition=partition)
 
     def enable_stale_stores(self) -> StoreQueryParameters:
-        """Return a copy that accepts stores that may be behind."""
+        """Return a copy that accepts lagging copies of stores."""
         return replace(self, stale_stores=True)
 
     def stale_stores_enabled(self) -> bool:
-        """Return whether copies that may be behind will do."""
+        """Return whether lagging copies of stores are accepted."""
         return self.stale_stores
 
 
 class StoresOfPartitions:
-    """Has the stores that one call of `store` asked for (implements StateStoreProvider)."""
+    """Provides the stores for one call of `store` (implements StateStoreProvider).
+
+    Args:
+        stores: returns the stores at each read.
+        partition: the requested one; None for all.
+        not_there: returns the error for a store without partitions, given its name.
+    """
 
     def __init__(
         self,
@@ -234,14 +249,12 @@ class StoresOfPartitions:
         partition: int | None,
         not_there: Callable[[str], InvalidStateStoreError],
     ) -> None:
-        """Have what `stores` returns at each read. partition: the one that was asked for, None for all. not_there:
-        returns the error for a store of which there is no partition, by its name."""
         self._stores = stores
         self._partition = partition
         self._not_there = not_there
 
     def stores(self, store_name: str, store_type: QueryableStoreType) -> Sequence[StateStore]:
-        """Return the stores of the requested partitions, as they are now."""
+        """Return the current stores of the requested partitions."""
         stores = self._stores()
         if not stores:
             if self._partition is not None:

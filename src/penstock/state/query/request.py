@@ -1,5 +1,7 @@
-"""A query of a store as it is put to an application, and what comes back: a result a partition (interactive queries,
-version 2; KIP-796)."""
+"""Requests to query a store of an application, with one result per partition.
+
+They belong to interactive queries, version 2 (KIP-796).
+"""
 
 from __future__ import annotations
 
@@ -13,28 +15,30 @@ from penstock.state.query.queries import Query
 
 
 class FailureReason(Enum):
-    """Why a partition has no result (Kafka class: FailureReason)."""
+    """The reason for a partition's missing result (Kafka class: FailureReason)."""
 
     UNKNOWN_QUERY_TYPE = "UNKNOWN_QUERY_TYPE"
     """The store cannot answer such a query."""
     NOT_ACTIVE = "NOT_ACTIVE"
-    """An active task was asked for, and there is none here."""
+    """The request requires an active task, which is not here."""
     NOT_UP_TO_BOUND = "NOT_UP_TO_BOUND"
-    """The store has not seen yet what it must have seen; ask again."""
+    """The store has not reached the position bound yet; ask again."""
     NOT_PRESENT = "NOT_PRESENT"
     """The partition is not here; ask elsewhere."""
     DOES_NOT_EXIST = "DOES_NOT_EXIST"
-    """The partition is nowhere."""
+    """The partition does not exist."""
     STORE_EXCEPTION = "STORE_EXCEPTION"
     """The store failed."""
 
 
 @dataclass(frozen=True)
 class QueryResult:
-    """What one partition answered (Kafka class: QueryResult).
+    """The answer of one partition (Kafka class: QueryResult).
 
-    failure_reason: None for an answer. position: how far the partition had seen. execution_info: lines that show which
-        store answered and how long (ns) it took, if requested.
+    Args:
+        failure_reason: None for an answer.
+        position: the position of the partition.
+        execution_info: lines with the answering store and the duration (ns), if requested.
     """
 
     value: Any = None
@@ -45,17 +49,17 @@ class QueryResult:
 
     @staticmethod
     def for_result(value: Any) -> QueryResult:
-        """Answer with `value`."""
+        """Return a successful result with `value`."""
         return QueryResult(value)
 
     @staticmethod
     def for_failure(reason: FailureReason, message: str) -> QueryResult:
-        """Answer that there is no answer, for `reason`; `message` says it for people."""
+        """Return a failure for `reason`, with `message` for people."""
         return QueryResult(None, reason, message)
 
     @staticmethod
     def for_unknown_query_type(query: Query, store: Any) -> QueryResult:
-        """Answer that `store` cannot answer such a query."""
+        """Return a failure: `store` does not support such a query."""
         return QueryResult.for_failure(
             FailureReason.UNKNOWN_QUERY_TYPE,
             f"This store ({type(store).__name__}) doesn't know how to execute the given query ({query}). Contact the "
@@ -64,23 +68,23 @@ class QueryResult:
 
     @staticmethod
     def not_up_to_bound(position: Position, bound: PositionBound, partition: int) -> QueryResult:
-        """Answer that `partition` has not seen yet what `bound` asks for."""
+        """Return a failure: `partition` has not reached `bound` yet."""
         return QueryResult.for_failure(
             FailureReason.NOT_UP_TO_BOUND,
             f"For store partition {partition}, the current position {position} is not yet up to the bound {bound}",
         )
 
     def is_success(self) -> bool:
-        """Return whether there is an answer."""
+        """Return whether the result is an answer."""
         return self.failure_reason is None
 
     def is_failure(self) -> bool:
-        """Return whether there is none."""
+        """Return whether the result is a failure."""
         return self.failure_reason is not None
 
     @property
     def result(self) -> Any:
-        """The answer; raises ValueError if there is none."""
+        """The answer; raises ValueError for a failure."""
         if self.failure_reason is not None:
             raise ValueError(
                 f"Cannot get result for failed query. Failure is {self.failure_reason.name}: {self.failure_message}"
@@ -88,36 +92,39 @@ class QueryResult:
         return self.value
 
     def with_position(self, position: Position) -> QueryResult:
-        """Return a copy that says how far the partition had seen."""
+        """Return a copy with the position of the partition."""
         return replace(self, position=position)
 
     def add_execution_info(self, message: str) -> QueryResult:
-        """Return a copy with another line of execution info."""
+        """Return a copy with an additional line of execution info."""
         return replace(self, execution_info=(*self.execution_info, message))
 
 
 NOT_PRESENT = QueryResult.for_failure(
     FailureReason.NOT_PRESENT, "The requested partition was not present at the time of the query."
 )
-"""The answer of a partition that nobody has here."""
+"""The result for a partition that is not here."""
 
 OF_GLOBAL_STORE = QueryResult.for_failure(
     FailureReason.UNKNOWN_QUERY_TYPE,
     "Global stores do not yet support the KafkaStreams#query API. Use KafkaStreams#store instead.",
 )
-"""The answer of a global store, to any query."""
+"""The result of a global store for any query."""
 
 
 @dataclass(frozen=True)
 class StateQueryResult:
-    """What all partitions answered (Kafka class: StateQueryResult). global_result: the answer of a global store."""
+    """The answers of all partitions (Kafka class: StateQueryResult).
+
+    global_result: the answer of a global store.
+    """
 
     partition_results: Mapping[int, QueryResult] = field(default_factory=dict)
     global_result: QueryResult | None = None
 
     @property
     def only_partition_result(self) -> QueryResult | None:
-        """The one answer that is not None, None if there is none; raises ValueError if there are several."""
+        """The only answer that is not None, or None without one; raises ValueError for several."""
         found = [each for each in self.partition_results.values() if each.is_success() and each.result is not None]
         if len(found) > 1:
             raise ValueError(f"The query did not return exactly one partition result: {dict(self.partition_results)}")
@@ -125,7 +132,7 @@ class StateQueryResult:
 
     @property
     def position(self) -> Position:
-        """How far all partitions together had seen; a bound for the next request."""
+        """The combined position of all partitions; usable as a bound for the next request."""
         if self.global_result is not None:
             return self.global_result.position
         position = Position()
@@ -138,8 +145,13 @@ class StateQueryResult:
 class StateQueryRequest:
     """A query for a store (Kafka class: StateQueryRequest).
 
-    partitions: those to ask, None for all. position_bound: how far they must have seen. active_required: whether only
-    an active task may answer. execution_info_enabled: whether results show which store answered.
+    Args:
+        store_name: the name of the store.
+        query: the query.
+        partitions: the partitions to query; None for all.
+        position_bound: the position that they must have reached.
+        active_required: whether only an active task may answer.
+        execution_info_enabled: whether results include the answering store.
     """
 
     store_name: str
@@ -151,27 +163,27 @@ class StateQueryRequest:
 
     @staticmethod
     def in_store(store_name: str) -> InStore:
-        """Name the store; `with_query` adds the query."""
+        """Return a request builder for a store; `with_query` adds the query."""
         return InStore(store_name)
 
     def with_all_partitions(self) -> StateQueryRequest:
-        """Return a copy that asks all partitions."""
+        """Return a copy for all partitions."""
         return replace(self, partitions=None)
 
     def with_partitions(self, partitions: Iterable[int]) -> StateQueryRequest:
-        """Return a copy that asks only `partitions`."""
+        """Return a copy for only these partitions."""
         return replace(self, partitions=frozenset(partitions))
 
     def with_position_bound(self, position_bound: PositionBound) -> StateQueryRequest:
-        """Return a copy that accepts only answers of partitions that have reached `position_bound`."""
+        """Return a copy that accepts only partitions that have reached `position_bound`."""
         return replace(self, position_bound=position_bound)
 
     def require_active(self) -> StateQueryRequest:
-        """Return a copy that takes answers only of active tasks, whatever the bound."""
+        """Return a copy that accepts only active tasks, whatever the bound."""
         return replace(self, active_required=True)
 
     def enable_execution_info(self) -> StateQueryRequest:
-        """Return a copy whose results show which store answered, and how long it took."""
+        """Return a copy with the answering store and the duration in the results."""
         return replace(self, execution_info_enabled=True)
 
     def is_all_partitions(self) -> bool:
@@ -181,10 +193,10 @@ class StateQueryRequest:
 
 @dataclass(frozen=True)
 class InStore:
-    """A store that is going to be asked (Kafka class: StateQueryRequest.InStore)."""
+    """A store to be queried (Kafka class: StateQueryRequest.InStore)."""
 
     store_name: str
 
     def with_query(self, query: Query) -> StateQueryRequest:
-        """Ask `query` of all partitions, without a bound."""
+        """Return a request for `query` to all partitions, without a bound."""
         return StateQueryRequest(self.store_name, query)

@@ -1,8 +1,7 @@
-"""The columns of objects of classes: structs, whose fields have the types that the annotations of the class say. Knows
-no Spark.
+"""Columns of structs for objects of classes, with field types from annotations.
 
-Fields have the names by which the objects are written as JSON. What has no type of its own in a table, such as a union
-or a class that contains itself, is JSON as text.
+This module does not import Spark. Fields have the names of the objects' JSON form. A field without a table type, such
+as a union or a class that contains itself, is JSON text.
 """
 
 from __future__ import annotations
@@ -24,8 +23,10 @@ Convert = Callable[[Any], Any]
 
 
 class ColumnType(NamedTuple):
-    """A type in the words of Spark's DDL and of Arrow, and the function that makes what Arrow takes of an object, which
-    is not None."""
+    """A type in Spark's DDL and in Arrow, with the conversion to Arrow's form.
+
+    The conversion receives an object, never None.
+    """
 
     ddl: str
     type: pa.DataType
@@ -33,7 +34,7 @@ class ColumnType(NamedTuple):
 
 
 def struct_of(kind: Any) -> ColumnType | None:
-    """Return the type of the objects of a class of records; None for any other class."""
+    """Return the type for objects of a record class, or None for any other class."""
     return _struct(kind, ()) if isinstance(kind, type) else None
 
 

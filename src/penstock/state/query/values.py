@@ -1,4 +1,4 @@
-"""What a query shows of a stored value: the plain value, with its timestamp, or everything."""
+"""Formats of stored values in query results: plain, with timestamp, or complete."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock.record import AggregationWithHeaders, ValueAndTimestamp
 from penstock.state.typed_store import TypedStore
 
 ValueOf = Callable[[Any], Any]
-"""Returns what is shown of a stored value, which is not None."""
+"""Converts a stored value, not None, to its format in results."""
 
 
 def as_it_is(value: Any) -> Any:
@@ -18,17 +18,20 @@ def as_it_is(value: Any) -> Any:
 
 
 def plain_of(store: TypedStore) -> ValueOf:
-    """Return what takes timestamps and headers from the values of `store`."""
+    """Return a function that strips timestamps and headers from the values of `store`."""
     return _value if store.timestamped else aggregation_of(store)
 
 
 def timestamped_of(store: TypedStore) -> ValueOf:
-    """Return what takes headers from the values of `store`, a timestamped one; other values are shown as they are."""
+    """Return a function that strips headers from the values of a timestamped `store`.
+
+    It leaves other values unchanged.
+    """
     return _value_and_timestamp if store.timestamped and store.with_headers else aggregation_of(store)
 
 
 def aggregation_of(store: TypedStore) -> ValueOf:
-    """Return what takes headers from the values of `store`, a session store."""
+    """Return a function that strips headers from the values of a session store."""
     return _aggregation if store.with_headers and not store.timestamped else as_it_is
 
 

@@ -12,10 +12,14 @@ from penstock.ui.parameters import Parameters
 
 
 class Pages:
-    """Makes the pages of one application."""
+    """Makes the pages of one application.
+
+    Args:
+        answers: of the application.
+        actions: the actions available for the application.
+    """
 
     def __init__(self, answers: Answers, actions: Sequence[str] = ()) -> None:
-        """Show what `answers` says. actions: those that the application takes."""
         self._answers = answers
         self._application_id = str(answers.config["application.id"])
         self._control_page = control.page(answers, actions)
@@ -35,8 +39,10 @@ class Pages:
         return document(self._application_id, self.all, page, parameters, added)
 
     def after_action(self, outcome: Markup, fields: Parameters) -> str:
-        """Return a page after an action, with its `outcome_of`: that of its node, which the fields of the form name, or
-        else that on control."""
+        """Return the page after an action, with its `outcome_of`.
+
+        It is the page of the node in the fields of the form, or else the control page.
+        """
         named = {name: fields[name] for name in ("topology", "node") if fields.get(name)}
         page = self._topology_page if "node" in named else self._control_page
         parameters = named if "node" in named else {}

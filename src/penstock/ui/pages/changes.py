@@ -1,4 +1,4 @@
-"""What would change if the program started now."""
+"""The effects if the program started now."""
 
 from __future__ import annotations
 

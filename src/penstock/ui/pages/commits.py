@@ -1,4 +1,4 @@
-"""The commits: what each of the last ones took, by phase."""
+"""The last commits and the duration of their phases."""
 
 from __future__ import annotations
 
@@ -48,7 +48,10 @@ def _sections(answer: Answer) -> Sections:
 
 
 def _bars(found: Sequence[Answer], phases: Sequence[str]) -> list[Markup]:
-    """Return a picture with a bar for each commit, the newest at the right, and what its colours are."""
+    """Return a picture with a bar per commit, and the legend of its colours.
+
+    The newest is at the right.
+    """
     longest = max((sum(each["phases_ms"].values()) for each in found), default=0)
     if not longest:
         return []

@@ -20,7 +20,7 @@ _ACTIONS: Final = {
 
 
 def page(answers: Answers, actions: Sequence[str]) -> Page:
-    """Return the page. actions: those that the application takes."""
+    """Return the page; actions: those available for the application."""
     name = str(answers.config["application.id"])
     return Page(
         "/control",
@@ -31,7 +31,7 @@ def page(answers: Answers, actions: Sequence[str]) -> Page:
 
 
 def outcome_of(action: str = "", done: Mapping[str, Any] | None = None, problem: str = "") -> Markup:
-    """Return what became of an action: what it has `done`, or the `problem` for which it has not."""
+    """Return the outcome of an action: its result `done`, or the `problem` that prevented it."""
     if problem:
         return element("p", problem, class_="problem", role="alert")
     facts = "".join(f" {name.replace('_', ' ').capitalize()}: {value}." for name, value in (done or {}).items())

@@ -1,4 +1,4 @@
-"""Curves over time: pictures that need no JavaScript, in whose place `curves.js` draws with uPlot."""
+"""Curves over time: pictures that need no JavaScript; with it, `curves.js` draws them with uPlot."""
 
 from __future__ import annotations
 
@@ -14,17 +14,23 @@ from penstock.ui.pages.sections import spaced
 from penstock.ui.parameters import Parameters
 
 FILES: Final = ("uplot-1.6.32.min.css", "uplot-1.6.32.min.js", "curves.js")
-"""What a page with curves loads."""
+"""The files that a page with curves loads."""
 
 _WIDTH: Final = 600
 _HEIGHT: Final = 120
 _MOST_PLACES: Final = 120
-"""The most points of a curve in a picture; each is the largest of the points that it stands for."""
+"""Most points of a curve in a picture; each is the largest of the points that it represents."""
 
 
 class Chart(NamedTuple):
-    """Curves with one scale. unit: by which `curves.js` writes figures. curves: their figures and names. show: writes a
-    figure."""
+    """Curves with one scale.
+
+    Args:
+        title: of the picture.
+        unit: the unit of figures in `curves.js`.
+        curves: their figures and names.
+        show: formats a figure.
+    """
 
     title: str
     unit: str
@@ -54,7 +60,10 @@ _CHARTS: Final = (
 
 
 def curves(answers: Answers, parameters: Parameters) -> Markup:
-    """Return the curves of the range that the parameter `range` names; of the default for another name."""
+    """Return the curves of the range in the parameter `range`.
+
+    Unknown names select the default.
+    """
     history = answers.observer.history
     asked = parameters.get("range", "")
     chosen = asked if asked in history.ranges else history.ranges[0]
@@ -77,14 +86,14 @@ def curves(answers: Answers, parameters: Parameters) -> Markup:
 
 
 def _span(points: Sequence[Point]) -> str:
-    """Return from when to when there are points."""
+    """Return the time span of points."""
     if not points:
         return "nothing was seen yet"
     return f"from {time_text(points[0].time_ms)} to {time_text(points[-1].time_ms)}"
 
 
 def _chart(chart: Chart, points: Sequence[Point]) -> Markup:
-    """Return a picture with its title, and its newest and largest figures in words."""
+    """Return a picture with its title, and its newest and largest figures as text."""
     values = {figure: [getattr(point, figure) for point in points] for figure, _ in chart.curves}
     top = max((value for each in values.values() for value in each if value is not None), default=0.0)
     words = [_words(chart, name, values[figure]) for figure, name in chart.curves]
@@ -114,7 +123,7 @@ def _chart(chart: Chart, points: Sequence[Point]) -> Markup:
 
 
 def _words(chart: Chart, name: str, values: Sequence[float | None]) -> str:
-    """Return what a curve shows: its newest and its largest figure."""
+    """Return the text for a curve: its newest and its largest figure."""
     known = [value for value in values if value is not None]
     if not known:
         return f"{name} not known"
@@ -122,7 +131,10 @@ def _words(chart: Chart, name: str, values: Sequence[float | None]) -> str:
 
 
 def _path(points: Sequence[Point], values: Sequence[float | None], top: float) -> str:
-    """Return a curve as the path of SVG, with a gap where a figure is not known. top: the figure at the upper end."""
+    """Return a curve as an SVG path, with gaps at unknown figures.
+
+    top: the figure at the upper end.
+    """
     parts: list[str] = []
     began, taken = points[0].time_ms if points else 0, max(1, points[-1].time_ms - points[0].time_ms if points else 0)
     step = -(-len(points) // _MOST_PLACES) or 1
@@ -133,6 +145,6 @@ def _path(points: Sequence[Point], values: Sequence[float | None], top: float) -
             x = _WIDTH * (points[place].time_ms - began) / taken
             y = _HEIGHT * (1 - max(known) / top) if top else _HEIGHT
             parts.append(f"{'L' if draws else 'M'}{x:.0f} {y:.1f}")
-            parts.append("h0" if not draws else "")  # a point alone is seen too
+            parts.append("h0" if not draws else "")  # makes a single point visible
         draws = bool(known)
     return "".join(parts)

@@ -1,4 +1,4 @@
-"""The errors that stopped all tasks, the records that a handler let pass, and the dead letters."""
+"""Errors that stopped all tasks, records that handlers let pass, and dead letters."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def _errors(answer: Answer) -> Sections:
 
 
 def _passed(passed: list[Answer]) -> Markup:
-    """Return how many records a handler let pass, and where."""
+    """Return the number and places of records that a handler let pass."""
     total = sum(each["records"] for each in passed)
     shown = [element("p", f"Records that a handler let pass since the start: {number(total)}.")]
     return joined([*shown, dropped_table("Records by node", passed, "")] if passed else shown)
 
 
 def _record(record: Answer) -> Markup:
-    """Return the record that a task failed on."""
+    """Return the record on which a task failed."""
     at = NONE if record["topic"] is None else f"{record['topic']}-{record['partition']} at {record['offset']}"
     rows = [
         ("Node", record["node"]),
@@ -67,7 +67,7 @@ def _record(record: Answer) -> Markup:
 
 
 def _dead_letters(answers: Answers, parameters: Parameters) -> Sections:
-    """Return how dead letters go back, and where it is asked for, which ones there are."""
+    """Return the instructions for a redrive and, on request, the dead letters."""
     topic = answers.dead_letter_topic
     if topic is None:
         return {}
@@ -105,7 +105,7 @@ def _dead_letters(answers: Answers, parameters: Parameters) -> Sections:
 
 
 def _how_back(topic: str, command: str) -> list[Content]:
-    """Return where dead letters are, and the command that writes them back."""
+    """Return the place of dead letters, and the command that writes them back."""
     return [
         element("h2", "Dead letters"),
         element("p", f"Records that could not be processed are in the topic {topic}. This writes them back: "),
@@ -114,7 +114,7 @@ def _how_back(topic: str, command: str) -> list[Content]:
 
 
 def _letter(letter: Answer) -> Markup:
-    """Return a dead letter, which can be unfolded: its record, its headers, and the command that redrives it."""
+    """Return a collapsible dead letter: its record, its headers, and the command that redrives it."""
     source = letter["source"]
     at = NONE if source is None else f"{source['topic']}-{source['partition']} at {source['offset']}"
     error = "not a dead letter" if letter["exception"] is None else f"{letter['exception']}: {letter['message']}"

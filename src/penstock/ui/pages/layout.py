@@ -1,4 +1,4 @@
-"""What all pages have: the frame around their sections."""
+"""The common frame of all pages."""
 
 from __future__ import annotations
 
@@ -19,13 +19,20 @@ _OFFLINE: Final = "These figures are from when the page was loaded."
 
 
 def no_sections(parameters: Parameters) -> Sections:
-    """Return no section."""
+    """Return no sections."""
     return {}
 
 
 class Page(NamedTuple):
-    """A page: its address, its name, and what makes its sections. live: those that change by themselves; fixed: the
-    others, which stand behind them. files: further scripts and styles, by their names."""
+    """A page.
+
+    Args:
+        path: its address.
+        title: its name.
+        live: makes the sections that change by themselves.
+        fixed: makes the other sections, which follow them.
+        files: further scripts and styles, by their names.
+    """
 
     path: str
     title: str
@@ -35,7 +42,15 @@ class Page(NamedTuple):
 
 
 def document(application_id: str, menu: Sequence[Page], page: Page, parameters: Parameters, added: Sections) -> str:
-    """Return a whole page. menu: all pages. added: sections between those that change and the others."""
+    """Return a complete page.
+
+    Args:
+        application_id: of the application.
+        menu: all pages.
+        page: the page to return.
+        parameters: of its address.
+        added: sections between those that change and the others.
+    """
     sections = {**page.live(parameters), **added, **page.fixed(parameters)}
     query = f"?{urlencode(dict(parameters))}" if parameters else ""
     links = [element("a", each.title, href=each.path, aria_current="page" if each is page else None) for each in menu]
@@ -80,5 +95,8 @@ def static_file(name: str) -> bytes:
 
 @cache
 def _address(name: str) -> str:
-    """Return the address of a file that pages load, which changes with its content: browsers keep the file."""
+    """Return the address of a file that pages load.
+
+    It changes with the content, so that browsers can cache the file.
+    """
     return f"/static/{name}?{hashlib.sha256(static_file(name)).hexdigest()[:16]}"

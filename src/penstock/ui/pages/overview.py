@@ -1,4 +1,4 @@
-"""The overview: does the application run, does it keep up, and what has it done?"""
+"""The overview: state, progress and figures of the application."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _trend(answer: Answer) -> str:
 
 
 def _output_age(age: Any) -> tuple[str, str]:
-    """Return how old output was at its commit."""
+    """Return the age of output at its commit."""
     if age is None:
         return NONE, "age of output at its commit"
     return duration(age["p50"]), f"age of output at its commit; p95 {duration(age['p95'])}, p99 {duration(age['p99'])}"

@@ -1,4 +1,4 @@
-"""Sections that several pages have."""
+"""Sections of several pages."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ _REASONS: Final = {
 
 
 def heading(topology: str) -> list[Markup]:
-    """Return the name of a named topology over what is shown of it."""
+    """Return the name of a named topology as a heading."""
     return [element("h2", topology)] if topology else []
 
 
 def of_topology(topology: str, name: str) -> str:
-    """Return the name of a task or node with that of its named topology."""
+    """Return the name of a task or node, with the name of its named topology."""
     return f"{topology} {name}".strip()
 
 
 def store_query(topology: str, store: str) -> str:
-    """Return the parameters of an address that name a store."""
+    """Return the parameters of an address for a store."""
     return urlencode({"store": store, **({"topology": topology} if topology else {})})
 
 
@@ -49,7 +49,7 @@ def spaced(parts: Sequence[Markup]) -> list[Content]:
 
 
 def state_line(answer: Answer) -> Markup:
-    """Return the first look: does it run, and does it keep up."""
+    """Return a summary of the application's state and progress."""
     state, since = answer["state"], answer["state_since_ms"]
     if state == "RUNNING" and answer["paused_since_ms"] is not None:
         state, since = "PAUSED", answer["paused_since_ms"]
@@ -69,8 +69,13 @@ def state_line(answer: Answer) -> Markup:
 
 
 def _run_by(state: str | None, members: int | None, groups: int) -> str:
-    """Return who runs an application that this process watches. state: what was seen of it. members: of its groups,
-    None if it has none. groups: how many it has: one for each topology."""
+    """Return a text about the processes that run a watched application.
+
+    Args:
+        state: the observed state.
+        members: number of members of its groups, None without groups.
+        groups: number of groups: one per topology.
+    """
     if state is None:
         why = "its last commit is more than a minute old" if members is None else "the brokers do not answer"
         return f"Whether another process runs it cannot be seen: {why}."
@@ -113,7 +118,7 @@ def commits_table(answer: Answer) -> Markup:
 
 
 def asking(fields: Sequence[Markup], confirmation: str, button: str) -> Markup:
-    """Return the form of an action, whose `fields` say what to do: it asks for the token, and once whether to do it."""
+    """Return the form of an action with its `fields`, the token, and a confirmation."""
     return element(
         "form",
         *fields,
@@ -134,7 +139,7 @@ def asking(fields: Sequence[Markup], confirmation: str, button: str) -> Markup:
 
 
 def dropped_table(caption: str, dropped: Sequence[Answer], empty: str) -> Markup:
-    """Return how many records each node or store has dropped, and why."""
+    """Return the number of records that each node or store has dropped, and the reasons."""
     rows = [
         (of_topology(each["topology"], each["name"]), number(each["records"]), _REASONS[DropReason(each["reason"])])
         for each in dropped

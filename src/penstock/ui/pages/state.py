@@ -86,7 +86,7 @@ def _entries(answers: Answers, parameters: Parameters) -> Markup:
 
 
 def _form(parameters: Parameters) -> Markup:
-    """Return the form that chooses entries of a store."""
+    """Return the form for the selection of a store's entries."""
     hidden = [
         element("input", type="hidden", name=name, value=parameters[name])
         for name in ("store", "topology")

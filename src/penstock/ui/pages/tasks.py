@@ -1,4 +1,4 @@
-"""The tasks: how far each is in each of its partitions."""
+"""The tasks and their positions in each partition."""
 
 from __future__ import annotations
 

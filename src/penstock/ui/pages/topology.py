@@ -1,4 +1,4 @@
-"""The topology: its nodes with what was measured of them, and its picture."""
+"""The topology: its nodes with their measurements, and its picture."""
 
 from __future__ import annotations
 
@@ -24,8 +24,14 @@ K = TypeVar("K")
 
 
 class Measure(NamedTuple):
-    """What the picture can be coloured by. title: as people say it. field: of nodes and sub-topologies in the JSON.
-    show: writes a figure. of: what it is measured of."""
+    """A measure for the colours of the picture.
+
+    Args:
+        title: its readable name.
+        field: of nodes and sub-topologies in the JSON.
+        show: formats a figure.
+        of: a sentence that names the measured objects.
+    """
 
     title: str
     field: str
@@ -74,8 +80,12 @@ _NODE_COLUMNS: Final = (
 
 
 class _View(NamedTuple):
-    """How a reader looks at the topologies. measure: the name of one, empty for colours by kind. folded: the
-    sub-topologies that are drawn as one node, as `_part_id` writes them."""
+    """A reader's view of the topologies.
+
+    Args:
+        measure: the name of a measure, empty for colours by kind.
+        folded: the sub-topologies drawn as one node, in the form of `_part_id`.
+    """
 
     measure: str
     folded: frozenset[str]
@@ -87,14 +97,16 @@ class _View(NamedTuple):
         return _View(measure if measure in _MEASURES else "", folded)
 
     def address(self, path: str = "/topology", **others: str) -> str:
-        """Return an address with what else it says, after which the reader looks the same way."""
+        """Return an address with further parameters that keeps this view."""
         query = {**others, "measure": self.measure, "folded": ",".join(sorted(self.folded))}
         given = {name: value for name, value in query.items() if value}
         return f"{path}?{urlencode(given)}" if given else path
 
     def node_addresses(self, topology: str) -> Callable[[str], str]:
-        """Return what returns the address at which the reader sees a node of a topology by its name, for thousands of
-        them."""
+        """Return a function from a node's name to its address in this view.
+
+        It is fast enough for thousands of nodes.
+        """
         start = self.address(topology=topology)
         start += "&node=" if "?" in start else "?node="
         return lambda node: start + quote_plus(node)
@@ -105,7 +117,7 @@ def _part_id(topology: str, part: int) -> str:
 
 
 def page(answers: Answers, actions: Sequence[str]) -> Page:
-    """Return the page. actions: those that the application takes."""
+    """Return the page; actions: those available for the application."""
     can_tap = "tap" in actions
     return Page(
         "/topology",
@@ -116,7 +128,7 @@ def page(answers: Answers, actions: Sequence[str]) -> Page:
 
 
 def _tap_form(answers: Answers, parameters: Parameters) -> Sections:
-    """Return the form that opens or closes the tap of the node that the parameters name."""
+    """Return the form that opens or closes the tap of the node in the parameters."""
     node, of = parameters["node"], parameters.get("topology", "")
     topology = answers.observer.application.running_topologies().get(of)
     parts = () if topology is None else topology.describe().subtopologies
@@ -158,7 +170,10 @@ def _sections(answers: Answers, parameters: Parameters) -> Sections:
 
 
 def _measures(view: _View, topologies: Sequence[Answer]) -> Markup:
-    """Return the links that colour the pictures and fold their sub-topologies, and what the colours mean."""
+    """Return the links for colours and folds, and the legend of the colours.
+
+    The former colour the pictures, and fold their sub-topologies.
+    """
     titles = {"": "kind", **{name: measure.title for name, measure in _MEASURES.items()}}
     colours = [
         element(
@@ -189,7 +204,7 @@ def _parts(topology: Answer) -> list[Answer]:
 
 
 def _figure(answers: Answers, topology: Answer, view: _View) -> Markup:
-    """Return the picture of a topology, with what else shows it."""
+    """Return the picture of a topology, with links to its other forms."""
     name = topology["name"]
     forms = [
         element("a", "SVG", href=view.address("/topology.svg", topology=name)),
@@ -204,7 +219,15 @@ def _figure(answers: Answers, topology: Answer, view: _View) -> Markup:
 
 
 class _Drawing(NamedTuple):
-    """A picture of a topology. figures: of nodes by name; part_figures: of sub-topologies and global stores by id."""
+    """A picture of a topology.
+
+    Args:
+        topology: its name.
+        description: its description.
+        view: the reader's view.
+        figures: of nodes by name.
+        part_figures: of sub-topologies and global stores by id.
+    """
 
     topology: str
     description: TopologyDescription
@@ -214,7 +237,10 @@ class _Drawing(NamedTuple):
 
     @staticmethod
     def of(answers: Answers, topology: Answer, view: _View) -> _Drawing:
-        """Return the picture of a topology, coloured by the measure of `view`, whose figures `topology` has."""
+        """Return the picture of a topology, coloured by the measure of `view`.
+
+        `topology` has the figures.
+        """
         parts = _parts(topology)
         return _Drawing(
             topology["name"],
@@ -229,7 +255,7 @@ class _Drawing(NamedTuple):
         node_address: Callable[[str], str] | None = None,
         part_address: Callable[[int], str] | None = None,
     ) -> str:
-        """Return it as SVG. node_address, part_address: see `TopologyDescription.to_svg`."""
+        """Return the picture as SVG; for the arguments see `TopologyDescription.to_svg`."""
         ids = [part.id for part in self.description.subtopologies]
         ids += [part.id for part in self.description.global_stores]
         return self.description.to_svg(
@@ -243,8 +269,11 @@ class _Drawing(NamedTuple):
 
 @lru_cache(maxsize=8)
 def _with_links(drawing: _Drawing) -> Markup:
-    """Return a picture in which a click on a node shows it, and on a sub-topology folds it. The last ones are kept:
-    open pages ask for them again and again, and one by kind, or of an idle application, does not change."""
+    """Return a picture with links on its nodes and sub-topologies.
+
+    A click on a node shows it, and on a sub-topology folds it. The last pictures are cached: open pages request them
+    repeatedly, and a picture coloured by kind, or of an idle application, does not change.
+    """
     name, view = drawing.topology, drawing.view
 
     def part_address(part: int) -> str:
@@ -254,7 +283,7 @@ def _with_links(drawing: _Drawing) -> Markup:
 
 
 def _coloured(answers: Mapping[K, Answer], name: str) -> tuple[tuple[K, Figure], ...]:
-    """Return the figures of nodes or sub-topologies by the measure with a name; none for colours by kind."""
+    """Return the figures of nodes or sub-topologies for a measure; empty for colours by kind."""
     if not name:
         return ()
     measure = _MEASURES[name]
@@ -264,8 +293,11 @@ def _coloured(answers: Mapping[K, Answer], name: str) -> tuple[tuple[K, Figure],
 
 
 def picture(answers: Answers, parameters: Parameters) -> str:
-    """Return the picture of a topology, coloured by what the parameter `measure` names, with the sub-topologies that
-    `folded` lists as one node each; raises UnknownTopologyError and WrongParameterError."""
+    """Return the picture of a topology; raises UnknownTopologyError and WrongParameterError.
+
+    The parameter `measure` names the measure of its colours, and `folded` the sub-topologies that are drawn as one node
+    each.
+    """
     name, _ = answers.topologies.named(parameters.get("topology"))
     measure = parameters.get("measure")
     if measure and measure not in _MEASURES:
@@ -276,7 +308,7 @@ def picture(answers: Answers, parameters: Parameters) -> str:
 
 
 def _chosen_node(answers: Answers, parameters: Parameters, topologies: Sequence[Answer], view: _View) -> Markup:
-    """Return all that is known of the node that the parameters name."""
+    """Return the details of the node in the parameters."""
     chosen, of = parameters["node"], parameters.get("topology", "")
     for topology in topologies:
         for node in (node for part in _parts(topology) for node in part["nodes"]):
@@ -288,7 +320,7 @@ def _chosen_node(answers: Answers, parameters: Parameters, topologies: Sequence[
 
 
 def _nodes(topology: str, part: Answer, kind: str, view: _View) -> Markup:
-    """Return the nodes of a sub-topology, which can be folded."""
+    """Return the collapsible nodes of a sub-topology."""
     address = view.node_addresses(topology)
     rows = [_node(node, address) for node in part["nodes"]]
     return element(
@@ -321,7 +353,7 @@ def _node(node: Answer, address: Callable[[str], str]) -> list[Content]:
 
 
 def _of_part(part: Answer) -> list[Markup]:
-    """Return what was measured of a sub-topology."""
+    """Return the measurements of a sub-topology."""
     found = []
     if part["share_of_time"] is not None:
         found.append(f"{percent(part['share_of_time'])} of the time of all tasks")
@@ -343,7 +375,7 @@ def _node_link(node: str, address: Callable[[str], str]) -> Markup:
 def _details(
     node: Answer, topology: str, kinds: Mapping[str, str], measured: Mapping[str, float], view: _View
 ) -> Markup:
-    """Return what is known of a node. kinds: of the stores, by name."""
+    """Return the details of a node; kinds: of the stores, by name."""
     rows: list[tuple[str, Content]] = [("Kind", node["kind"]), ("Line", node["line"] or NONE)]
     if node["kind"] == "source":
         rows.append(("Topics", node["topic_pattern"] or ", ".join(node["topics"])))
@@ -379,5 +411,5 @@ def _tapped(records: list[Answer]) -> Markup:
 
 
 def _line(line: str | None) -> list[Markup]:
-    """Return the file and the line that made a node, without the directories."""
+    """Return the file and the line that created a node, without the directories."""
     return [] if line is None else [element("small", basename(line), title=line)]

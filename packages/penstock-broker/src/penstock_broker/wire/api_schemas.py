@@ -1,6 +1,6 @@
-"""The schemas of the requests and responses of an API, by its key; their module is loaded when first needed.
+"""The schemas of an API's requests and responses, by its key.
 
-Not here: the schemas (schemas/) and their form (schema.py).
+Their modules are loaded on first use. schemas/ has the schemas, schema.py their format.
 """
 
 from __future__ import annotations

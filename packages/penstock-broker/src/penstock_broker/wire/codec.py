@@ -1,16 +1,15 @@
-"""Codec of Kafka's messages, driven by schemas that are Kafka's own definitions.
+"""Codec of Kafka's messages, driven by Kafka's own message definitions.
 
-Contains the compiled decoders and encoders, one for each API, version and direction, made when first needed. Not here:
-the schemas (api_schemas.py) and the primitives of the wire format (primitives.py).
+It contains the compiled decoders and encoders, one for each API, version and direction, created on first use.
+api_schemas.py has the schemas, primitives.py the primitives of the wire format.
 
 Rules:
-- A message is a plain dict by the names of fields; times are integers in milliseconds, error codes integers. An
-  encoder ignores keys that its version does not know and fills missing ones with the schema's default, so one handler
-  serves all versions of its API. A tagged field is written where its key is there.
-- An array whose elements are large, or many for one element of the request, is a LazyArray.
-- Neighbouring numbers are packed and unpacked in one step, so Produce and Fetch need no special code: 4
-  microseconds for a message of one partition and 1 to 2 for each further one, a tenth of what the broker spends on the
-  request.
+- A message is a plain dict by field names; times are integers in milliseconds, error codes integers. An encoder ignores
+  keys that its version does not have and fills missing ones with the schema's default, so one handler serves all
+  versions of its API. A tagged field is written if the message has its key.
+- An array with large elements, or with many per element of the request, is a LazyArray.
+- Adjacent numbers are packed and unpacked in one step, so Produce and Fetch need no special code: 4 microseconds for a
+  message of one partition and 1 to 2 for each further one, a tenth of the broker's time for the request.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ Encoder = Callable[[Sink, Any], None]
 
 _ZERO_UUID: Final = uuid.UUID(int=0)
 
-# Letters of the struct module for the numbers of the schemas.
+# Format characters of the struct module for the number types of the schemas.
 _NUMBERS: Final = {
     "int8": "b",
     "int16": "h",
@@ -60,11 +59,11 @@ _NUMBERS: Final = {
 
 
 class LazyArray(Generic[T]):
-    """An array whose elements are made while they are written, so that one of them at a time is in memory.
+    """An array with elements created during writing, one in memory at a time.
 
     Args:
-        sources: what the elements are made of.
-        make: makes one; it is called once for each, in their order.
+        sources: the sources of the elements.
+        make: creates an element from its source; called once per element, in order.
     """
 
     __slots__ = ("_make", "_sources")
@@ -81,13 +80,13 @@ class LazyArray(Generic[T]):
 
 
 class Codec(NamedTuple):
-    """How one kind of value is read and written.
+    """The codec of one type of values.
 
     Args:
-        decode: reads it.
-        encode: writes it.
-        default: what is written if a message lacks it.
-        number: its letter of the struct module, where it is a number.
+        decode: reads a value.
+        encode: writes a value.
+        default: the value to write if the message does not have one.
+        number: the format character of the struct module, for numbers.
     """
 
     decode: Decoder
@@ -103,7 +102,7 @@ class _FieldCodec(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """One field that is no number, or a run of neighbouring numbers."""
+    """One field that is not a number, or a run of adjacent numbers."""
 
     decode: Callable[[Cursor, Message], None]
     encode: Callable[[Sink, Message], None]
@@ -241,7 +240,7 @@ def _parts(fields: list[_FieldCodec]) -> list[_Part]:
 
 
 def structure_codec(structure: Structure) -> Codec:
-    """Return the codec of a message, or of a structure inside it, in one version."""
+    """Return the codec of a message, or of a structure in it, in one version."""
     flexible = structure.is_flexible
     fields = [_field_codec(structure, field) for field in structure.fields]
     parts = _parts([field for field in fields if field.tag is None])
@@ -271,7 +270,7 @@ def structure_codec(structure: Structure) -> Codec:
 
 
 def _nullable_structure_codec(structure: Structure) -> Codec:
-    """Return the codec of a structure that may be null; a byte in front tells, -1 stands for null."""
+    """Return the codec of a nullable structure; a leading byte of -1 means null."""
     present = structure_codec(structure)
 
     def decode(cursor: Cursor) -> Message | None:

@@ -1,7 +1,7 @@
-"""The form of the schemas of messages: Kafka's own definitions as values of Python.
+"""The format of message schemas: Kafka's own definitions as Python values.
 
-Contains a schema with its fields in all versions, and the view of one version, which the codec compiles. Not here: the
-schemas themselves (schemas/), and how values are read and written (codec.py).
+It contains the schema with its fields in all versions, and the view of one version, which the codec compiles. schemas/
+has the schemas themselves, codec.py reads and writes values.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ class Field(NamedTuple):
     Args:
         name: its name in snake_case, without the `_ms` of times.
         type: its type in Kafka's definitions: `int32`, `[]string`, or `[]FetchTopic` for an array of structures.
-        versions: the versions of the message that have it: `3`, `3-5`, or `3+`.
+        versions: the versions of the message with the field: `3`, `3-5`, or `3+`.
         nullable: the versions in which it may be null; empty for no version.
-        tag: its tag, if it is tagged.
-        default: the value of a message that lacks it; by default null if it may be null, else the zero of its type.
+        tag: the tag of a tagged field.
+        default: the value in a message without the field; by default null if it may be null, otherwise the zero of its
+            type.
     """
 
     name: str
@@ -42,7 +43,7 @@ class Field(NamedTuple):
 
     @property
     def is_error_code(self) -> bool:
-        """Whether each message has an error code of its own here."""
+        """Whether the field is an error code, untagged and therefore in every message."""
         return self.type == "int16" and self.name.endswith("error_code") and self.tag is None
 
 
@@ -50,10 +51,10 @@ class MessageSchema(NamedTuple):
     """The schema of a message in all its versions.
 
     Args:
-        name: its name in Kafka's definitions, which is that of its outermost structure, too.
+        name: its name in Kafka's definitions, also that of its outermost structure.
         versions: its versions.
         flexible: the versions with compact lengths and tagged fields; empty for no version.
-        structures: the fields of the message and of each structure inside, by name.
+        structures: the fields of the message and of each structure in it, by name.
     """
 
     name: str
@@ -65,7 +66,7 @@ class MessageSchema(NamedTuple):
         """Return the message in one version.
 
         Raises:
-            ValueError: there is no such version.
+            ValueError: the message does not have the version.
         """
         if not _includes(self.versions, version):
             raise ValueError(f"{self.name} has no version {version}, only {self.versions}")
@@ -73,11 +74,11 @@ class MessageSchema(NamedTuple):
 
 
 class Structure(NamedTuple):
-    """A message, or a structure inside it, in one version.
+    """A message, or a structure in it, in one version.
 
     Args:
         schema: the schema of the message.
-        name: which of its structures.
+        name: the name of the structure.
         version: the version of the message.
     """
 
@@ -92,7 +93,7 @@ class Structure(NamedTuple):
 
     @property
     def fields(self) -> list[Field]:
-        """The fields that this version has, in their order."""
+        """The fields of this version, in order."""
         return [field for field in self.schema.structures[self.name] if _includes(field.versions, self.version)]
 
     def is_nullable(self, field: Field) -> bool:
@@ -100,7 +101,7 @@ class Structure(NamedTuple):
         return _includes(field.nullable, self.version)
 
     def inner(self, field: Field) -> Structure | None:
-        """Return the structure of a field or of the elements of an array, None for values without fields."""
+        """Return the structure of a field or its elements, None for plain values."""
         return self._replace(name=field.element) if field.element in self.schema.structures else None
 
 

@@ -1,2 +1,1 @@
-"""The checkpoint of an application: its files, its topology versions, what a changed program means for it, and
-savepoints."""
+"""The checkpoint of an application: files, topology versions, evolution of state, and savepoints."""

@@ -1,10 +1,11 @@
-"""Carried rows: records that a task hands to the next epoch, in one file beside its segments.
+"""Carried rows: records that a task passes to the next epoch.
 
-What a task sends to a sub-topology on its own level or an earlier one cannot arrive in the same epoch: it is carried.
-So is input that has to wait for records of another partition (see `lagging`). The file is immutable and named by the
-digest of epoch and content, so a replay writes the same one; the manifest of the epoch names it, with the place of each
-topic partition in it. In the next epoch each consumer reads its own places, of all files, before anything that is new.
-A file serves one epoch: what is still to be carried then is written again.
+They are in a file next to the task's segments. Records sent to a sub-topology on the same or an earlier level cannot
+arrive in the same epoch: they are carried. So is input that has to wait for records of another partition (see
+`lagging`). The file is immutable and named by the digest of epoch and content, so a replay writes the same file. The
+manifest of the epoch names it, with the range of each topic partition in it. In the next epoch each consumer reads its
+own ranges of all files before any new records. A file serves one epoch: rows that must be carried further are written
+again.
 """
 
 from __future__ import annotations
@@ -35,13 +36,15 @@ _MARSHAL_TUPLE = b"("
 def encode_carried(
     epoch: int, held: Iterable[PartitionBatch], sent: Iterable[PartitionBatch], row_max_bytes: int
 ) -> tuple[dict[str, Any], bytes] | None:
-    """Return the manifest's entry for a file of carried rows, and the file; None if there is nothing to carry.
+    """Return the manifest entry and the content of a file of carried rows.
+
+    Return None if there are no rows to carry.
 
     Args:
         epoch: the epoch that writes them.
         held: input of the task that had to wait.
         sent: output of the task.
-        row_max_bytes: bound of a batch in the file, where its records allow it.
+        row_max_bytes: limit of a batch in the file; a single larger record exceeds it.
     """
     frames: dict[tuple[str, int], list[bytes]] = {}
     _add_frames(frames, held, row_max_bytes)
@@ -77,8 +80,10 @@ def _add_frames(
 
 
 def carried_ranges(manifest: Manifest, placement: Placement) -> Mapping[TaskId, tuple[CarriedRange, ...]]:
-    """Return what `manifest` has carried for each task, its own file first: what a task left over of a lane is older
-    than what the lane brought since."""
+    """Return the carried rows of each task, its own file first.
+
+    The remaining records of a lane in a task's own file are older than those that the lane has brought since.
+    """
     found: dict[TaskId, list[CarriedRange]] = {}
     for task, entry in manifest.tasks.items():
         if entry.carried is None:
@@ -93,18 +98,20 @@ def carried_ranges(manifest: Manifest, placement: Placement) -> Mapping[TaskId, 
 
 
 def carried_bytes(manifest: Manifest) -> int:
-    """Return the bytes of all rows that `manifest` has carried."""
+    """Return the size of all rows that `manifest` has carried, in bytes."""
     return sum(file_bytes(entry.carried) for entry in manifest.tasks.values() if entry.carried is not None)
 
 
 def file_bytes(carried: Mapping[str, Any]) -> int:
-    """Return the size of a file of carried rows, given its entry in the manifest."""
+    """Return the size in bytes of a file of carried rows; carried: its manifest entry."""
     return sum(length for places in carried["places"].values() for _, _, length, _ in places)
 
 
 def first_held(checkpoint: Checkpoint, manifest: Manifest) -> dict[TopicPartition, int]:
-    """Return the offset of the first record that `manifest` has held back of each partition; raises TaskCorruptedError
-    as `read_carried`."""
+    """Return the offset of the first record of each partition that `manifest` has held back.
+
+    Raises TaskCorruptedError as `read_carried` does.
+    """
     found: dict[TopicPartition, int] = {}
     for task, entry in manifest.tasks.items():
         if entry.carried is None:
@@ -117,7 +124,10 @@ def first_held(checkpoint: Checkpoint, manifest: Manifest) -> dict[TopicPartitio
 
 
 def read_carried(checkpoint: Checkpoint, ranges: Iterable[CarriedRange]) -> Iterator[PartitionBatch]:
-    """Yield the rows of `ranges`, in order; raises TaskCorruptedError if a file is missing or damaged."""
+    """Yield the rows of `ranges`, in order.
+
+    Raises TaskCorruptedError if a file is missing or damaged.
+    """
     for each in ranges:
         data = checkpoint.read_segment_range(each.task, each.file, each.offset, each.length)
         name = checkpoint.segment_name(each.task, each.file)
@@ -140,7 +150,7 @@ def _decoded(blob: memoryview) -> PartitionBatch:
 
 
 def _decoded_marshal(blob: memoryview) -> PartitionBatch:
-    """Return the same of a blob as checkpoints have it that were written before batches had a version."""
+    """Return the topic, partition and records of a blob from before batches had a version."""
     topic, partition, keys, values, timestamps, offsets, headers = marshal.loads(blob)
 
     def column(encoded: Any) -> Sequence[bytes | None]:

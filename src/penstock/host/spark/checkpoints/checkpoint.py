@@ -1,29 +1,30 @@
-"""The checkpoint of an application: Penstock's own files beside Spark's, on any file system that pyarrow knows.
+"""The checkpoint of an application: Penstock's own files, on any file system that pyarrow supports.
 
     <penstock.checkpoint.dir>/
-      metadata              the current topology version, and what was fixed when it began (`Metadata`)
+      metadata              the current topology version, and its properties fixed at its start (`Metadata`)
       plans/<digest>        the application descriptions of that version (`stored_description`)
-      generations/<number>  one for each driver that has started, older ones are deleted; a driver without the largest
+      generations/<number>  one per driver that has started, older ones are deleted; a driver without the largest
                             number is a zombie
       lock                  held by the running driver (local file systems only)
-      offsets/<epoch>.<g>   the offset log: how far an epoch reads, as the driver of generation <g> planned it; written
-                            before anything of the epoch can reach a topic
-      manifests/<epoch>     one for each epoch: the head and the live segments of each task (`Manifest`); epoch 0 is
-                            empty and has none
+      offsets/<epoch>.<g>   the offset log: the end offsets of an epoch, as planned by the driver of generation <g>;
+                            written before any record of the epoch can reach a topic
+      manifests/<epoch>     one per epoch: the head and the live segments of each task (`Manifest`); epoch 0 is empty
+                            and has no manifest
       state/<task>/<id>     segments, and files of rows carried to the next epoch: immutable, named by a digest
-      restoring/<task>.<id> how far a worker is in restoring stores of a task, while that takes long; news, not state
+      restoring/<task>.<id> the progress of a worker that restores stores of a task, during long restores; for
+                            information, not state
 
-Another shape of the topology, or another placement of its tasks, starts the next *topology version*: epoch numbers
-continue, and the first manifest of the version has the state that it takes over. The change takes effect when
+A changed shape of the topology, or a changed placement of its tasks, starts the next *topology version*: epoch numbers
+continue, and the first manifest of the version contains the state that it takes over. The change takes effect when
 `metadata` is replaced.
 
-Every file appears completely or not at all, and is durable before anything that depends on it is written (`files`):
+Every file appears completely or not at all, and is durable before any file that depends on it is written (`files`):
 segments and carried rows before the manifest that names them, the offset of an epoch before its transactions, its
-manifest before the offset of the next. The small files carry a digest of their content (`documents`). A segment in no
-retained manifest is garbage. Nothing here knows what is in a segment, or of Spark: each query of Spark has its own
-checkpoint in a temporary directory, and nothing depends on it.
+manifest before the offset of the next. The small files contain a digest of their content (`documents`). A segment in no
+retained manifest is garbage. This module knows neither the content of segments nor Spark: each query of Spark has its
+own checkpoint in a temporary directory, and nothing depends on it.
 
-Checkpoints of format 2 are read too. They have no digests, and Spark's log stands in for the offsets: below
+Checkpoints of format 2 can be read too. They have no digests, and use Spark's log instead of offset files: below
 `spark/<query id>` or `penstock.spark.checkpoint.dir` (`Checkpoint.offset_of_format_2`).
 """
 
@@ -48,7 +49,7 @@ FORMAT = 3
 _FORMAT_2 = 2
 
 _TOKEN_BITS = 32
-"""Bits of the number of a driver that are drawn at random; those above count the drivers."""
+"""Random bits in the number of a driver; the bits above count the drivers."""
 
 _DATA_FRAMES = "dataframes"
 
@@ -58,7 +59,7 @@ _NEVER = 1 << 62
 
 @dataclass(frozen=True)
 class TopicFigures:
-    """Records and bytes taken from one topic, or written to it, in one epoch."""
+    """Records and bytes read from one topic, or written to it, in one epoch."""
 
     records: int
     bytes: int
@@ -66,19 +67,26 @@ class TopicFigures:
 
 @dataclass(frozen=True)
 class Manifest:
-    """The commit of one epoch: what each task has, and figures of the epoch.
+    """The commit of one epoch: the state of each task, and figures of the epoch.
 
-    tasks: by task id as text. planned_ms, committed_ms: when the epoch was planned and committed. offsets: position
-    reached in each topic. input, output: by topic. records_out: records written to topics. printed: what user
-    functions printed. removed: the state of stores that the program no longer has, by `removed_holder`. processed,
-    dropped: records by task. bytes_sent: what tasks sent to topics and to one another. commit_ms: how long the
-    commit took. measured: by task and operation, under an empty name what belongs to no task. sensors: what those
-    of users recorded, of all tasks together. global_offsets: how far the topics of global stores were read.
-    read_to_ms: the time before which aligned topics were; leader_epochs: by topic and partition (`EpochOffset`).
-    phases_ms: how long the epoch was in each phase. lagging, idle_ms: what tasks had to wait for (`EpochOffset`);
-    idle_ms is None in manifests of earlier versions of Penstock, which did not keep it. workers: the machine and
-    the process of each task that had something to do. awaited: by task, the partitions (topic and number) that its
-    waiting records wait for.
+    Args:
+        tasks: by task id as text.
+        planned_ms, committed_ms: times at which the epoch was planned and committed.
+        commit_ms, phases_ms: durations of the commit, and of each phase of the epoch.
+        offsets, global_offsets: positions reached in each topic, and in the topics of global stores.
+        input, output: by topic.
+        records_out, bytes_sent: records written to topics; bytes that tasks sent to topics and to one another.
+        printed: text that user functions printed.
+        removed: the state of stores that the program no longer has, by `removed_holder`.
+        processed, dropped: records by task.
+        measured: by task and operation; the empty name has the measurements that belong to no task.
+        sensors: measurements of the users' own sensors, of all tasks together.
+        read_to_ms: upper bound (exclusive) of the timestamps read from aligned topics (`EpochOffset`).
+        leader_epochs: by topic and partition (`EpochOffset`).
+        lagging: by topic, the partitions that had more to read (`EpochOffset`).
+        idle_ms: as in `EpochOffset`; None in manifests of earlier versions of Penstock, which did not record it.
+        workers: machine and process of each task that had input or state to process.
+        awaited: by task, the partitions (topic and number) for which its waiting records wait.
     """
 
     query_id: str
@@ -109,8 +117,7 @@ class Manifest:
     leader_epochs: Mapping[str, list[int]] = field(default_factory=dict)
 
     def entry(self, task: str) -> TaskEntry:
-        """Return what is known of `task`, or of a holder of removed state; before its first commit that is an empty
-        entry."""
+        """Return the entry of `task`, or of a holder of removed state. It is empty before the first commit."""
         return self.tasks.get(task) or self.removed.get(task) or TaskEntry()
 
     def segments(self) -> set[tuple[str, str]]:
@@ -125,35 +132,38 @@ class Manifest:
 
 @dataclass(frozen=True)
 class RemovedStore:
-    """A store that the program has no longer and whose state is kept: its layout, and how many partitions it has."""
+    """A store whose state is kept although the program no longer has it."""
 
     layout: str
     partitions: int
 
     @property
     def kind(self) -> str:
-        """The kind of the store, with which its layout begins."""
+        """The kind of the store: the beginning of its layout."""
         return self.layout.partition(",")[0]
 
     def holders(self, store: str) -> list[str]:
-        """Return under which names the state of `store` is kept."""
+        """Return the names under which the state of `store` is kept."""
         return [removed_holder(store, partition) for partition in range(self.partitions)]
 
 
 @dataclass(frozen=True)
 class Metadata:
-    """The current topology version of a checkpoint, and the properties that a program must share to continue it.
+    """The current topology version, and the properties a program must share to continue the checkpoint.
 
-    checkpoint_id: the identity of the checkpoint through all its topology versions. query_id: that of this version.
-    Both are drawn at random. begin: where this version started to read each source topic, one offset per partition.
-    partitions: Spark partitions of each level. sink_partitions: those of the sink, and of the commits topic. shape: the
-    tasks, nodes and stores, as `placement.shape` describes them. plan: the digest of the application description of the
-    last epochs. transactional: whether it writes transactions. start_epoch: the epoch of the first manifest of this
-    version, which it took over; 0 for none. start_ms: the clock of its epoch. removed: stores whose state is kept
-    although the program no longer has them.
-    topic_ids: the ids of the topics that positions belong to, and of the global ones, where brokers give ids.
-    former_owners: query ids of other checkpoints whose committed epochs may be in the commits topic, because this one
-        replaces them; None if the next start accepts all of them.
+    Args:
+        checkpoint_id, query_id: random identities of the checkpoint through all its topology versions, and of this one.
+        begin: the offsets at which this version started to read each source topic, one per partition.
+        partitions: Spark partitions of each level.
+        sink_partitions: partitions of the sink, and of the commits topic.
+        shape: the tasks, nodes and stores, as `placement.shape` describes them.
+        plan: the digest of the application description of the last epochs.
+        transactional: whether the application writes in transactions.
+        start_epoch: the epoch of the first manifest of this version, with the state that it took over; 0 without one.
+        start_ms: the clock of that epoch.
+        topic_ids: the ids of the source topics and of the topics of global stores, if the brokers assign ids.
+        former_owners: query ids of other checkpoints whose committed epochs may be in the commits topic, because this
+            checkpoint replaces them; None if the next start accepts all of them.
     """
 
     checkpoint_id: str
@@ -174,17 +184,20 @@ class Metadata:
 
 
 def removed_holder(store: str, partition: int) -> str:
-    """Return the name under which a manifest and the directory of segments have a partition of a removed store."""
+    """Return the name of a removed store's partition, in manifests and as directory of segments."""
     return f"removed-{store}-{partition}"
 
 
 class Checkpoint:
-    """Reads and writes the files of one checkpoint; any number of processes may have one open."""
+    """Reads and writes the files of one checkpoint. Any number of processes may have it open.
+
+    Args:
+        uri: a path, or a URI of a file system that pyarrow supports (file, hdfs, s3, gs ...).
+        spark: the directory of Spark's own files, by default below `uri`: the checkpoints of queries between topics and
+            DataFrames, and its log in a checkpoint of format 2.
+    """
 
     def __init__(self, uri: str, spark: Files | None = None) -> None:
-        """Open the checkpoint at `uri`: a path, or a URI of a file system that pyarrow knows (file, hdfs, s3, gs
-        ...). spark: where Spark keeps what it needs itself, below `uri` if not given: the checkpoints of queries
-        between topics and DataFrames, and its log in a checkpoint of format 2."""
         self._files = Files(uri)
         self._spark = spark or self._files.below("spark")
         self._spark_is_apart = spark is not None
@@ -193,30 +206,29 @@ class Checkpoint:
 
     @property
     def local_path(self) -> str | None:
-        """The directory where it is on a local file system, None elsewhere."""
+        """The directory of the checkpoint on a local file system, None on other file systems."""
         return self._files.local_path
 
     @property
     def local_paths(self) -> tuple[str, ...]:
-        """The directories of it, and of Spark's, that are on a local file system."""
+        """The directories of the checkpoint, and of Spark's, that are on a local file system."""
         return tuple(path for path in (self._files.local_path, self._spark.local_path) if path is not None)
 
     def data_frames(self) -> Files:
-        """Return the directory below which Spark keeps the checkpoints of the queries between topics and DataFrames."""
+        """Return the parent directory of Spark's checkpoints of queries between topics and DataFrames."""
         return (self._spark if self._spark_is_apart else self._files).below(_DATA_FRAMES)
 
     def exists(self) -> bool:
-        """Return whether there is anything at the place of the checkpoint, whole or not."""
+        """Return whether any file exists at the place of the checkpoint, complete or not."""
         return any(each.is_directory or each.name != "lock" for each in self._files.find(""))
 
     def delete(self) -> None:
-        """Delete everything in it, and Spark's checkpoints beside it."""
+        """Delete all files of the checkpoint, and Spark's checkpoints."""
         self._files.clear()
         self._spark.clear()
 
     def forget_other_descriptions(self, digest: str) -> None:
-        """Delete the descriptions that are no longer needed, and Spark's log of a checkpoint of format 2. digest: of
-        the description that is kept."""
+        """Delete the descriptions other than `digest`, and Spark's log of a checkpoint of format 2."""
         for each in self._spark.find(""):
             if each.name != _DATA_FRAMES:
                 self._spark.delete_directory(each.name)
@@ -229,7 +241,7 @@ class Checkpoint:
     def read_metadata(self) -> Metadata | None:
         """Return the metadata, None if there is no checkpoint yet.
 
-        Raises IncompatibleCheckpointError for another format, TaskCorruptedError where the file is damaged.
+        Raises IncompatibleCheckpointError for another format, TaskCorruptedError if the file is damaged.
         """
         found = self._document("metadata")
         if found is None:
@@ -257,27 +269,27 @@ class Checkpoint:
         self._files.write("metadata", sealed(orjson.dumps(fields, option=orjson.OPT_INDENT_2)))
 
     def read_description(self, metadata: Metadata) -> bytes | None:
-        """Return the stored description that `metadata` names, None if it is not there; raises TaskCorruptedError if
-        it is damaged, and ProcessorStateError if another user may have written it."""
+        """Return the stored description that `metadata` names, None if absent.
+
+        Raises TaskCorruptedError if it is damaged, and ProcessorStateError if another user may have written it.
+        """
         path = f"plans/{metadata.plan}"
         data = self._files.read_code(path)
         return data if data is None or metadata.format == _FORMAT_2 else unsealed(data, self._name(path))
 
     def write_description(self, digest: str, data: bytes) -> None:
-        """Write the description that has `digest`."""
+        """Write the description with the digest `digest`."""
         self._files.write(f"plans/{digest}", sealed(data))
 
     def _document(self, path: str) -> tuple[bytes, bool] | None:
-        """Return the content of a small file and whether it is of format 2, which has no digests; None if it is not
-        there; raises TaskCorruptedError if it is damaged."""
+        """Return a small file and whether its format is 2, None if absent. Raises TaskCorruptedError if damaged."""
         data = self._files.read(path)
         if data is None or not is_sealed(data):
             return None if data is None else (data, True)
         return unsealed(data, self._name(path)), False
 
     def _check_format(self, fields: Mapping[str, Any], is_format_2: bool, name: str) -> None:
-        """Raise IncompatibleCheckpointError for a file of another format, TaskCorruptedError for one that lacks the
-        digest which its format has."""
+        """Raise IncompatibleCheckpointError for another format, TaskCorruptedError without the format's digest."""
         found = fields.get("format")
         if found not in (FORMAT, _FORMAT_2):
             raise IncompatibleCheckpointError(
@@ -295,18 +307,15 @@ class Checkpoint:
         return max(self._generations(), default=0)
 
     def take_generation(self, at_least: int = 0, before_write: Callable[[], None] = lambda: None) -> int:
-        """Become the newest driver: return a number larger than every one before, which no other driver has.
+        """Become the newest driver: return a unique number larger than every earlier one.
 
-        If drivers start at the same moment, on whatever machines, the one with the largest number stays; the others
-        find its file here or at their next check. No file is ever replaced, so a late one changes nothing for a newer
-        one. A driver that was overtaken stays overtaken: it takes no second number here, whatever made it start again.
+        If drivers start at the same moment, on any machines, the one with the largest number stays; the others find its
+        file here or at their next check. No file is ever replaced, so a late driver changes nothing for a newer one. A
+        driver that was overtaken stays overtaken: it takes no second number here, whatever the reason of its restart.
 
-        Args:
-            at_least: the generation of the last manifest: a copy of a checkpoint may lack the files of generations.
-            before_write: called when the number is chosen and is not visible yet.
-
-        Raises:
-            TaskMigratedError: another driver is newer.
+        `at_least` is the generation of the last manifest: a copy of a checkpoint may lack the files of generations.
+        `before_write` is called when the number is chosen but not yet visible. Raises TaskMigratedError if another
+        driver is newer.
         """
         self.check_not_overtaken()
         turn = (max(self.read_generation(), at_least) >> _TOKEN_BITS) + 1
@@ -321,7 +330,7 @@ class Checkpoint:
         return generation
 
     def check_not_overtaken(self) -> None:
-        """Raise TaskMigratedError if a newer driver has come since this one took its number here."""
+        """Raise TaskMigratedError if a newer driver has started since this one took its number here."""
         if self._taken:
             self.check_generation(self._taken)
 
@@ -337,26 +346,25 @@ class Checkpoint:
         return [int(each.name) for each in self._files.find("generations") if each.name.isdigit()]
 
     def read_savepoint(self) -> dict[str, Any] | None:
-        """Return the description of the savepoint that this is, None if it is none or not whole; raises
-        TaskCorruptedError if the file is damaged."""
+        """Return the savepoint's description, None if absent or incomplete; raises TaskCorruptedError if damaged."""
         found = self._document("savepoint")
         return None if found is None else parsed(found[0], self._name("savepoint"))
 
     def write_savepoint(self, description: Mapping[str, Any]) -> None:
-        """Make this a savepoint: everything else is there."""
+        """Complete this savepoint: all its other files exist."""
         self._files.write("savepoint", sealed(orjson.dumps(description)))
 
     def directories(self) -> list[str]:
-        """Return the directories below, as one opens them, by name."""
+        """Return the directories below, opened as checkpoints, sorted by name."""
         names = sorted(each.name for each in self._files.find("") if each.is_directory)
         return [f"{self.uri.rstrip('/')}/{name}" for name in names]
 
     # ------------------------------------------------------------------------------------------------ manifests
 
     def read_manifest(self, epoch: int, query_id: str) -> Manifest | None:
-        """Return the manifest of `epoch`, None if it is not there; that of epoch 0 is empty and always there.
+        """Return the manifest of `epoch`, None if absent.
 
-        Raises IncompatibleCheckpointError for another format, TaskCorruptedError where the file is damaged.
+        The manifest of epoch 0 is empty and always present. Raises the errors of `read_metadata`.
         """
         if epoch == 0:
             return Manifest(query_id, 0, 0, 0, 0, {})
@@ -373,11 +381,11 @@ class Checkpoint:
             raise damaged(self._name(path), f"a field is missing or invalid ({error!r})") from error
 
     def write_manifest(self, manifest: Manifest, before_rename: Callable[[], None]) -> None:
-        """Commit an epoch; `before_rename` is called when the temporary file is written."""
+        """Commit an epoch; `before_rename` is called after the temporary file is written."""
         self._files.write(_manifest_path(manifest.epoch), sealed(_encoded(manifest)), before_rename)
 
     def delete_manifest(self, epoch: int) -> None:
-        """Delete the manifest of `epoch` if it is there."""
+        """Delete the manifest of `epoch` if present."""
         self._files.delete(_manifest_path(epoch))
 
     def delete_manifests(self) -> None:
@@ -386,15 +394,15 @@ class Checkpoint:
             self.delete_manifest(epoch)
 
     def has_remains(self) -> bool:
-        """Return whether there are manifests or segments; without metadata they are those of a restore that fell."""
+        """Return whether there are manifests or segments; without metadata, an interrupted restore left them."""
         return bool(self._epochs() or self.state_directories())
 
     def first_epoch(self) -> int:
-        """Return the epoch of the oldest manifest, 0 if there is none; lists a directory."""
+        """Return the epoch of the oldest manifest, 0 without manifests; lists a directory."""
         return min(self._epochs(), default=0)
 
     def last_epoch(self) -> int:
-        """Return the epoch of the newest manifest, 0 if there is none; lists a directory."""
+        """Return the epoch of the newest manifest, 0 without manifests; lists a directory."""
         return max(self._epochs(), default=0)
 
     def _epochs(self) -> list[int]:
@@ -403,13 +411,13 @@ class Checkpoint:
     # ------------------------------------------------------------------------------------------------ offsets
 
     def write_offset(self, epoch: int, generation: int, fields: Mapping[str, Any]) -> None:
-        """Log how far `epoch` reads, as the driver of `generation` planned it; the file is durable on return."""
+        """Log the end offsets of `epoch`, planned by the driver of `generation`; durable on return."""
         self._files.write(_offset_path(epoch, generation), sealed(orjson.dumps(fields)))
 
     def read_offset(self, epoch: int) -> dict[str, Any] | None:
-        """Return what the newest driver that planned `epoch` logged, None if no driver did; lists a directory.
+        """Return the log entry of the newest driver that planned `epoch`, None if absent.
 
-        Raises TaskCorruptedError if the file is damaged.
+        Lists a directory. Raises TaskCorruptedError if the file is damaged.
         """
         generations = [generation for planned, generation in self._offsets() if planned == epoch]
         if not generations:
@@ -423,11 +431,11 @@ class Checkpoint:
         return parsed(found[0], self._name(path))
 
     def last_planned_epoch(self) -> int:
-        """Return the newest epoch that was planned and is still logged, 0 if there is none; lists a directory."""
+        """Return the newest planned epoch in the log, 0 if absent; lists a directory."""
         return max((epoch for epoch, _ in self._offsets()), default=0)
 
     def offset_name(self, epoch: int) -> str:
-        """Return the name of the files in which `epoch` is logged, for messages."""
+        """Return the name of the files that log `epoch`, for messages."""
         return self._name(f"offsets/{epoch:012d}.*")
 
     def manifest_name(self, epoch: int) -> str:
@@ -435,11 +443,11 @@ class Checkpoint:
         return self._name(_manifest_path(epoch))
 
     def delete_offset(self, epoch: int, generation: int) -> None:
-        """Delete what the driver of `generation` logged for `epoch`, if it is there."""
+        """Delete the log entry of the driver of `generation` for `epoch`, if present."""
         self._files.delete(_offset_path(epoch, generation))
 
     def delete_offsets_before(self, epoch: int) -> None:
-        """Delete what is logged for epochs before `epoch`; lists a directory."""
+        """Delete the log of the epochs before `epoch`; lists a directory."""
         for planned, generation in self._offsets():
             if planned < epoch:
                 self.delete_offset(planned, generation)
@@ -449,8 +457,10 @@ class Checkpoint:
         return [(int(epoch), int(number)) for epoch, _, number in names if epoch.isdigit() and number.isdigit()]
 
     def offset_of_format_2(self, query_id: str) -> dict[str, Any] | None:
-        """Return the newest offset in Spark's log of the topology version `query_id` of a checkpoint of format 2, None
-        if there is none; raises TaskCorruptedError if it is damaged."""
+        """Return the newest offset of the topology version `query_id` in Spark's log, None if absent.
+
+        Only checkpoints of format 2 need that log. Raises TaskCorruptedError if it is damaged.
+        """
         offsets = f"{query_id}/offsets"
         planned = [int(each.name) for each in self._spark.find(offsets) if each.name.isdigit()]
         logged = self._spark.read(f"{offsets}/{max(planned)}") if planned else None
@@ -462,20 +472,19 @@ class Checkpoint:
     # ------------------------------------------------------------------------------------------------ segments
 
     def read_segment(self, task: str, segment: str) -> bytes | None:
-        """Return the bytes of a segment, None if it is not there."""
+        """Return the bytes of a segment, None if absent."""
         return self._files.read(_segment_path(task, segment))
 
     def read_segment_range(self, task: str, segment: str, offset: int, length: int) -> bytes | None:
-        """Return `length` bytes of a segment from `offset` on, None if it is not there."""
+        """Return `length` bytes of a segment from `offset` on, None if absent."""
         return self._files.read_range(_segment_path(task, segment), offset, length)
 
     def write_segment(self, task: str, segment: str, data: bytes, before_rename: Callable[[], None]) -> None:
-        """Write a segment; harmless when it is there already or written by others at the same moment, since equal ids
-        mean equal bytes."""
+        """Write a segment. Repeated and simultaneous writes are harmless: equal ids mean equal bytes."""
         self._files.write_once(_segment_path(task, segment), data, before_rename)
 
     def whole_segment(self, task: str, segment: str) -> bytes:
-        """Return the bytes of a segment; raises FileNotFoundError if it is not there."""
+        """Return the bytes of a segment; raises FileNotFoundError if absent."""
         data = self.read_segment(task, segment)
         if data is None:
             raise FileNotFoundError(f"Segment {segment} of task {task} is not in {self.uri}.")
@@ -486,31 +495,34 @@ class Checkpoint:
         return self._name(_segment_path(task, segment))
 
     def delete_segment(self, task: str, segment: str) -> None:
-        """Delete a segment if it is there."""
+        """Delete a segment if present."""
         self._files.delete(_segment_path(task, segment))
 
     def list_segments(self, task: str) -> list[tuple[str, int]]:
-        """Return (id, time of writing in ms) of all files of `task`, torn ones under their temporary names; a time in
-        the far future if the file system does not know it; lists a directory."""
+        """Return (id, modification time in ms) of all files of `task`; lists a directory.
+
+        Incomplete files are listed under their temporary names. The time is in the far future if the file system does
+        not know it.
+        """
         found = [each for each in self._files.find(f"state/{task}") if not each.is_directory]
         return [(each.name, _NEVER if each.modified_ms is None else each.modified_ms) for each in found]
 
     # ------------------------------------------------------------------------------------------------ restores
 
     def state_directories(self) -> list[str]:
-        """Return which tasks, and holders of removed state, have or had segments here; lists a directory."""
+        """Return the tasks, and holders of removed state, with a directory of segments. Lists a directory."""
         return sorted(each.name for each in self._files.find("state") if each.is_directory)
 
     def write_restore_state(self, name: str, data: bytes) -> None:
-        """Say how far the restore `name` is."""
+        """Record the progress of the restore `name`."""
         self._files.write(_restore_path(name), data)
 
     def delete_restore_state(self, name: str) -> None:
-        """Delete the note of the restore `name`."""
+        """Delete the progress of the restore `name`."""
         self._files.delete(_restore_path(name))
 
     def restore_states(self) -> dict[str, bytes]:
-        """Return the file of each restore, by name; lists a directory."""
+        """Return the progress file of each restore, by name; lists a directory."""
         names = [each.name for each in self._files.find("restoring") if each.name[0] != "."]
         found = {name: self._files.read(_restore_path(name)) for name in names}
         return {name: data for name, data in found.items() if data is not None}
@@ -558,7 +570,7 @@ def _encoded(manifest: Manifest) -> bytes:
 
 
 def _manifest_of(fields: dict[str, Any]) -> Manifest:
-    """Return the manifest that `_encoded` made `fields` from."""
+    """Return the manifest that `_encoded` turned into `fields`."""
     values = {name: value for name, value in fields.items() if name != "format"}
     for kind in ("tasks", "removed"):
         values[kind] = {name: TaskEntry.of_fields(entry) for name, entry in values[kind].items()}

@@ -1,14 +1,13 @@
-"""Clears away manifests behind the retention and the segments that no retained manifest names; at most a bounded number
-of files an epoch.
+"""Deletes expired manifests, and segments that no retained manifest names.
 
-Runs in the source process, after an epoch is in Spark's commit log. A segment that is named by one manifest and not by
-the next is named by none after: so what an expired manifest names and the next does not is garbage. Only a later
-topology version may name again what an earlier one had abandoned: a task returns to a number that it had, or starts
-over and commits the same changes, which makes the same segment. Files of carried rows serve one epoch: large ones are
-kept for fewer epochs. To find files of attempts that no manifest ever named, it looks at the directory of one task per
-epoch: it deletes files that are older than the oldest retained manifest and that neither it nor the newest one names,
-because the clocks that give their age may be wrong. A driver that another one has taken over from clears nothing: it
-does not know what the next topology version has taken back.
+It deletes a bounded number of files per epoch, in the source process, after the epoch is in Spark's commit log. No
+manifest names a segment again once a manifest has dropped it: so segments of an expired manifest that the next one does
+not name are garbage. Only a later topology version may name a segment again that an earlier one had dropped: a task
+returns to a former number, or starts over and commits the same changes, which makes the same segment. Files of carried
+rows serve one epoch: large ones are kept for fewer epochs. To find files of attempts that no manifest ever named, the
+cleaner lists the directory of one task per epoch: it deletes files that are older than the oldest retained manifest and
+that neither it nor the newest one names, because the clocks that give their age may be wrong. A driver that has been
+overtaken deletes nothing: it does not know which files the next topology version has taken back.
 """
 
 from __future__ import annotations
@@ -18,24 +17,24 @@ from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest
 from penstock.host.spark.protocol.application_description import ApplicationDescription
 
 _DELETIONS = 200
-"""Files deleted in one epoch at most."""
+"""Most files deleted in one epoch."""
 
 _CARRIED_RETAINED = 10
-"""Epochs of which large files of carried rows are kept: a replay needs those of the last one, a copy that is being made
-some more."""
+"""Epochs for which large files of carried rows are kept: a replay needs those of the last one, a copy in progress some
+more.
+"""
 
 _LARGE_BYTES = 1024 * 1024
-"""Size from which a file of carried rows is large."""
+"""Size from which a file of carried rows is large, in bytes."""
 
 _MARGIN_MS = 600_000
-"""How much the clocks of workers and of the file system may differ."""
+"""Largest difference assumed between the clocks of workers and of the file system, in ms."""
 
 
 class Cleaner:
-    """Clears one checkpoint; one process at a time."""
+    """Deletes the garbage of one checkpoint; one process at a time."""
 
     def __init__(self, description: ApplicationDescription, checkpoint: Checkpoint) -> None:
-        """Take the checkpoint to clean; reads nothing yet."""
         self._checkpoint = checkpoint
         self._query_id = description.query_id
         self._generation = description.generation
@@ -48,7 +47,7 @@ class Cleaner:
         self._named_to = 0
 
     def clean(self, epoch: int) -> int:
-        """Clear what the commit of `epoch` made superfluous; return the number of files deleted."""
+        """Delete the files that the commit of `epoch` made obsolete; return their number."""
         if self._checkpoint.read_generation() > self._generation:
             return 0
         self._drop_offsets(epoch)
@@ -69,8 +68,11 @@ class Cleaner:
         return deleted
 
     def _drop_offsets(self, epoch: int) -> None:
-        """Delete what is logged for epochs before `epoch`, the last that is committed: its own offset stays, so that a
-        driver that does not find its manifest any more runs the same epoch again."""
+        """Delete the log of the epochs before `epoch`, the last committed one.
+
+        The offset of `epoch` itself stays, so that a driver that no longer finds its manifest runs the same epoch
+        again.
+        """
         if self._offsets_from is None:
             self._checkpoint.delete_offsets_before(epoch)
         else:
@@ -79,7 +81,7 @@ class Cleaner:
         self._offsets_from = epoch
 
     def _drop_carried(self, epoch: int) -> int:
-        """Delete the large files of rows that `epoch` carried to the next."""
+        """Delete the large files of rows that `epoch` carried to the next epoch."""
         manifest = self._read(epoch) if epoch > 0 else None
         if manifest is None:
             return 0
@@ -103,8 +105,10 @@ class Cleaner:
         return len(garbage) + 1
 
     def _named_in_this_version(self, epoch: int, newest: int) -> set[tuple[str, str]]:
-        """Return the segments that manifests of this topology version up to `newest` name, if `epoch` belongs to an
-        earlier one."""
+        """Return the segments that manifests of this topology version up to `newest` name.
+
+        Empty unless `epoch` belongs to an earlier version.
+        """
         if epoch >= self._start_epoch:
             return set()
         for each in range(max(self._start_epoch, self._named_to + 1), newest + 1):
@@ -115,7 +119,7 @@ class Cleaner:
 
     def _sweep(self, task: str, oldest: Manifest | None, newest: Manifest | None, most: int) -> int:
         if oldest is None or newest is None or newest.planned_ms < oldest.planned_ms:
-            return 0  # if the clock went back in between, times do not show what is older
+            return 0  # if the clock was set back in between, times do not show which files are older
         named = {segment for owner, segment in oldest.segments() | newest.segments() if owner == task}
         old = oldest.planned_ms - _MARGIN_MS
         orphans = [

@@ -1,8 +1,7 @@
-"""The small files of a checkpoint (metadata, manifests, offsets, descriptions): what they say, or the error for one
-that is damaged.
+"""The small files of a checkpoint: metadata, manifests, offsets, descriptions.
 
-Pure functions over bytes. Checkpoints of format 2 and older have no digest in their last line; who reads them checks
-the format that their content names.
+This module returns their content, or the error for a damaged file. Pure functions over bytes. Checkpoints of format 2
+and older have no digest in their last line; their readers check the format that the content names.
 """
 
 from __future__ import annotations
@@ -16,8 +15,10 @@ from penstock.host.storage import sealed_files
 
 
 def unsealed(data: bytes, name: str) -> bytes:
-    """Return the content of a file that `sealed_files.sealed` made; raises TaskCorruptedError, which names the file
-    `name`, where it is damaged."""
+    """Return the content of a file that `sealed_files.sealed` made.
+
+    Raises TaskCorruptedError, which names the file `name`, if it is damaged.
+    """
     content = sealed_files.unsealed(data)
     if content is None:
         raise damaged(name, "it is torn or was changed: its content does not match the digest in its last line")
@@ -25,7 +26,7 @@ def unsealed(data: bytes, name: str) -> bytes:
 
 
 def parsed(content: bytes, name: str) -> dict[str, Any]:
-    """Return the JSON object that is the content of the file `name`; raises TaskCorruptedError if there is none."""
+    """Return the JSON object in the file `name`; raises TaskCorruptedError for other content."""
     try:
         fields = orjson.loads(content)
     except orjson.JSONDecodeError as error:
@@ -36,7 +37,7 @@ def parsed(content: bytes, name: str) -> dict[str, Any]:
 
 
 def damaged(name: str, why: str) -> TaskCorruptedError:
-    """Return the error for the damaged or missing file `name`, with the ways out."""
+    """Return the error for the damaged or missing file `name`, with the remedies."""
     return TaskCorruptedError(
         f"The checkpoint file {name} cannot be used: {why}. Restore the whole checkpoint directory from one copy, or a "
         "savepoint (penstock savepoint restore), or start over without its state (penstock reset). Nothing was changed."

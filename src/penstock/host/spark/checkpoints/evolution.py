@@ -1,10 +1,12 @@
-"""What a changed program means for the state of a checkpoint: which stores continue, start empty, are removed, come
-back, or conflict. Pure functions over shapes (`placement.shape`), and the shape of a topology that does not run yet.
+"""The effects of a changed program on the state of a checkpoint.
+
+Stores continue, start empty, are removed, return, or conflict. Pure functions over shapes (`placement.shape`), and the
+shape of a topology that does not run yet.
 
 State belongs to a store and a partition, never to the number of a sub-topology. So a task of the new program gets the
 state of its stores from whichever tasks had them. If those are all the stores of one old task, its log of segments
-continues unchanged; otherwise the segments are rewritten (`rewriting`). Positions in topics, times and schedules come
-along.
+continues unchanged; otherwise the segments are rewritten (`rewriting`). Positions in topics, times and schedules are
+taken over.
 """
 
 from __future__ import annotations
@@ -25,11 +27,14 @@ Shape = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class StateOrigin:
-    """Where the state of one task, or of one partition of a removed store, comes from.
+    """The origin of the state of a task, or of a removed store's partition.
 
-    A holder is an old task, or a partition of a removed store by `removed_holder`. whole: the holder whose log
-    continues unchanged, if any. stores: otherwise, the holder that has the entries of each store. clocks: the holders
-    whose times and schedules continue.
+    A holder is an old task, or a partition of a removed store by `removed_holder`.
+
+    Args:
+        whole: the holder whose log continues unchanged, if any.
+        stores: otherwise, the holder of the entries of each store.
+        clocks: the holders whose times and schedules continue.
     """
 
     whole: str | None = None
@@ -39,14 +44,19 @@ class StateOrigin:
 
 @dataclass(frozen=True)
 class Evolution:
-    """What becomes of a checkpoint with a changed program; see `evolve`.
+    """The effects of a changed program on a checkpoint; see `evolve`.
 
-    kept, moved, new, removed, restored, still_removed: names of stores: they continue in place; continue in another
-        task; start empty; leave the program, and their state is kept; come back; were removed before, and their state
-        is still kept.
-    refused: the reasons why the program cannot use the state, each with a remedy. differences: of the shapes, one line
-        each.
-    origins: of the new tasks that have a state, by task. removals: of stores that the program no longer has, by holder.
+    Args:
+        kept: names of stores that continue in place.
+        moved: names of stores that continue in another task.
+        new: names of stores that start empty.
+        removed: names of stores that leave the program; their state is kept.
+        restored: names of stores that return.
+        still_removed: names of stores that were removed before; their state is still kept.
+        refused: the reasons why the program cannot use the state, each with a remedy.
+        differences: of the shapes, one line each.
+        origins: of the new tasks that have a state, by task.
+        removals: of stores that the program no longer has, by holder.
         removed_stores: the removed stores whose state is kept afterwards.
     """
 
@@ -63,8 +73,7 @@ class Evolution:
     removed_stores: Mapping[str, RemovedStore] = field(default_factory=dict)
 
     def lines(self) -> list[str]:
-        """Return what happens, for people: a line for each store that is touched, then what differs besides; or why
-        nothing can happen."""
+        """Return a readable summary: a line per affected store, then other differences; or the refusals."""
         if self.refused:
             return [f"REFUSED: {reason}" for reason in self.refused]
         said = {
@@ -91,9 +100,12 @@ class _Store(NamedTuple):
 
 
 def evolve(before: Shape, now: Shape, removed: Mapping[str, RemovedStore]) -> Evolution:
-    """Return what the program of shape `now` means for a checkpoint of shape `before`.
+    """Return the effects of a program of shape `now` on a checkpoint of shape `before`.
 
-    removed: stores that the checkpoint keeps without their being in its program.
+    Args:
+        before: shape of the program of the checkpoint.
+        now: shape of the new program.
+        removed: stores in the checkpoint that its program does not have.
     """
     old, new = _stores(before), _stores(now)
     refused = tuple(_refusals(before, now, removed))
@@ -182,7 +194,7 @@ def _refusals(before: Shape, now: Shape, removed: Mapping[str, RemovedStore]) ->
 
 
 def _other_formats(before: Shape, now: Shape) -> Iterator[str]:
-    """Yield a reason for each store whose serdes now write other bytes, as far as both are known."""
+    """Yield a reason for each store with changed serdes, if both formats are known."""
     known = before.get("formats", {})
     for name, formats in now.get("formats", {}).items():
         for what, old, new in zip(("keys", "values"), known.get(name, (None, None)), formats, strict=True):
@@ -194,7 +206,7 @@ def _other_formats(before: Shape, now: Shape) -> Iterator[str]:
 
 
 def _origins(before: Shape, now: Shape, removed: Mapping[str, RemovedStore]) -> dict[str, StateOrigin]:
-    """Return where the state of each new task comes from; tasks without any are left out."""
+    """Return the origin of the state of each new task; tasks without state are omitted."""
     old = _stores(before)
     old_partitions, old_topics = _partitions(before), {_topics(before, s): s for s in before["topics"]}
     origins: dict[str, StateOrigin] = {}
@@ -233,14 +245,16 @@ def _is_moved(name: str, old: _Store, new: _Store, origins: Mapping[str, StateOr
 
 
 def topology_shape(built: BuiltTopology, config: StreamsConfig, topics: Mapping[str, int]) -> dict[str, Any]:
-    """Return the shape that a topology has where the brokers have `topics` (partitions by name); source topics that are
-    not among them count one partition."""
+    """Return the shape of a topology on brokers with `topics` (partitions by name).
+
+    Source topics missing from them count as one partition.
+    """
     topology, placement = _placed(built, config, topics)
     return shape(topology, placement)
 
 
 def store_partitions(built: BuiltTopology, config: StreamsConfig, topics: Mapping[str, int]) -> dict[str, int]:
-    """Return in how many partitions (tasks) each store of a topology has its keys where the brokers have `topics`."""
+    """Return the partitions (tasks) of each store of a topology on brokers with `topics`."""
     topology, placement = _placed(built, config, topics)
     return {
         name: sum(task.subtopology == spec.id for task in placement.tasks)

@@ -1,4 +1,4 @@
-"""How Hadoop, and so Spark, names a directory that Penstock writes through pyarrow."""
+"""URIs of Hadoop, and so of Spark, for directories that Penstock writes through pyarrow."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _SCHEMES = {
     "hdfs": "hdfs",
     "viewfs": "viewfs",
 }
-"""Scheme of a URI here -> scheme of the same place for Hadoop."""
+"""Scheme of a URI here -> Hadoop's scheme of the same place."""
 
 
 def hadoop_uri(files: Files) -> str:
-    """Return the directory of `files` as Hadoop names it; raises ConfigError if it cannot."""
+    """Return Hadoop's URI for the directory of `files`; raises ConfigError without such a URI."""
     if files.local_path is not None:
         return f"file://{files.local_path}" if "://" in files.uri else files.local_path
     parts = urlsplit(files.uri)

@@ -1,7 +1,7 @@
-"""The locks of a program: one at a time on a checkpoint, and one at a time with an application.id and a state.dir.
+"""The locks of a program: one program per checkpoint, and one per application.id and state.dir.
 
-They are locks of the operating system, which end with the process, however it ends. The generation of the checkpoint
-and the transactions of the sink handle programs on other machines.
+They are locks of the operating system, which end with the process, however it ends. Programs on other machines are
+excluded by the generation of the checkpoint and by the transactions of the sink.
 """
 
 from __future__ import annotations
@@ -21,16 +21,15 @@ LOCK_FILE = "lock"
 
 
 class CheckpointLock:
-    """Holds the lock files of a checkpoint, and of what is on this machine beside it."""
+    """Holds the lock files of a checkpoint, and of the application's directory on this machine.
+
+    Args:
+        checkpoint: the checkpoint to lock; on a local file system it has its own lock file.
+        directory: the application's directory on this machine, if any.
+        application_id: of the program, for messages.
+    """
 
     def __init__(self, checkpoint: Checkpoint, directory: Path | None, application_id: str) -> None:
-        """Hold nothing yet.
-
-        Args:
-            checkpoint: what to lock; on a local file system it has its own lock file. directory: the application's
-                directory on this machine; None for none.
-            application_id: of the program, for messages.
-        """
         self._application_id = application_id
         self._checkpoint = checkpoint.uri
         self._local = local = None if checkpoint.local_path is None else Path(checkpoint.local_path)
@@ -39,14 +38,14 @@ class CheckpointLock:
         self._held: list[IO[bytes]] = []
 
     def acquire(self) -> None:
-        """Take the locks; raises LockError, with none of them taken, where another program has one."""
+        """Acquire the locks; raises LockError, without holding any, if another program has one."""
         with ExitStack() as taken:
             held = [taken.enter_context(self._locked(directory)) for directory in self._directories]
             taken.pop_all()
         self._held += held
 
     def release(self) -> None:
-        """Give the locks up; harmless when they are not held."""
+        """Release the locks; harmless if they are not held."""
         while self._held:
             self._held.pop().close()
 

@@ -1,4 +1,4 @@
-"""Which topology version a checkpoint is in, which manifest is the last of it, and what is planned beyond."""
+"""The topology version of a checkpoint, its last manifest, and the epoch planned after it."""
 
 from __future__ import annotations
 
@@ -18,17 +18,24 @@ _PATIENCE_MS = 10_000
 
 
 class NewManifests:
-    """Follows the manifests of a checkpoint while they are written, and deleted after the retention."""
+    """Follows the manifests of a checkpoint as they are written, and deleted after the retention.
+
+    Args:
+        checkpoint: the checkpoint to follow.
+        patience_ms: time for which the next manifest may be missing before the directory is listed.
+    """
 
     def __init__(self, checkpoint: Checkpoint, patience_ms: int = _PATIENCE_MS) -> None:
-        """Read nothing yet. patience_ms: how long the next manifest is missing before the directory is listed."""
         self._checkpoint = checkpoint
         self._patience = patience_ms / 1000
         self._found_at = time.monotonic()
 
     def after(self, epoch: int, query_id: str) -> Iterator[Manifest]:
-        """Yield the manifests that were written since that of `epoch`. If the next ones are deleted, because this
-        process stood still for longer than they are retained, it continues with the oldest one left."""
+        """Yield the manifests that were written since that of `epoch`.
+
+        If the next ones are deleted, because this process was suspended for longer than their retention, it continues
+        with the oldest one left.
+        """
         while (manifest := self._next(epoch, query_id)) is not None:
             self._found_at = time.monotonic()
             epoch = manifest.epoch
@@ -52,7 +59,7 @@ class NewManifests:
 
 
 def existing_metadata(checkpoint: Checkpoint, missing: type[StreamsError]) -> Metadata:
-    """Return the metadata of `checkpoint`; raises `missing` where no application was started on it yet."""
+    """Return the metadata of `checkpoint`; raises `missing` if no application was started on it yet."""
     metadata = checkpoint.read_metadata()
     if metadata is None:
         raise missing(
@@ -63,8 +70,10 @@ def existing_metadata(checkpoint: Checkpoint, missing: type[StreamsError]) -> Me
 
 
 def last_manifest(checkpoint: Checkpoint, metadata: Metadata) -> Manifest:
-    """Return the last manifest of the topology version of `metadata`; raises TaskCorruptedError if files are missing
-    that must be there."""
+    """Return the last manifest of the topology version of `metadata`.
+
+    Raises TaskCorruptedError if required files are missing.
+    """
     newest = checkpoint.last_epoch()
     manifest = manifest_of_version(checkpoint, metadata, newest)
     planned = checkpoint.last_planned_epoch()
@@ -82,8 +91,13 @@ def last_manifest(checkpoint: Checkpoint, metadata: Metadata) -> Manifest:
 
 
 def manifest_of_version(checkpoint: Checkpoint, metadata: Metadata, epoch: int) -> Manifest | None:
-    """Return the last manifest of the topology version of `metadata` where `epoch` is that of the last of all; None if
-    it is not there. One manifest more may be that of a topology version that did not begin."""
+    """Return the last manifest of the topology version of `metadata`, None if absent.
+
+    Args:
+        checkpoint: the checkpoint.
+        metadata: its metadata.
+        epoch: of the last manifest of all. That one may belong to a topology version that did not begin.
+    """
     manifest = checkpoint.read_manifest(epoch, metadata.query_id)
     if manifest is not None and manifest.query_id != metadata.query_id and epoch > metadata.start_epoch:
         manifest = checkpoint.read_manifest(epoch - 1, metadata.query_id)
@@ -91,8 +105,11 @@ def manifest_of_version(checkpoint: Checkpoint, metadata: Metadata, epoch: int) 
 
 
 def planned_offset(checkpoint: Checkpoint, metadata: Metadata, last: Manifest) -> EpochOffset | None:
-    """Return the offset of the epoch after the manifest `last`, if the topology version of `metadata` has started it;
-    raises TaskCorruptedError if it does not follow that manifest."""
+    """Return the offset of the epoch after the manifest `last`, None if not started.
+
+    The epoch must have been started by the topology version of `metadata`. Raises TaskCorruptedError if it does not
+    follow that manifest.
+    """
     name = checkpoint.offset_name(last.epoch + 1)
     fields = (
         checkpoint.read_offset(last.epoch + 1)
@@ -116,8 +133,10 @@ def planned_offset(checkpoint: Checkpoint, metadata: Metadata, last: Manifest) -
 
 
 def start_offset(metadata: Metadata, last: Manifest) -> EpochOffset:
-    """Return the offset from which a run continues after the manifest `last`, or starts the topology version of
-    `metadata`."""
+    """Return the offset from which a run starts.
+
+    The run continues after the manifest `last`, or starts the topology version of `metadata`.
+    """
     return EpochOffset(
         metadata.query_id,
         last.epoch or metadata.start_epoch,
@@ -132,8 +151,10 @@ def start_offset(metadata: Metadata, last: Manifest) -> EpochOffset:
 
 
 def check_follows(manifest: Manifest, offset: EpochOffset, name: str) -> None:
-    """Raise TaskCorruptedError, which names the manifest `name`, where it is not that of the epoch that ends at
-    `offset`."""
+    """Check that `manifest` belongs to the epoch that ends at `offset`.
+
+    Raises TaskCorruptedError, which names the manifest `name`, if it does not.
+    """
     said = (manifest.epoch, manifest.planned_ms, dict(manifest.offsets))
     planned = (offset.epoch, offset.planned_ms, dict(offset.positions))
     if manifest.offsets and said != planned:
@@ -152,5 +173,5 @@ def _offset_of(fields: Mapping[str, Any], name: str) -> EpochOffset:
 
 
 def _follows(positions: list[int], begun: Any) -> bool:
-    """Return whether the positions of a topic are not before those at which the epoch begins."""
+    """Return whether a topic's positions are at or after the epoch's start."""
     return len(positions) >= len(begun) and all(at >= before for at, before in zip(positions, begun, strict=False))

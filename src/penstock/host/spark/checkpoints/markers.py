@@ -1,9 +1,9 @@
-"""The markers of committed epochs, which Kafka keeps: a driver compares them with the checkpoint before it starts.
+"""The markers of committed epochs in Kafka.
 
-The sink writes each epoch of a sink partition in one transaction with a *marker*: the number of the epoch, as an offset
-of the commits topic, with the topology version, the checkpoint and a digest of the epoch's offset as metadata. So Kafka
-remembers how far the application came, whatever becomes of the checkpoint. A checkpoint that was lost, or is an older
-copy, is detected here, before it writes anything twice.
+A driver compares them with the checkpoint before it starts. The sink writes each epoch of a sink partition in one
+transaction with a *marker*: the number of the epoch, as an offset of the commits topic, with the topology version, the
+checkpoint and a digest of the epoch's offset as metadata. So Kafka remembers the application's progress, independent of
+the checkpoint. A checkpoint that was lost, or is an older copy, is detected here, before it writes anything twice.
 """
 
 from __future__ import annotations
@@ -27,8 +27,15 @@ _FENCED_AT_ONCE = 16
 
 
 class Marker(NamedTuple):
-    """The newest epoch that a sink partition has committed. checkpoint_id, digest: empty where Penstock wrote it before
-    markers had them."""
+    """The newest epoch that a sink partition has committed.
+
+    Args:
+        sink_partition: number of the sink partition.
+        epoch: number of the epoch.
+        query_id: of the topology version.
+        checkpoint_id: of the checkpoint; empty if Penstock wrote the marker before markers had it.
+        digest: of the epoch's offset; empty likewise.
+    """
 
     sink_partition: int
     epoch: int
@@ -43,11 +50,11 @@ def with_markers(
     topics: Mapping[str, int],
     check: Callable[[Sequence[Marker]], T],
 ) -> T:
-    """Return what `check` says of the markers of an application, once no transaction of it is open.
+    """Return the result of `check` on the markers of an application without open transactions.
 
-    A transaction that a killed driver left open is ended here, by a producer that fences its own. That is done only
-    where `check` accepts the markers that stand there already: an application that is started on the wrong checkpoint
-    does not disturb the one that runs.
+    A transaction that a killed driver left open is ended here, by a producer that fences the driver's own. That happens
+    only if `check` accepts the existing markers: an application that is started on the wrong checkpoint does not
+    disturb the running one.
 
     Args:
         config: of the application.
@@ -56,7 +63,7 @@ def with_markers(
         check: takes the markers; raises if the application must not continue.
 
     Raises:
-        KafkaError: the brokers do not answer, or do not allow it; and whatever `check` raises.
+        KafkaError: the brokers do not answer, or do not allow it; and any error of `check`.
     """
     application_id = str(config.required("application.id"))
     topic = commits_topic(application_id)
@@ -79,8 +86,10 @@ def with_markers(
 def move_markers(
     admin: Admin, former_group: str, partitions: Sequence[TopicPartition]
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Commit in the group that is named as the commits topic of `partitions` what `former_group` has committed for them
-    and that group has not: markers stood there once. Return what the group has then.
+    """Commit offsets of `former_group` for `partitions` in the group named as their commits topic.
+
+    Earlier versions stored the markers in `former_group`. Offsets that the group already has are kept. Return the
+    offsets of the group afterwards.
 
     Raises UnstableOffsetCommitError if an open transaction does not end within a moment.
     """
@@ -93,7 +102,10 @@ def move_markers(
 
 
 def _fence(config: StreamsConfig, application_id: str, sink_partitions: int) -> None:
-    """End the open transactions of all sink partitions, so that nobody else can continue them."""
+    """End and fence the open transactions of all sink partitions.
+
+    No other producer can continue them afterwards.
+    """
 
     def fence(sink_partition: int) -> None:
         writer = transactional_writer(config, application_id, sink_partition)
@@ -119,8 +131,10 @@ def _marker(partition: TopicPartition, found: OffsetAndMetadata) -> Marker:
 
 
 def check_new_checkpoint(checkpoint: Checkpoint, application_id: str, markers: Sequence[Marker]) -> None:
-    """Raise IncompatibleCheckpointError if an application that is to begin on an empty checkpoint has written
-    before."""
+    """Check that an application that starts on an empty checkpoint has written nothing before.
+
+    Raises IncompatibleCheckpointError if it has.
+    """
     if markers:
         newest = max(markers, key=lambda each: each.epoch)
         raise IncompatibleCheckpointError(
@@ -133,14 +147,19 @@ def check_new_checkpoint(checkpoint: Checkpoint, application_id: str, markers: S
 
 
 def check_commits_topic(checkpoint: Checkpoint, metadata: Metadata, last: Manifest, topics: Collection[str]) -> None:
-    """Raise IncompatibleCheckpointError if the topic of the markers was deleted, and only it said whether the output of
-    the planned epoch is written.
+    """Check that the commits topic exists if the planned epoch needs it.
+
+    This is the topic of the markers.
 
     Args:
         checkpoint: of an application that writes in transactions.
         metadata: of the checkpoint.
         last: its last manifest.
         topics: those of the brokers.
+
+    Raises:
+        IncompatibleCheckpointError: the topic was deleted, and only it recorded whether the output of the planned epoch
+            is written.
     """
     topic, planned = commits_topic(metadata.application_id), planned_offset(checkpoint, metadata, last)
     if metadata.transactional and topic not in topics and planned is not None:
@@ -160,7 +179,7 @@ def check_markers(
     planned: EpochOffset | None,
     markers: Iterable[Marker],
 ) -> tuple[str, ...]:
-    """Return the former owners for the metadata of a checkpoint that can continue, given the markers in Kafka.
+    """Check the markers in Kafka; return the former owners for the checkpoint's metadata.
 
     Raises:
         IncompatibleCheckpointError: the checkpoint is an older copy, lacks files, or is not the one that wrote the

@@ -1,8 +1,9 @@
-"""Divides the keys of stores into another number of partitions (tasks), while a savepoint is restored.
+"""Redistributes the keys of stores to another number of partitions (tasks).
 
-An entry goes to the partition of the record key that it belongs to, by Kafka's default partitioner: what repartition
-topics use, and producers that choose no partition themselves. Clocks become the largest of all tasks that there were,
-bounds on waiting records the least. Records that were carried to the next epoch are divided in the same way.
+This happens when a savepoint is restored. An entry goes to the partition of its record key, by Kafka's default
+partitioner: repartition topics use it, and so do producers that choose no partition themselves. Clocks become the
+largest of all former tasks, bounds on waiting records the least. Records that were carried to the next epoch are
+redistributed in the same way.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ _PARTITION_SIZE = 4
 
 
 def wanted_counts(shape: Mapping[str, Any], partitions: int | Mapping[str, int]) -> dict[str, int]:
-    """Return the new number of tasks of each sub-topology that is to have another one.
+    """Return the new number of tasks of each sub-topology whose number changes.
 
-    Raises StreamsError if a store is not there, or two stores of one sub-topology are to differ.
+    Raises StreamsError if a store is missing, or if two stores of one sub-topology request different numbers.
     """
     subtopology_of = {name: sub for sub, layouts in shape["stores"].items() for name in layouts}
     by_store = dict.fromkeys(subtopology_of, partitions) if isinstance(partitions, int) else dict(partitions)
@@ -68,7 +69,7 @@ def tasks_of(shape: Mapping[str, Any], subtopology: str) -> list[str]:
 
 
 def rescaled_shape(shape: Mapping[str, Any], counts: Mapping[str, int]) -> dict[str, Any]:
-    """Return `shape` with other numbers of tasks of some sub-topologies, and of the partitions of what they read."""
+    """Return `shape` with other numbers of tasks and of input partitions."""
     levels = []
     for level in shape["tasks of each level"]:
         subtopologies = dict.fromkeys(task.partition("_")[0] for task in level)
@@ -86,7 +87,15 @@ def rescaled_shape(shape: Mapping[str, Any], counts: Mapping[str, int]) -> dict[
 
 
 class Rescaling:
-    """Divides the state of the sub-topologies of one savepoint."""
+    """Redistributes the state of the sub-topologies of one savepoint.
+
+    Args:
+        source: the savepoint.
+        target: the new checkpoint.
+        manifest: of the state to redistribute.
+        shape: of the topology afterwards.
+        description: of the program, with its stores.
+    """
 
     def __init__(
         self,
@@ -96,10 +105,6 @@ class Rescaling:
         shape: Mapping[str, Any],
         description: ApplicationDescription,
     ) -> None:
-        """Read from `source`, write to `target`.
-
-        manifest: what is divided. shape: of the topology as it is to be. description: has the stores.
-        """
         self._source = source
         self._target = target
         self._manifest = manifest
@@ -107,9 +112,9 @@ class Rescaling:
         self._description = description
 
     def tasks(self, subtopology: str, before: list[str], count: int) -> dict[str, TaskEntry]:
-        """Write the state of the tasks `before` of a sub-topology as that of `count` tasks; return their entries.
+        """Write the state of the tasks `before` for `count` tasks; return their entries.
 
-        Raises StreamsError if the partition of a key is not known.
+        All these tasks are of one sub-topology. Raises StreamsError if the partition of a key is not known.
         """
         spec = self._description.subtopologies[int(subtopology)]
         self._check(spec)
@@ -135,9 +140,11 @@ class Rescaling:
             }
 
     def answering_elsewhere(self, before: Mapping[str, Any]) -> list[str]:
-        """Return the sub-topologies whose subscriptions of joins by foreign key are to be answered to another number of
-        partitions than in the shape `before`: each subscription has the number of the partition that asks, so their
-        state has to be written again though it keeps its tasks."""
+        """Return the sub-topologies whose foreign-key subscriptions need answers to another number of partitions.
+
+        The comparison is with the shape `before`. Each subscription contains the number of the requesting partition, so
+        the state of these sub-topologies must be rewritten although they keep their tasks.
+        """
         partitions = "partitions of source topics"
         return [
             str(spec.id)
@@ -185,7 +192,7 @@ class Rescaling:
             target.apply({builder.name: changes}, b"")
 
     def _rewriting(self, builder: StoreBuilder, spec: SubtopologySpec) -> Callable[[bytes, bytes], bytes]:
-        """Return what an entry's value becomes: a subscription knows the partition of the row that asks."""
+        """Return the function for an entry's new value: a subscription contains the requesting row's partition."""
         if not isinstance(builder.value_serde, SubscriptionWrapperSerde):
             return lambda key, value: value
         counts = {self._shape["partitions of source topics"][topic] for topic in _answers(spec)}
@@ -203,7 +210,7 @@ class Rescaling:
         return rewritten
 
     def _check(self, spec: SubtopologySpec) -> None:
-        """Raise StreamsError if a function of the program chooses the partitions of what the sub-topology reads."""
+        """Raise StreamsError if a function of the program chooses partitions of the sub-topology's inputs."""
         if "partitions of tasks" in self._shape:
             raise StreamsError(
                 "partition.grouper defines the tasks of this program; keys can only be re-partitioned if task n reads "
@@ -224,7 +231,7 @@ class Rescaling:
 
 
 def _answers(spec: SubtopologySpec) -> list[str]:
-    """Return the topics to which the joins by foreign key of a sub-topology answer."""
+    """Return the topics to which the foreign-key joins of a sub-topology answer."""
     return [
         node.topic
         for node in spec.nodes
@@ -233,7 +240,7 @@ def _answers(spec: SubtopologySpec) -> list[str]:
 
 
 class _BufferCounts:
-    """How many updates wait in the buffers of a task, and the bytes they count for."""
+    """The number and bytes of the updates that wait in the buffers of a task."""
 
     def __init__(self) -> None:
         self._records: dict[str, int] = {}
@@ -255,8 +262,10 @@ class _BufferCounts:
 
 
 def merged_tasks(clocks: list[TaskCheckpoint]) -> TaskCheckpoint:
-    """Return the clocks of a task that takes keys of all these tasks of one sub-topology: the largest time, the least
-    time that something waits for."""
+    """Return the clocks of a task with keys of several tasks of one sub-topology.
+
+    They have the largest time, and the least time for which something waits.
+    """
     result = merged(clocks)
     least = {
         name: min(each.processor_metadata[name] for each in clocks if name in each.processor_metadata)

@@ -1,8 +1,8 @@
-"""Transfers the state of one topology version of a checkpoint to the next: entries are kept, segments are copied to
-another task, or rewritten if stores are combined differently.
+"""Transfers the state of one topology version of a checkpoint to the next.
 
-Nothing here is seen by anybody before the metadata names the new topology version; every file is named by its content,
-so a second attempt after a crash writes the same.
+Entries are kept; segments are copied to another task, or rewritten if stores are combined differently. The files become
+visible only when the metadata names the new topology version; each is named by its content, so a second attempt after a
+crash writes the same files.
 """
 
 from __future__ import annotations
@@ -57,16 +57,17 @@ def bring_over(
     description: ApplicationDescription,
     before: Mapping[str, Any],
 ) -> tuple[dict[str, TaskEntry], dict[str, TaskEntry]]:
-    """Write what the next topology version needs; return the entries of its tasks, and of removed state by holder.
+    """Write the state of the next topology version.
 
-    Every task with state is due immediately, so its processors are initialised in the first epoch even without input.
+    Return the entries of its tasks, and those of removed state by holder. Every task with state is due immediately, so
+    its processors are initialised in the first epoch even without input.
 
     Args:
-        checkpoint: whose state it is.
-        last: the last manifest of the topology version before.
-        evolution: what becomes of the state.
-        description: what is to run in the next topology version.
-        before: the shape of the program that ran in the topology version before.
+        checkpoint: the checkpoint.
+        last: the last manifest of the previous topology version.
+        evolution: the transfer of the state.
+        description: the program of the next topology version.
+        before: the shape of the program of the previous topology version.
     """
     stores = kinds_of_stores(description)
     tasks: dict[str, TaskEntry] = {}
@@ -106,8 +107,14 @@ def kinds_of_stores(description: ApplicationDescription) -> dict[str, dict[str, 
 
 
 class RowRouting(NamedTuple):
-    """How carried rows are handed on: the partitions of each topic before and now, which task reads a partition now,
-    and the bound of a batch."""
+    """The assignment of carried rows to tasks.
+
+    Args:
+        before: former number of partitions of each topic.
+        now: current number of partitions of each topic.
+        consumer: returns the task that now reads a partition.
+        row_max_bytes: limit of a batch.
+    """
 
     before: Mapping[str, int]
     now: Mapping[str, int]
@@ -118,9 +125,11 @@ class RowRouting(NamedTuple):
 def hand_on_carried(
     source: Checkpoint, target: Checkpoint, last: Manifest, routing: RowRouting
 ) -> dict[str, Mapping[str, Any]]:
-    """Write the rows that the manifest `last` of `source` carried to the next epoch into `target`, each beside the task
-    that reads them now; return their entries. Rows of topics that the program no longer reads are
-    discarded, with a warning."""
+    """Write the rows carried by the manifest `last` of `source` into `target`; return their entries.
+
+    Each row is stored with the task that now reads it. Rows of topics that the program no longer reads are discarded,
+    with a warning.
+    """
     found: dict[str, list[PartitionBatch]] = {}
     left_behind: Counter[str] = Counter()
     for _, row in sorted(_carried_rows(source, last), key=lambda each: not each[0]):
@@ -146,8 +155,11 @@ def hand_on_carried(
 
 
 def _partitioned(row: PartitionBatch, routing: RowRouting) -> Iterator[PartitionBatch]:
-    """Yield `row` for the partitions that its topic has now: by the keys of its records, where that is another number
-    than before; nothing if the topic is no longer read."""
+    """Yield `row` for the current partitions of its topic.
+
+    Yields nothing if the topic is no longer read. If the number of partitions has changed, the keys of the records
+    decide.
+    """
     count = routing.now.get(row.topic)
     if count is None or count == routing.before.get(row.topic):
         yield from () if count is None else (row,)
@@ -158,7 +170,10 @@ def _partitioned(row: PartitionBatch, routing: RowRouting) -> Iterator[Partition
 
 
 def _carried_rows(checkpoint: Checkpoint, last: Manifest) -> Iterator[tuple[bool, PartitionBatch]]:
-    """Yield all carried rows, each with whether its own task held it back: those are the older ones of a lane."""
+    """Yield all carried rows, each with whether its own task held it back.
+
+    The rows held back are the older ones of a lane.
+    """
     for task, entry in sorted(last.tasks.items()):
         if entry.carried is None:
             continue
@@ -210,15 +225,15 @@ def write_state(
     identity: bytes,
     max_bytes: int = 8 * 1024 * 1024,
 ) -> TaskEntry:
-    """Write the state of a task from nothing: snapshots of all entries, and behind them a commit with the clocks.
+    """Write the complete state of a task: snapshots, then a commit with the clocks.
 
     Args:
-        checkpoint: where to.
+        checkpoint: the checkpoint to write to.
         task: its directory there.
         content: the entries of its stores.
         kinds: the stores, each with its kind.
         clocks: times, schedules and counters.
-        identity: equal for equal content, and for no other: the position that the snapshots show is named by it.
+        identity: equal for equal content only; it names the position of the snapshots.
         max_bytes: of a segment.
     """
     position = blake2b(identity, digest_size=16).digest()
@@ -242,7 +257,7 @@ def _written(checkpoint: Checkpoint, task: str, segment: EncodedSegment) -> Segm
 
 
 def read_segment(checkpoint: Checkpoint, task: str, info: SegmentInfo) -> Segment:
-    """Return a live segment of a task; raises TaskCorruptedError if it is not there, or not whole."""
+    """Return a live segment of a task; raises TaskCorruptedError if it is missing or incomplete."""
     name = checkpoint.segment_name(task, info.id.hex())
     data = checkpoint.read_segment(task, info.id.hex())
     if data is None:
@@ -270,7 +285,10 @@ def with_clocks(checkpoint: Checkpoint, task: str, entry: TaskEntry, clocks: Tas
 
 
 def merged(clocks: list[TaskCheckpoint]) -> TaskCheckpoint:
-    """Return the clocks of a task that continues several: the largest of each time and counter."""
+    """Return the clocks of a task that continues several tasks.
+
+    They have the largest of each time and counter.
+    """
     times: dict[TopicPartition, int] = {}
     lanes: dict[TopicPartition, int] = {}
     metadata: dict[str, int] = {}
@@ -293,7 +311,7 @@ def _raise_to(known: dict[_K, int], values: Mapping[_K, int]) -> None:
 
 
 class Content:
-    """All entries of a task, in a base of this process that is deleted afterwards."""
+    """All entries of a task, in a temporary base of this process."""
 
     def __init__(self, checkpoint: Checkpoint, task: str, entry: TaskEntry) -> None:
         self._checkpoint, self._task = checkpoint, task
@@ -315,7 +333,7 @@ class Content:
 
 
 class _Gathered:
-    """Stores of several tasks, as one (implements Entries); a store that none of them has is empty."""
+    """Combines stores of several tasks (implements Entries); a store without a base is empty."""
 
     def __init__(self, bases: Mapping[str, Entries]) -> None:
         self._bases = bases

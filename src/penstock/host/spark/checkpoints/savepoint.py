@@ -1,13 +1,13 @@
 """Savepoints: self-contained copies of the state of an application.
 
     <savepoint>/
-      savepoint              when it was taken, written last: a directory without it is not whole
+      savepoint              the time at which it was taken; written last: a directory without it is incomplete
       metadata, plans/<digest>, manifests/<epoch>, state/<task>/<id>      as in a checkpoint, of one manifest
 
-A savepoint is taken of the last commit, whether the application runs or not. Restored, it makes the first manifest of
-a new checkpoint: of the same application or of another one, for the same program or a changed one. What an epoch had
-written without being committed is not in it: restored beside its own output topics, an application that was killed in
-the middle of an epoch may write records of that epoch twice.
+A savepoint contains the last commit, whether the application runs or not. A restore makes it the first manifest of a
+new checkpoint: of the same application or of another one, for the same program or a changed one. It does not contain
+the output of an uncommitted epoch: if an application was killed in the middle of an epoch and the savepoint is restored
+with the same output topics, records of that epoch may be written twice.
 """
 
 from __future__ import annotations
@@ -36,17 +36,23 @@ from penstock.task.task_checkpoint import TaskCheckpoint
 from penstock_broker.common.clock import SystemClock
 
 _TRIES = 8
-"""How often a savepoint is started again if a running application deletes files that are being copied."""
+"""Most attempts to take a savepoint while a running application deletes files that are being copied."""
 
 
 _ROW_BYTES = 1024 * 1024
-"""Limit of a batch of carried rows that are rewritten."""
+"""Limit of a rewritten batch of carried rows, in bytes."""
 
 
 @dataclass(frozen=True)
 class StoreFigures:
-    """A store in a savepoint: its layout, in how many partitions (tasks) its keys are, and whether the program it was
-    taken of still had it."""
+    """A store in a savepoint.
+
+    Args:
+        name: of the store.
+        layout: of the store.
+        partitions: number of partitions (tasks) of its keys.
+        in_program: whether the program still had the store when the savepoint was taken.
+    """
 
     name: str
     layout: str
@@ -56,10 +62,15 @@ class StoreFigures:
 
 @dataclass(frozen=True)
 class SavepointDescription:
-    """What a savepoint holds.
+    """The content of a savepoint.
 
-    epoch: whose commit it shows. taken_ms, committed_ms: when it was taken, and when that epoch was committed. offsets:
-    the position in each topic. segments, bytes: how many files of state, and their size.
+    Args:
+        epoch: whose commit it contains.
+        taken_ms: time at which it was taken.
+        committed_ms: time at which the epoch was committed.
+        offsets: the position in each topic.
+        segments: number of files of state.
+        bytes: their size.
     """
 
     location: str
@@ -77,8 +88,8 @@ def take(checkpoint: Checkpoint, target: Checkpoint) -> SavepointDescription:
     """Copy the last commit of `checkpoint` to `target`, which must be empty.
 
     Raises:
-        StreamsError: there is no checkpoint, it has no commit yet, or something is at `target` already.
-        TaskCorruptedError: the checkpoint is not whole.
+        StreamsError: there is no checkpoint, it has no commit yet, or `target` already has files.
+        TaskCorruptedError: the checkpoint is incomplete.
     """
     _check_empty(target)
     for attempt in range(1, _TRIES + 1):
@@ -108,7 +119,7 @@ def take(checkpoint: Checkpoint, target: Checkpoint) -> SavepointDescription:
 
 
 def inspect(savepoint: Checkpoint) -> SavepointDescription:
-    """Return what a savepoint holds; raises StreamsError if there is none, or one that is not whole."""
+    """Return the content of a savepoint; raises StreamsError if it is missing or incomplete."""
     described, metadata, manifest = _opened(savepoint)
     stores = [
         StoreFigures(name, layout, len(tasks_of(metadata.shape, subtopology)), True)
@@ -132,10 +143,13 @@ def inspect(savepoint: Checkpoint) -> SavepointDescription:
 
 
 class SavedState:
-    """The state of the tasks in a savepoint, for its export to another host."""
+    """The state of the tasks in a savepoint, for export to another host.
+
+    Args:
+        savepoint: its location; StreamsError is raised if it is missing or incomplete.
+    """
 
     def __init__(self, savepoint: Checkpoint) -> None:
-        """Open it; raises StreamsError if there is none, or one that is not whole."""
         self._savepoint = savepoint
         _, self.metadata, self._manifest = _opened(savepoint)
         self._offsets = {**self.metadata.begin, **self._manifest.offsets}
@@ -156,18 +170,22 @@ class SavedState:
         return read_clocks(self._savepoint, task, entry) if entry.head else TaskCheckpoint()
 
     def position(self, partition: TopicPartition) -> int:
-        """Return the offset of the first record of a partition of the brokers that its task has not taken."""
+        """Return the offset of a source partition's first record not processed by its task."""
         held = next(self.waiting(partition), None)
         return self.fetched(partition) if held is None else int(held.offsets[0])
 
     def fetched(self, partition: TopicPartition) -> int:
-        """Return the offset of the first record of a partition of the brokers that was not read, though a task may hold
-        back some before it."""
+        """Return the offset of the first record of a source partition that was not read.
+
+        A task may hold back some records before it.
+        """
         return self._offsets[partition.topic][partition.partition]
 
     def waiting(self, partition: TopicPartition) -> Iterator[RecordBatch]:
-        """Yield the records of a partition that were carried to the next epoch, those that a task has held back before
-        those in transit."""
+        """Yield the carried records of a partition.
+
+        Those that a task holds back come before those in transit.
+        """
         ranges: list[CarriedRange] = []
         for task, entry in sorted(self._manifest.tasks.items()):
             carried = {"places": {}, "held": []} if entry.carried is None else entry.carried
@@ -183,18 +201,18 @@ class SavedState:
 def restore(
     savepoint: Checkpoint, checkpoint: Checkpoint, application_id: str, partitions: int | Mapping[str, int] | None
 ) -> Metadata:
-    """Create a checkpoint of the application `application_id` from a savepoint; its next start continues from there.
+    """Create a checkpoint of the application `application_id` from a savepoint.
 
-    partitions: into how many partitions (tasks) the keys of all stores, or of some by name, are to be divided; None for
-    those that they have.
+    The next start of the application continues from there. `partitions` is the new number of partitions (tasks) of all
+    stores, or of some by name; None keeps their numbers.
 
     Raises:
-        StreamsError: there is no whole savepoint, there is a checkpoint already, or the keys cannot be divided.
+        StreamsError: there is no complete savepoint, a checkpoint already exists, or the keys cannot be redistributed.
     """
     _check_absent(checkpoint)
     _, metadata, manifest = _opened(savepoint)
     crash_point("restore.before", manifest.epoch)
-    checkpoint.delete_manifests()  # of a restore that fell
+    checkpoint.delete_manifests()  # of an interrupted restore
     counts = {} if partitions is None else wanted_counts(metadata.shape, partitions)
     shape = rescaled_shape(metadata.shape, counts)
     begin = {**metadata.begin, **manifest.offsets}
@@ -216,7 +234,8 @@ def restore(
     crash_point("restore.segments", manifest.epoch)
     names = _new_names(metadata, application_id)
     tasks = {task: _renamed(checkpoint, task, entry, names, manifest.epoch) for task, entry in restored.tasks.items()}
-    # The manifest comes before the metadata: only a checkpoint with metadata exists for a start, or for the next try.
+    # The manifest is written before the metadata: only a checkpoint with metadata exists for a start, or for the next
+    # attempt.
     torn = partial(crash_point, "restore.torn_manifest", manifest.epoch)
     checkpoint.write_manifest(replace(restored, tasks=tasks), torn)
     crash_point("restore.manifest", manifest.epoch)
@@ -234,7 +253,7 @@ def restore(
         start_epoch=manifest.epoch,
         start_ms=manifest.planned_ms,
         topic_ids={},  # the topics may be copies, on other brokers
-        former_owners=None,  # what was written since the savepoint is to be written again
+        former_owners=None,  # the output since the savepoint is to be written again
     )
     checkpoint.write_metadata(entered)
     crash_point("restore.after", manifest.epoch)
@@ -257,8 +276,10 @@ def _rescaled(
     shape: Mapping[str, Any],
     counts: Mapping[str, int],
 ) -> dict[str, TaskEntry]:
-    """Write the state of the sub-topologies of `counts` with their new numbers of tasks; return the entries of all
-    tasks."""
+    """Write the state of the sub-topologies of `counts` with their new numbers of tasks.
+
+    Return the entries of all tasks.
+    """
     data = savepoint.read_description(metadata)
     if data is None:
         raise TaskCorruptedError(
@@ -266,7 +287,7 @@ def _rescaled(
         )
     try:
         description = load_from_checkpoint(data)
-    except Exception as error:  # whatever an object's own unpickling raises
+    except Exception as error:  # any error raised by an object's own unpickling
         raise StreamsError(
             f"The program of the savepoint {savepoint.uri} cannot be loaded ({error}), and its stores define how keys "
             "are partitioned: run this where the modules of the program are installed."
@@ -285,7 +306,7 @@ def _rescaled(
 
 
 def _row_routing(metadata: Metadata, shape: Mapping[str, Any], description: ApplicationDescription) -> RowRouting:
-    """Return how carried rows are handed on to tasks of other numbers."""
+    """Return the assignment of carried rows to tasks of other numbers."""
     reading = {topic: subtopology for subtopology, topics in shape["topics"].items() for topic in topics}
 
     def consumer(topic: str, partition: int) -> str:
@@ -301,15 +322,17 @@ def _row_routing(metadata: Metadata, shape: Mapping[str, Any], description: Appl
 
 
 def drop(checkpoint: Checkpoint, store: str) -> None:
-    """Forget the state of a store that the program has no longer; the application must not run.
+    """Delete the state of a store that the program no longer has.
+
+    The application must not run.
 
     Raises:
-        StreamsError: there is no such state, or it is that of a store which the program still has.
+        StreamsError: there is no such state, or the program still has the store.
         IncompatibleCheckpointError: an epoch is not finished.
         TaskMigratedError: a program has started in the meantime.
     """
     _check_droppable(checkpoint, store)
-    generation = checkpoint.take_generation()  # from here on no program elsewhere can commit
+    generation = checkpoint.take_generation()  # from now on no program elsewhere can commit
     metadata = _check_droppable(checkpoint, store)
     last = last_manifest(checkpoint, metadata)
     query_id = uuid.uuid4().hex
@@ -336,7 +359,7 @@ def drop(checkpoint: Checkpoint, store: str) -> None:
 
 
 def _check_droppable(checkpoint: Checkpoint, store: str) -> Metadata:
-    """Return the topology version of a checkpoint that can continue without `store`; raises as `drop`."""
+    """Return the metadata of a checkpoint that can continue without `store`; raises as `drop`."""
     metadata = existing_metadata(checkpoint, StreamsError)
     if store not in metadata.removed:
         in_program = any(store in stores for stores in metadata.shape["stores"].values())
@@ -385,7 +408,7 @@ def _copy_files(source: Checkpoint, segments: set[tuple[str, str]], target: Chec
 
 
 def _new_names(metadata: Metadata, application_id: str) -> dict[str, str]:
-    """Return the new name of each internal topic of the application: they begin with its application.id."""
+    """Return the new names of the application's internal topics, which begin with its application.id."""
     old = f"{metadata.application_id}-"
     if metadata.application_id == application_id:
         return {}
@@ -407,7 +430,10 @@ def _renamed_shape(shape: Mapping[str, Any], names: Mapping[str, str]) -> dict[s
 
 
 def _renamed(checkpoint: Checkpoint, task: str, entry: TaskEntry, names: Mapping[str, str], epoch: int) -> TaskEntry:
-    """Return the entry of a task whose clocks and carried rows know internal topics by their new names."""
+    """Return the entry of a task with the new names of internal topics.
+
+    Its clocks and carried rows have these names.
+    """
     if not names:
         return entry
     if entry.carried is not None:
@@ -440,7 +466,7 @@ def _renamed_rows(
 
 
 def savepoints_in(directory: Checkpoint) -> Iterator[SavepointDescription]:
-    """Yield what each savepoint below a directory holds, in the order of their names."""
+    """Yield the content of each savepoint below a directory, sorted by name."""
     for location in directory.directories():
         savepoint = Checkpoint(location)
         if savepoint.read_savepoint() is not None:

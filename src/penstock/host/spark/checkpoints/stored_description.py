@@ -1,10 +1,12 @@
-"""The application description as a checkpoint stores it: a program that left an epoch half committed finishes it with
-its own functions, whatever has been edited since.
+"""The application description as a checkpoint stores it.
 
-Functions of the main module go by value. Those of the user's own modules are kept twice: by name, with digests of the
-sources, and by value. While the modules are what they were, names find them; where one was edited, or is gone, what
-they were is loaded. If pickle cannot store something by value (for example a lock in a module that a function refers
-to), the program logs a warning when it starts; after an edit of that module, the stored description cannot be loaded.
+A program that left an epoch half committed finishes it with its own functions, whatever has been edited since.
+
+Functions of the main module are pickled by value. Those of the user's own modules are stored twice: by name, with
+digests of the sources, and by value. While the modules are unchanged, they are loaded by name; if one was edited or
+deleted, their former content is loaded. If pickle cannot store something by value (for example a lock in a module that
+a function refers to), the program logs a warning when it starts; after an edit of that module, the stored description
+cannot be loaded.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ _log = logging.getLogger(__name__)
 _DIGEST_BYTES = 16
 
 _MOST_BYTES = 64 * 1024 * 1024
-"""Most bytes of a description by value: what is larger has data in its modules, which are not stored each time."""
+"""Most bytes of a description by value: a larger one has data in its modules, which are not stored each time."""
 
 _OF_THE_RUN = (
     "bootstrap.servers",
@@ -46,24 +48,30 @@ _OF_THE_RUN = (
     "penstock.spark.partitions",
     "state.dir",
 )
-"""Keys that set where and how fast an application runs, not what it does."""
+"""Keys that set where and how fast an application runs, not its results."""
 
 
 @dataclass(frozen=True)
 class StoredDescription:
-    """A description as it is stored. digest: the same for equal programs, also in other processes; data: for
-    `load_from_checkpoint`."""
+    """A description in its stored form.
+
+    Args:
+        digest: the same for equal programs, also in other processes.
+        data: for `load_from_checkpoint`.
+    """
 
     digest: str
     data: bytes
 
 
 def dump_for_checkpoint(description: ApplicationDescription) -> StoredDescription:
-    """Return `description` without what belongs to one run, and without the settings of clients, which may be secrets;
-    raises as `dump_description`."""
+    """Return `description` without data of one run and without clients' settings, which may be secrets.
+
+    Raises the errors of `dump_description`.
+    """
     given = description.config.given()
     config = {key: value for key, value in given.items() if key in KEYS and key not in _OF_THE_RUN}
-    # what the placement was made from is not needed again, and sets are pickled in another order by each process
+    # the inputs of the placement are not needed again, and each process pickles sets in another order
     topology = replace(description.topology, copartition_groups=())
     of_any_run = replace(
         description,
@@ -85,8 +93,11 @@ def dump_for_checkpoint(description: ApplicationDescription) -> StoredDescriptio
 
 
 def _digest(description: ApplicationDescription, modules: Mapping[str, str]) -> str:
-    """Return the digest of what the program does with the topics that it reads and writes; others may come and go.
-    Without a digest, each start counts as that of another program, which finishes nothing that it began."""
+    """Return a digest of the program's effect on its input and output topics.
+
+    Other topics may change. Without a digest, each start counts as that of another program, which finishes no epoch of
+    the former one.
+    """
     placement, topology = description.placement, description.topology.without_lines()
     counts = placement.partitions, placement.sink_partitions
     said = (
@@ -99,13 +110,16 @@ def _digest(description: ApplicationDescription, modules: Mapping[str, str]) -> 
     )
     try:
         return digest_of(said, _DIGEST_BYTES)
-    except Exception as error:  # whatever an object's own pickling raises
+    except Exception as error:  # any error raised by an object's own pickling
         _log.info("The digest of the program differs between processes: %s", error)
         return uuid.uuid4().hex
 
 
 def _by_value(description: ApplicationDescription, modules: Iterable[str]) -> bytes | None:
-    """Return `description` with all of `modules` by value; None, and a warning, if that is not possible."""
+    """Return `description` with all of `modules` by value, None if impossible.
+
+    Then a warning is logged.
+    """
     try:
         data = dump_by_value(description, [sys.modules[name] for name in modules])
     except ByValueError as error:
@@ -128,10 +142,9 @@ def _warn_of_modules(why: str) -> None:
 
 
 def load_from_checkpoint(data: bytes) -> ApplicationDescription:
-    """Return what `dump_for_checkpoint` wrote; `of_run` makes it complete.
+    """Return the description that `dump_for_checkpoint` wrote; `of_run` completes it.
 
-    Raises StreamsError if modules have changed that are not kept, and whatever the unpickling of a user's object
-    raises.
+    Raises StreamsError if modules have changed that are not stored, and any error of the unpickling of a user's object.
     """
     path: list[str]
     modules: Mapping[str, str]
@@ -151,7 +164,10 @@ def load_from_checkpoint(data: bytes) -> ApplicationDescription:
 
 
 def of_run(stored: ApplicationDescription, run: ApplicationDescription) -> ApplicationDescription:
-    """Return `stored`, as loaded from a checkpoint, with the clients, the directories and the clock of `run`."""
+    """Return `stored` with the clients, the directories and the clock of `run`.
+
+    `stored` was loaded from a checkpoint.
+    """
     given = run.config.given()
     surroundings = {key: value for key, value in given.items() if key not in KEYS or key in _OF_THE_RUN}
     return replace(

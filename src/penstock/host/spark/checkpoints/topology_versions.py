@@ -1,12 +1,12 @@
-"""The topology versions of a checkpoint: how one starts, continues or is replaced, and what it left unfinished.
+"""The topology versions of a checkpoint: start, continuation, replacement, and unfinished epochs.
 
 A topology version is one shape of the topology with one placement of its tasks. Another shape or placement starts the
-next version, which takes over the state of the last manifest. The order of the steps keeps the old version whole,
-wherever a crash happens:
+next version, which takes over the state of the last manifest. The order of the steps keeps the old version complete,
+whenever a crash happens:
 
-1. An epoch that the old program left between its transactions and its manifest is finished with the old program, as
-   it is kept under `plans` (`unfinished`). Where no transaction of it is committed, and from now on none can be, it is
-   given up: nobody has seen it.
+1. If the old program left an epoch between its transactions and its manifest, the old program, as kept under `plans`,
+   finishes that epoch (`unfinished`). If no transaction of the epoch is committed or can be from now on, the epoch is
+   abandoned: no consumer has seen it.
 2. Segments that tasks need elsewhere are copied or rewritten, then the first manifest of the next version is written.
 3. `metadata` is replaced: from then on the next version runs.
 
@@ -36,8 +36,10 @@ from penstock.host.spark.protocol.transactions import transactional_writer
 def of_version(
     description: ApplicationDescription, metadata: Metadata, last: Manifest, planned: EpochOffset | None
 ) -> ApplicationDescription:
-    """Return `description` for a run in the topology version of `metadata`, which continues after the manifest `last`
-    with the epoch `planned`, if any."""
+    """Return `description` for a run in the topology version of `metadata`.
+
+    The run continues after the manifest `last` with the epoch `planned`, if any.
+    """
     return replace(
         description,
         begin=metadata.begin,
@@ -52,14 +54,14 @@ def of_version(
 def unfinished(
     checkpoint: Checkpoint, metadata: Metadata, description: ApplicationDescription, digest: str
 ) -> ApplicationDescription | None:
-    """Return what has to run before another program may: the program that planned the last epoch, if a part of that
-    epoch's output is committed and its manifest is not written. None if there is no such epoch, or it belongs to the
-    program whose description has `digest`, which runs it again itself.
+    """Return the program that must run before any other may, None if absent.
 
+    It is the program that planned the last epoch, if a part of that epoch's output is committed and its manifest is not
+    written. None also if the epoch belongs to the program whose description has `digest`, which runs it again itself.
     After None no transaction of an earlier program can be committed any more.
 
     Raises:
-        IncompatibleCheckpointError: the program that planned it cannot be loaded.
+        IncompatibleCheckpointError: the program that planned the epoch cannot be loaded.
     """
     last = last_manifest(checkpoint, metadata)
     planned = planned_offset(checkpoint, metadata, last)
@@ -71,7 +73,7 @@ def unfinished(
     data = checkpoint.read_description(metadata)
     try:
         stored = None if data is None else load_from_checkpoint(data)
-    except Exception as error:  # whatever an object's own unpickling raises
+    except Exception as error:  # any error raised by an object's own unpickling
         raise _cannot_finish(checkpoint, planned.epoch, f"cannot be loaded ({error})") from error
     if stored is None:
         raise _cannot_finish(checkpoint, planned.epoch, f"is not in {checkpoint.uri}/plans")
@@ -101,8 +103,10 @@ def first_version(
     begin: Mapping[str, list[int]],
     stored: StoredDescription,
 ) -> Metadata:
-    """Make the checkpoint of a program that begins at `begin`; raises TaskMigratedError if a newer driver has come
-    meanwhile, as do the others here."""
+    """Create the checkpoint of a program that begins at `begin`.
+
+    Raises TaskMigratedError if a newer driver has started meanwhile, as do the other functions here.
+    """
     checkpoint.write_description(stored.digest, stored.data)
     metadata = Metadata(
         uuid.uuid4().hex,
@@ -124,8 +128,10 @@ def first_version(
 def same_version(
     checkpoint: Checkpoint, metadata: Metadata, description: ApplicationDescription, stored: StoredDescription
 ) -> Metadata:
-    """Continue in the topology version of `metadata`, perhaps with other functions; from now on `stored` finishes what
-    it begins."""
+    """Continue in the topology version of `metadata`, perhaps with other functions.
+
+    From now on `stored` finishes the epochs that it begins.
+    """
     checkpoint.write_description(stored.digest, stored.data)
     going_on = replace(
         metadata, plan=stored.digest, transactional=description.transactional, topic_ids=description.topic_ids
@@ -145,14 +151,17 @@ def next_version(
     begin: Mapping[str, list[int]],
     stored: StoredDescription,
 ) -> Metadata:
-    """Start a topology version with another shape or placement, which takes over the state of the last manifest.
+    """Start a topology version with another shape or placement.
+
+    It takes over the state of the last manifest.
 
     Args:
-        checkpoint, metadata: the checkpoint, and the metadata of the topology version that ends.
-        description: what to run; its identity and begin are ignored.
-        evolution: what happens to the state.
+        checkpoint: the checkpoint.
+        metadata: of the topology version that ends.
+        description: the program to run; its identity and begin are ignored.
+        evolution: the transfer of the state.
         shape: of the new topology.
-        begin: where each source topic continues or starts.
+        begin: the offsets at which each source topic continues or starts.
         stored: the description as the checkpoint stores it.
     """
     checkpoint.check_generation(description.generation)  # a newer driver has deleted the file
@@ -197,7 +206,7 @@ def _first_manifest(
     tasks: Mapping[str, TaskEntry],
     removed: Mapping[str, TaskEntry],
 ) -> Manifest:
-    """Return the manifest with which a topology version begins, after the `last` of the one before."""
+    """Return the first manifest of a topology version, after the previous version's `last`."""
     return Manifest(
         query_id,
         last.epoch + 1,

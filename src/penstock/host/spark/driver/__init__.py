@@ -1,1 +1,1 @@
-"""What runs in the user's program: checks before the start, one query after another, supervision."""
+"""The driver, in the user's program: checks before the start, one query after another, supervision."""

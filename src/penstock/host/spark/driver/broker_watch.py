@@ -1,8 +1,7 @@
-"""Tells on the driver's log that no broker answers, or that the brokers accept no records for an output topic, and when
-they do again.
+"""Logs in the driver that brokers do not answer or accept records.
 
-Planner and workers wait for the brokers, and log that on their own machines. So the driver asks the brokers itself, but
-only while nothing is committed: what is committed shows that they are there.
+It also logs the recovery. Planner and workers wait for the brokers and log that on their own machines. So the driver
+asks the brokers itself, but only while nothing is committed: a commit proves that they are available.
 """
 
 from __future__ import annotations
@@ -29,8 +28,13 @@ _TELL_MS = 30_000
 
 
 class _Obstacle(NamedTuple):
-    """What keeps an application from committing. trouble, end: what the log says while it lasts, and when it is over.
-    limit_ms: how long the application waits for its end before the query fails; None if it tries again and again."""
+    """A condition that keeps an application from committing.
+
+    Args:
+        trouble: log text while the condition lasts.
+        end: log text when it is over.
+        limit_ms: how long (ms) the application waits for its end before the query fails; None if it retries forever.
+    """
 
     trouble: str
     end: str
@@ -38,19 +42,19 @@ class _Obstacle(NamedTuple):
 
 
 class BrokerWatch:
-    """Asks in the background whether the brokers answer and accept records; `look` never waits for it. One thread at a
-    time calls it."""
+    """Asks in the background whether the brokers answer and accept records.
+
+    `look` never waits for an answer. Nothing is opened before the first question. Not thread-safe.
+
+    Args:
+        config: of the application.
+        topics: the output topics.
+        elapsed_ms: a monotonic clock in ms.
+    """
 
     def __init__(
         self, config: StreamsConfig, topics: Sequence[str], elapsed_ms: Callable[[], int] = elapsed_milliseconds
     ) -> None:
-        """Take where the brokers are; nothing is opened before the first question.
-
-        Args:
-            config: of the application.
-            topics: to which it writes.
-            elapsed_ms: a clock in ms that does not leap.
-        """
         self._config = config
         self._topics = topics
         self._elapsed_ms = elapsed_ms
@@ -65,11 +69,11 @@ class BrokerWatch:
 
     @property
     def is_asking(self) -> bool:
-        """Whether the answer to a question has not been taken yet."""
+        """Whether the answer to a question is still pending."""
         return self._answer is not None
 
     def look(self, committed_epoch: int) -> None:
-        """Take the answer to the last question, and ask again where it is time."""
+        """Process the answer to the last question, and ask again if it is time."""
         now = self._elapsed_ms()
         if self._answer is not None:
             if self._answer.done():
@@ -82,7 +86,7 @@ class BrokerWatch:
             self._answer = in_background("penstock-broker-watch", partial(self._ask, self._open()))
 
     def close(self) -> None:
-        """Release the client; harmless when called again."""
+        """Release the client. Idempotent."""
         if self._admin is not None:
             self._admin.close()
             self._admin = None
@@ -93,7 +97,7 @@ class BrokerWatch:
         return self._admin
 
     def _ask(self, admin: ConfluentAdmin) -> _Obstacle | None:
-        """Return what is in the way. Other errors are answers; the code that needs the brokers raises them."""
+        """Return the obstacle, if any. Other errors count as answers: the code that needs the brokers raises them."""
         servers = f"bootstrap.servers={self._config['bootstrap.servers']}"
         try:
             admin.cluster_id()
@@ -113,7 +117,7 @@ class BrokerWatch:
             self._obstacle = obstacle
             is_time = self._told_ms is None or now - self._told_ms >= _TELL_MS
             lasts_ms = now - self._since_ms
-            if is_time and lasts_ms >= _LOOK_MS:  # one question may take longer than it has, such as with a new login
+            if is_time and lasts_ms >= _LOOK_MS:  # one question may exceed its timeout, such as with a new login
                 self._told_ms, self._told_obstacle = now, True
                 self._tell(obstacle, lasts_ms)
         elif self._obstacle is not None:
@@ -139,7 +143,7 @@ class BrokerWatch:
 
 
 def _refusal(topic: TopicDescription) -> _Obstacle | None:
-    """Return why brokers accept no records for a partition of `topic`, None if they accept them for each."""
+    """Return the obstacle to writing to a partition of `topic`, or None without an obstacle."""
     configured = int(topic.config.get("min.insync.replicas", "1"))
     for each in topic.partitions:
         needed = min(configured, len(each.replicas))

@@ -1,8 +1,10 @@
-"""Changelog topics of an application on Spark: at each start they must have the state of the checkpoint, or be empty
-where there is none. From then on the sink keeps both in step.
+"""Changelog topics of an application on Spark.
 
-What shows it are the offsets of the group, which the sink commits together with the changelogs: another host that has
-gone on from them has moved them, and a run without changelog topics has left a text beside them.
+At each start they must have the same state as the checkpoint, or be empty if there is no checkpoint. From then on the
+sink keeps both in step.
+
+The offsets of the consumer group prove this, because the sink commits them together with the changelogs: another host
+that continued from them has advanced them, and a run without changelog topics has added a text to their metadata.
 """
 
 from __future__ import annotations
@@ -28,14 +30,15 @@ from penstock.host.spark.protocol.transactions import commits_topic
 from penstock.record import TopicPartition
 
 _PATIENCE_MS = 60_000
-"""How long a start waits for the end of an open transaction of the group."""
+"""How long (ms) a start waits for the end of an open transaction of the group."""
 
 
 class PositionsInStep(NamedTuple):
-    """Where the group stands if the changelog topics have the state of a checkpoint.
+    """The positions of the group if the changelog topics match a checkpoint.
 
-    last: the next offset of each partition to be processed after the last epoch, empty before the first. planned: the
-    position of each partition after the epoch that follows, if its output may be written; None if not.
+    Args:
+        last: the next offset of each partition to process after the last epoch; empty before the first epoch.
+        planned: the position of each partition after the following epoch if its output may be written, otherwise None.
     """
 
     last: Mapping[TopicPartition, int]
@@ -43,8 +46,16 @@ class PositionsInStep(NamedTuple):
 
 
 def positions_in_step(checkpoint: Checkpoint, metadata: Metadata, config: StreamsConfig) -> PositionsInStep:
-    """Return where the group stands if the changelog topics have the state of `checkpoint`; raises TaskCorruptedError
-    if its files are damaged. config: of the application."""
+    """Return the positions of the group if the changelog topics match `checkpoint`.
+
+    Args:
+        checkpoint: the checkpoint of the application.
+        metadata: its metadata.
+        config: of the application.
+
+    Raises:
+        TaskCorruptedError: files of the checkpoint are damaged.
+    """
     manifest = last_manifest(checkpoint, metadata)
     planned = planned_offset(checkpoint, metadata, manifest)
     if planned is not None and metadata.transactional:
@@ -61,14 +72,13 @@ def positions_in_step(checkpoint: Checkpoint, metadata: Metadata, config: Stream
 def prepare_changelogs(
     layout: Layout, admin: Admin, topics: Mapping[str, int], in_step: PositionsInStep | None
 ) -> None:
-    """Create the internal topics that are missing, once it is certain that the changelogs have the state of the
-    checkpoint.
+    """Create the missing internal topics, after checking the changelogs against the checkpoint.
 
     Args:
         layout: of the application.
         admin: a client of its brokers.
-        topics: the partitions of each topic of the brokers.
-        in_step: where the group must stand; None if there is no checkpoint.
+        topics: the number of partitions of each topic of the brokers.
+        in_step: the expected positions of the group; None if there is no checkpoint.
 
     Raises:
         IncompatibleCheckpointError: the changelogs have another state.
@@ -86,11 +96,11 @@ def _check_in_step(layout: Layout, admin: Admin, topics: Mapping[str, int], in_s
     committed = {partition: of_group[partition] for partition in inputs if partition in of_group}
     if any(found.metadata == STATE_ELSEWHERE for found in committed.values()):
         raise _out_of_step(name, "the application has run on Spark without penstock.changelog.topics since")
-    if lost := lost_topics(layout, topics, {}, of_group):  # ids are those of the threads host
+    if lost := lost_topics(layout, topics, {}, of_group):  # only the threads host stores topic ids
         raise _out_of_step(name, f"the topics {', '.join(each.name for each in lost)} were deleted")
     if _are_written(committed, in_step):
         return
-    # Kafka Streams commits no offset of a partition that never had a record
+    # Kafka Streams commits no offset for a partition that never had a record
     begins = admin.beginning_offsets([each for each in inputs if each not in committed]) if committed else {}
     for partition in inputs:
         wanted, found = in_step.last.get(partition), committed.get(partition)
@@ -108,13 +118,13 @@ def _check_in_step(layout: Layout, admin: Admin, topics: Mapping[str, int], in_s
 def _committed(
     config: StreamsConfig, group: str, partitions: Sequence[TopicPartition]
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return what a group has committed, once no open transaction is about to commit more."""
+    """Return the committed offsets of a group. Waits for open transactions that may commit more."""
     with Cluster(config, _PATIENCE_MS) as cluster:
         return committed_offsets(cluster, group, partitions)
 
 
 def _are_written(committed: Mapping[TopicPartition, OffsetAndMetadata], in_step: PositionsInStep) -> bool:
-    """Return whether the offsets can be those of the planned epoch: a part of its input may wait."""
+    """Return whether the offsets can be those of the planned epoch. Some of its input may be waiting."""
     if in_step.planned is None or not committed:
         return False
     return all(
@@ -124,8 +134,10 @@ def _are_written(committed: Mapping[TopicPartition, OffsetAndMetadata], in_step:
 
 
 def _are_equal(layout: Layout, partition: TopicPartition, committed: int, wanted: int) -> bool:
-    """Return whether both offsets are before the same record: there may be the marks of transactions in between, for
-    which a task without input commits nothing."""
+    """Return whether both offsets precede the same record.
+
+    There may be transaction markers in between; a task without input commits nothing for those.
+    """
     return committed <= wanted and not _has_records(layout, partition, committed, wanted)
 
 

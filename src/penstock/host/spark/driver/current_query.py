@@ -1,4 +1,4 @@
-"""The newest query of an application. A pause and the taps outlast each query."""
+"""The newest query of an application, with a pause and taps that outlive each query."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from penstock.task.taps import TappedRecord
 
 
 class CurrentQuery:
-    """Pauses, taps and stops the newest query, from any thread.
+    """Pauses, taps and stops the newest query. Thread-safe.
 
-    query: the newest query, None before the first.
+    Attributes:
+        query: the newest query, or None before the first.
     """
 
     def __init__(self) -> None:
         self.query: RunningQuery | None = None
         self._paused = False
-        self._changing = threading.Lock()  # of the query, and of its pause file
+        self._changing = threading.Lock()  # guards the query and its pause file
         self._taps: dict[str, int] = {}
         self._tapping = threading.Lock()
 
@@ -30,16 +31,16 @@ class CurrentQuery:
 
     @property
     def is_paused(self) -> bool:
-        """Whether no epochs are to be planned."""
+        """Whether the planning of epochs is paused."""
         return self._paused
 
     def start(self, start: Callable[[bool], RunningQuery]) -> None:
-        """Take the query that `start` returns; its argument is whether the query is to begin with a pause."""
-        with self._changing:  # a pause that comes meanwhile finds the new query
+        """Store the query that `start` returns; its argument is whether the query begins paused."""
+        with self._changing:  # so that a concurrent pause applies to the new query
             self.query = start(self._paused)
 
     def pause(self) -> None:
-        """Plan no epochs after the running one, in this query and all that follow."""
+        """Plan no epochs after the running one, in this query and all later ones."""
         with self._changing:
             self._paused = True
             if self.query is not None:
@@ -53,19 +54,19 @@ class CurrentQuery:
                 self.query.resume()
 
     def tapped(self, node: str, limit: int) -> Sequence[TappedRecord]:
-        """Return the last records that have reached a node, and let the coming epochs keep such records."""
+        """Return the last records of a node, and keep its records in the next epochs."""
         with self._tapping:
             self._taps[node] = limit
             return [] if self.query is None else self.query.tapped(self._taps, node)
 
     def untap(self, node: str) -> None:
-        """Keep the records of a node no longer."""
+        """Stop keeping the records of a node."""
         with self._tapping:
             if self._taps.pop(node, None) is not None and self.query is not None:
                 self.query.tapped(self._taps, node)
 
     def stop(self, is_over: Callable[[], bool]) -> bool:
-        """Stop the query after its epoch; return False if that epoch was given up since it `is_over`."""
+        """Stop the query after its epoch. Return False if `is_over` returned True before the epoch ended."""
         query = self.query
         with suppress(*JVM_IS_GONE):
             if query is not None and query.is_active:

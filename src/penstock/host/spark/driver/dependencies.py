@@ -1,9 +1,9 @@
 """Sends code to the executors of a cluster: Penstock itself, and the modules of the user's program.
 
-A module is sent when it is loaded in the program and installed nowhere: of a package all its files, of a namespace
-package those that are loaded. What is installed (numpy, confluent-kafka ...) has parts that are not Python: it must be
+A module is sent if the program has loaded it and it is not installed: of a package all files, of a namespace package
+those that are loaded. Installed packages (numpy, confluent-kafka ...) have parts that are not Python: they must be
 installed where the executors run, or be sent as an archive by Spark's own means (`spark.archives`). Processes on this
-machine read the files where they are, and get nothing.
+machine read the files in place and receive nothing.
 """
 
 from __future__ import annotations
@@ -28,21 +28,28 @@ from penstock.host.spark.session import is_local
 from penstock.private_files import default_directory, private_directory
 
 MAXIMUM_BYTES = 64 * 1024 * 1024
-"""Most bytes of the files that are sent."""
+"""Maximum total size (bytes) of the files to send."""
 
 _NEVER_STALE = py_compile.PycInvalidationMode.UNCHECKED_HASH
 
 
 def send_code(context: SparkContext, modules: Iterable[object]) -> Path | None:
-    """Send the code to the executors of `context`, and return its archive; None if all of Spark is on this machine.
+    """Send the code to the executors of `context`, and return its archive.
 
-    modules: those that the program has loaded. Raises StreamsError if they are more than MAXIMUM_BYTES.
+    Return None if all of Spark is on this machine.
+
+    Args:
+        context: the SparkContext.
+        modules: the loaded modules of the program.
+
+    Raises:
+        StreamsError: the files are larger than MAXIMUM_BYTES.
     """
     if is_local(str(context.master)):
         return None
     files = {**_files_of(penstock), **_files_of(penstock_broker), **_files_of_program(modules)}
     _check_size(files)
-    # Spark refuses a second file of one name with other content; a name by content is another file.
+    # Spark rejects a second file with the same name and other content, so the name depends on the content.
     digest = hashlib.sha256()
     for name, path in sorted(files.items()):
         digest.update(name.encode() + b"\0" + path.read_bytes() + b"\0")
@@ -58,7 +65,7 @@ def send_code(context: SparkContext, modules: Iterable[object]) -> Path | None:
 
 
 def _files_of_program(modules: Iterable[object]) -> dict[str, Path]:
-    """Return the files of the modules that are installed nowhere, by their names in the archive."""
+    """Return the files of the modules that are not installed, by name in the archive."""
     files: dict[str, Path] = {}
     packages: set[str] = set()
     for module in user_modules(modules):
@@ -75,7 +82,7 @@ def _files_of_program(modules: Iterable[object]) -> dict[str, Path]:
 
 
 def _files_of(module: ModuleType) -> dict[str, Path]:
-    """Return all files of a package, or the one of a module, by their names in the archive."""
+    """Return the files of a package or module, by name in the archive."""
     path = source_of(module)
     if path is None or path.name != "__init__.py":
         return _file_of(module)
@@ -102,7 +109,7 @@ def _check_size(files: Mapping[str, Path]) -> None:
 
 
 def _write_archive(target: Path, files: Mapping[str, Path]) -> None:
-    # A directory without an __init__ is found in an archive if it has an entry.
+    # Python finds a directory without an __init__ in an archive only if the directory has an entry.
     directories = {str(parent) for name in files for parent in PurePosixPath(name).parents if parent.name}
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in sorted(directories):
@@ -113,8 +120,11 @@ def _write_archive(target: Path, files: Mapping[str, Path]) -> None:
 
 
 def _compiled(name: str, path: Path) -> bytes:
-    """Return the byte code of a file, for what an archive holds is compiled by every worker again; empty, which no
-    Python believes, where it cannot be compiled."""
+    """Return the byte code of a file, or empty bytes if it does not compile.
+
+    Without byte code in the archive, every worker would compile the source again. Python ignores an empty byte code
+    file.
+    """
     with TemporaryDirectory() as directory:
         target = Path(directory) / "code"
         try:

@@ -1,5 +1,7 @@
-"""Figures of a running application, kept by the driver from the manifests: cheap to read, as of the last committed
-epoch."""
+"""Figures of a running application, computed by the driver from the manifests.
+
+They are cheap to read, and as of the last committed epoch.
+"""
 
 from __future__ import annotations
 
@@ -39,13 +41,17 @@ _ACTIVITIES = (Operation(POLL), Operation(PROCESS), Operation(COMMIT))
 
 
 class ManifestFigures:
-    """Adds up manifests; any thread may take a snapshot."""
+    """Adds up manifests. Any thread may take a snapshot.
+
+    Args:
+        samples: `metrics.num.samples`.
+        window_ms: `metrics.sample.window.ms`.
+        elapsed_ms: the clock for the samples, in ms.
+    """
 
     def __init__(
         self, samples: int = 2, window_ms: int = 30_000, elapsed_ms: Callable[[], int] = elapsed_milliseconds
     ) -> None:
-        """Have nothing yet. samples, window_ms: `metrics.num.samples`, `metrics.sample.window.ms`. elapsed_ms: by which
-        samples are taken."""
         self._elapsed_ms = elapsed_ms
         self._measurements = HostMeasurements(samples, window_ms)
         self._shares = TimeShares(_ACTIVITIES, samples, window_ms, elapsed_ms())
@@ -70,12 +76,12 @@ class ManifestFigures:
 
     @property
     def epoch(self) -> int:
-        """The last epoch that was taken."""
+        """The last epoch that was added."""
         return 0 if self._last is None else self._last.epoch
 
     @property
     def committed_ms(self) -> int | None:
-        """When the last epoch was committed (ms since the epoch); None before the first."""
+        """Commit time of the last epoch (ms since the epoch), or None before the first."""
         last = self._last
         return None if last is None or not last.epoch else last.committed_ms
 
@@ -86,8 +92,14 @@ class ManifestFigures:
         ends: Mapping[TopicPartition, int],
         now_ms: int | None = None,
     ) -> None:
-        """Start from the manifest `last` of an earlier run; ends: the ends of the inputs now; begin: positions before
-        the first epoch. now_ms: of the clock of the machine, None if another process runs the application."""
+        """Start from the manifest `last` of an earlier run.
+
+        Args:
+            last: the last manifest of the earlier run.
+            begin: positions before the first epoch.
+            ends: the current ends of the inputs.
+            now_ms: the time of the machine in ms; None if another process runs the application.
+        """
         with self._lock:
             self._last, self._begin, self._ends, self._started_ms = last, begin, ends, now_ms
             self._workers.clear()
@@ -95,16 +107,16 @@ class ManifestFigures:
             self._measurements.forget()
 
     def take_ends(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Take how far the inputs can be read now."""
+        """Update the ends of the inputs."""
         with self._lock:
             self._ends = ends
 
     def tasks_created(self, tasks: int) -> None:
-        """Note that a query sets up a number of tasks."""
+        """Record that a query creates `tasks` tasks."""
         self._count(TASK_CREATED, tasks)
 
     def tasks_closed(self, tasks: int) -> None:
-        """Note that the query of a number of tasks has ended."""
+        """Record that a query with `tasks` tasks has ended."""
         self._count(TASK_CLOSED, tasks)
 
     def _count(self, name: str, number: int) -> None:
@@ -112,7 +124,7 @@ class ManifestFigures:
             self._measurements.take(Operation(name), Measurement(number, float(number)), self._elapsed_ms())
 
     def take(self, manifest: Manifest) -> None:
-        """Add a manifest that is new."""
+        """Add a new manifest."""
         with self._lock:
             self._last = manifest
             self._records_in += sum(figures.records for figures in manifest.input.values())
@@ -148,7 +160,7 @@ class ManifestFigures:
         self._measurements.take_sensors(map(SensorReport.of_fields, manifest.sensors), now)
 
     def measured(self) -> Measured:
-        """Return what was measured since this start, with rates, averages and extremes of the time before now."""
+        """Return the measurements since this start; rates, averages and extremes end now."""
         with self._lock:
             committed_ms = self.committed_ms
             now = self._elapsed_ms()
@@ -157,25 +169,26 @@ class ManifestFigures:
             )
 
     def dropped(self) -> Mapping[str, int]:
-        """Return the records dropped since this start, by task; no task without any."""
+        """Return the records dropped since this start, by task. Tasks without any are omitted."""
         with self._lock:
             return {task: records for task, records in self._dropped.items() if records}
 
     def recent_commits(self) -> list[CommitFigures]:
-        """Return the last epochs, the newest last."""
+        """Return the last epochs, newest last."""
         with self._lock:
             return list(self._commits)
 
     def snapshot(self) -> Mapping[str, Any]:
         """Return the figures by name.
 
-        epoch: the last committed. records_in, bytes_in, records_out: since this start. records_per_second: of input,
-        over the last epochs with records.
-        epoch_ms: how long the last epoch took. lag: offsets of all inputs from the position to the end, as the planner
-            saw it last.
-        consumed, produced: (records, bytes) by topic, processed, dropped: records by task, all since this start.
-        workers: the machine and the process in which each task ran last. awaited: of each task with records that wait,
-            the partitions that they wait for.
+        - epoch: the last committed one. epoch_ms: how long it took.
+        - records_in, bytes_in, records_out: since this start.
+        - records_per_second: of input, over the last epochs with records.
+        - lag: offsets of all inputs between the position and the end last seen by the planner.
+        - consumed, produced: (records, bytes) by topic since this start.
+        - processed, dropped: records by task since this start.
+        - workers: the machine and the process in which each task last ran.
+        - awaited: for each task with waiting records, the partitions that they wait for.
         """
         with self._lock:
             last, recent = self._last, [m for m in self._recent if m.input]
@@ -198,7 +211,7 @@ class ManifestFigures:
             }
 
     def _lags(self) -> dict[TopicPartition, int]:
-        """Return how many offsets of each input are to come."""
+        """Return the number of unread offsets of each input."""
         last = self._last
         positions = self._begin if last is None or not last.offsets else last.offsets
         return {
@@ -215,12 +228,12 @@ def _add(totals: dict[str, tuple[int, int]], figures: Mapping[str, TopicFigures]
 
 
 def _duration_ms(manifest: Manifest) -> int:
-    """Return how long an epoch took (ms), 0 if the clock went back in the meantime."""
+    """Return the duration of an epoch (ms), or 0 if the clock went back meanwhile."""
     return max(manifest.committed_ms - manifest.planned_ms, 0)
 
 
 def progress_line(application_id: str, before: Mapping[str, Any], now: Mapping[str, Any], seconds: float) -> str:
-    """Return what an application has done between two snapshots of its figures, in so many seconds."""
+    """Summarize the work of an application between two snapshots, `seconds` apart."""
     return (
         f"{application_id}: {counted(now['records_in'] - before['records_in'], 'record')} in and "
         f"{now['records_out'] - before['records_out']} out, in {counted(now['epoch'] - before['epoch'], 'epoch')} of "

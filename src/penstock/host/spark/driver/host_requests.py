@@ -9,7 +9,7 @@ _log = logging.getLogger(__name__)
 
 
 class HostRequests:
-    """Keeps requests, from any thread, until the supervisor follows them."""
+    """Keeps requests until the supervisor handles them. Thread-safe."""
 
     def __init__(self, application_id: str) -> None:
         self._application_id = application_id
@@ -27,19 +27,19 @@ class HostRequests:
         return self._rebalancing.is_set()
 
     def close(self) -> None:
-        """Request the end of the host."""
+        """Request that the host closes."""
         self._closing.set()
 
     def rebalance(self, reason: str) -> None:
-        """Request a rebalance, unless the host is to close. reason: for the log."""
+        """Request a rebalance, unless the host is to close; `reason` is logged."""
         if not self.closes:
             _log.info("%s rebalances: %s", self._application_id, reason)
             self._rebalancing.set()
 
     def rebalanced(self) -> None:
-        """Take all requests for a rebalance as done."""
+        """Mark all requests for a rebalance as handled."""
         self._rebalancing.clear()
 
     def wait(self, seconds: float) -> bool:
-        """Wait so long, or until the host is to close; return whether it is not."""
+        """Wait for `seconds`, or until the host is to close; return False if it is."""
         return not self._closing.wait(seconds)

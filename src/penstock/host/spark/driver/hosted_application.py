@@ -16,10 +16,15 @@ from penstock_broker.common.clock import Clock
 
 @dataclass(frozen=True)
 class HostedApplication:
-    """One topology with its configuration, and how this program runs it.
+    """One topology with its configuration and the way that this program runs it.
 
-    until_end: whether it stops at the ends that the topics have at the start. clock: by which epochs are planned.
-    tells_restores: whether workers report the restore of each store. process_id: of this host, for its workers.
+    Args:
+        built: the topology.
+        config: of the application.
+        until_end: whether the application stops at the ends that the topics have at the start.
+        clock: the clock for planning epochs.
+        tells_restores: whether workers report the restore of each store.
+        process_id: identifies this host to its workers.
     """
 
     built: BuiltTopology
@@ -36,10 +41,10 @@ class HostedApplication:
 
     @cached_property
     def directory(self) -> Path:
-        """Its directory on this machine."""
+        """The directory of the application on this machine."""
         return application_path(self.config)
 
     @cached_property
     def checkpoint(self) -> Checkpoint:
-        """Where its state is."""
+        """The checkpoint of the application."""
         return checkpoint_of(self.config)

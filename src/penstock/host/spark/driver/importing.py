@@ -1,7 +1,8 @@
-"""Makes a checkpoint from the state of tasks that another host has run, so that the next start goes on from there.
+"""Creates a checkpoint from the state of tasks that another host ran.
 
-The checkpoint has one manifest, with a snapshot of each task. What lay between the tasks, in repartition topics, is
-carried to the first epoch. Nobody sees the checkpoint before its metadata are written, last.
+The next start continues there. The checkpoint has one manifest, with a snapshot of each task. Records in repartition
+topics, between the tasks, are carried to the first epoch. The checkpoint is invisible until its metadata are written,
+last.
 """
 
 from __future__ import annotations
@@ -36,9 +37,13 @@ _FIRST_EPOCH = 1
 class ImportedTask(NamedTuple):
     """The state of one task.
 
-    entries: of its stores; they need to be there only until the next state is asked for. positions: the next offset of
-    each partition of brokers that it reads. waiting: records of repartition topics that it has not taken. identity: of
-    the entries, equal for equal ones alone.
+    Args:
+        task: its id.
+        entries: of its stores; needed only until the next state is requested.
+        checkpoint: its task checkpoint.
+        positions: the next offset of each broker partition that it reads.
+        waiting: records of repartition topics that it has not processed.
+        identity: of the entries; equal only for equal entries.
     """
 
     task: TaskId
@@ -50,7 +55,7 @@ class ImportedTask(NamedTuple):
 
 
 def check_empty(checkpoint: Checkpoint) -> None:
-    """Raise StreamsError if there is a checkpoint already."""
+    """Raise StreamsError if a checkpoint already exists."""
     if checkpoint.read_metadata() is not None:
         raise StreamsError(
             f"A checkpoint already exists at {checkpoint.uri}. Import into another directory (penstock.checkpoint.dir),"
@@ -61,14 +66,15 @@ def check_empty(checkpoint: Checkpoint) -> None:
 def make_checkpoint(
     built: BuiltTopology, config: StreamsConfig, checkpoint: Checkpoint, admin: Admin, states: Iterable[ImportedTask]
 ) -> Metadata:
-    """Make the checkpoint of an application whose tasks have these states; return its metadata.
+    """Create the checkpoint of an application from the states of its tasks; return its metadata.
 
-    states: of all tasks, one after the other; what they raise leaves no checkpoint behind.
+    `states` covers all tasks and is consumed one at a time. If the iterable raises, no checkpoint remains.
 
-    Raises StreamsError if there is a checkpoint already, and as `preparation.check`.
+    Raises:
+        StreamsError: a checkpoint already exists. Also raises the errors of `preparation.check`.
     """
     check_empty(checkpoint)
-    checkpoint.delete_manifests()  # of an import that failed
+    checkpoint.delete_manifests()  # remains of a failed import
     topics = listed_topics(admin, named_topics(built, config))
     topology, placement = placed(built, config, admin, topics, parallelism=1)
     global_topics = () if topology.global_topology is None else topology.global_topology.source_topics
@@ -84,7 +90,7 @@ def make_checkpoint(
         uuid.uuid4().hex,
         description.application_id,
         {},
-        (),  # as many as the session has cores: the first start chooses
+        (),  # the first start sets them, to the number of cores of the session
         0,
         shape(topology, placement),
         start_epoch=_FIRST_EPOCH,
@@ -103,7 +109,7 @@ def make_checkpoint(
             fields, data = carried
             checkpoint.write_segment(name, fields["id"], data, lambda: None)
             entry = replace(entry, carried=fields)
-        tasks[name] = replace(entry, due_ms=0)  # so that its processors are initialised, also without input
+        tasks[name] = replace(entry, due_ms=0)  # so that its processors are initialised even without input
         positions.update(state.positions)
     begin: dict[str, list[int]] = {}
     for partition in sorted(positions):

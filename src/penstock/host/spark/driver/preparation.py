@@ -1,8 +1,7 @@
-"""What happens between `start` and the first epoch: topology, brokers and checkpoint are compared, and the application
-description is created.
+"""Prepares a start: compares topology, brokers and checkpoint, and creates the application description.
 
-Nothing is written before all checks have passed. Only this module decides what stays fixed for a
-topology version (`Metadata`).
+Nothing is written until all checks have passed. Only this module decides what stays fixed for a topology version
+(`Metadata`).
 """
 
 from __future__ import annotations
@@ -59,16 +58,23 @@ _log = logging.getLogger(__name__)
 
 
 _ATTEMPTS = 3
-"""How often a start is prepared: again where another program has committed before this one had its generation."""
+"""Attempts to prepare a start.
+
+A start is prepared again if another program committed before this one had its generation.
+"""
 
 
 @dataclass(frozen=True)
 class PreparedQuery:
-    """What `prepare` found: the application description, the guarantee in words, the last manifest, and the ends of the
-    inputs now.
+    """The result of `prepare`.
 
-    finishes: whether the description is that of the previous program, which must run the planned epoch and no other;
-    after that, everything must be prepared again.
+    Args:
+        description: the application description.
+        guarantee: the processing guarantee, in words.
+        last: the last manifest.
+        ends: the current ends of the inputs.
+        finishes: whether the description is that of the previous program, which must run the planned epoch and no
+            other; after that, everything must be prepared again.
     """
 
     description: ApplicationDescription
@@ -79,17 +85,19 @@ class PreparedQuery:
 
 
 def check(built: BuiltTopology, config: StreamsConfig, admin: Admin) -> None:
-    """Check what needs no Spark, before a session is opened for nothing; `prepare` checks it again.
+    """Run the checks that need no Spark, before a session is opened in vain.
+
+    `prepare` repeats them.
 
     Raises:
         MissingSourceTopicError, TopologyError, TopicAuthorizationError: as `prepare`.
-        StreamsError: a source, a sink or a store has no serde, a topic that a sink writes to does not exist, or
-            something of the user's cannot be sent to workers.
+        StreamsError: a source, a sink or a store has no serde, a sink topic does not exist, or a user object cannot be
+            sent to workers.
     """
     check_serdes(built, config)
     check_dead_letters(built, config)
     check_can_be_sent(built, config)
-    made = set(built.data_frame_topics)  # by the first start, in the session
+    made = set(built.data_frame_topics)  # the first start creates them, in the session
     topics = listed_topics(admin, named_topics(built, config) - made)
     if topics.keys() >= made:
         placed(built, config, admin, topics, parallelism=1)
@@ -104,11 +112,16 @@ def prepare(
     control_directory: str,
     clock: Clock | None = None,
 ) -> PreparedQuery:
-    """Check everything that can be checked before the query of `built` starts, and return what it needs.
+    """Run all checks before the query of `built` starts, and return its input.
 
-    checkpoint: where it continues or starts. admin: a client of its brokers. parallelism: Spark partitions of a
-    level, for a new checkpoint. control_directory: a local one that driver and source process share. clock: by which
-    epochs are planned; None for that of the machine.
+    Args:
+        built: the topology.
+        config: of the application.
+        checkpoint: where the query continues or starts.
+        admin: a client of the brokers.
+        parallelism: Spark partitions per level, for a new checkpoint.
+        control_directory: a local directory that driver and source process share.
+        clock: the clock for planning epochs; None for that of the machine.
 
     Raises:
         MissingSourceTopicError, TopologyError: see `place`.
@@ -117,10 +130,10 @@ def prepare(
         ConfigError: exactly_once_v2 is set, and the brokers do not support transactions; or a package is missing.
         TransactionalIdAuthorizationError: the brokers do not allow this user to write transactions.
         TopicAuthorizationError: they do not allow this user to see a topic that the topology reads or writes.
-        StreamsError: a source, a sink or a store has no serde, a topic that a sink writes to does not exist, or the
-            restore of a savepoint did not end.
+        StreamsError: a source, a sink or a store has no serde, a sink topic does not exist, or the restore of a
+            savepoint did not finish.
         TaskCorruptedError: files of the checkpoint are damaged or missing.
-        TaskMigratedError: other programs with this application.id took the checkpoint over, again and again.
+        TaskMigratedError: other programs with this application.id repeatedly took over the checkpoint.
     """
     _warn_of_keys(config)
     check_serdes(built, config)
@@ -131,7 +144,7 @@ def prepare(
                 built, config, checkpoint, admin, parallelism, control_directory, clock or SystemClock()
             )
         except TaskCorruptedError:
-            checkpoint.check_not_overtaken()  # a newer driver changes the files while this one reads them
+            checkpoint.check_not_overtaken()  # a newer driver may be changing the files during the read
             raise
         if prepared is not None:
             return prepared
@@ -150,8 +163,11 @@ def _prepare(
     control_directory: str,
     clock: Clock,
 ) -> PreparedQuery | None:
-    """Return what the query needs; None if a program that did not know yet that it was overtaken has committed or
-    started an epoch in the meantime; from now on it cannot. Raises as `prepare`."""
+    """Return the prepared query, or None if the preparation must be repeated.
+
+    That is so if a program that did not know yet that it was overtaken has committed or started an epoch in the
+    meantime; from now on it cannot. Raises as `prepare`.
+    """
     check_installed(config["penstock.state.base"])
     application_id = str(config.required("application.id"))
     topics = listed_topics(admin, named_topics(built, config))
@@ -193,7 +209,7 @@ def _prepare(
         metadata = topology_versions.same_version(checkpoint, continuing, description, stored)
     else:
         metadata = _new_version(checkpoint, metadata, description, evolution, begin, stored)
-    checkpoint.check_generation(generation)  # before anything is deleted that a newer driver may have made
+    checkpoint.check_generation(generation)  # before deleting files that may be a newer driver's
     checkpoint.forget_other_descriptions(metadata.plan)
     last = last_manifest(checkpoint, metadata)
     planned = planned_offset(checkpoint, metadata, last)
@@ -207,7 +223,10 @@ def _with_former_owners(
     admin: Admin,
     topics: Mapping[str, int],
 ) -> Metadata | None:
-    """Return `metadata` with the former owners that the markers of the brokers name; raises as `prepare`."""
+    """Return `metadata` with the former owners according to the markers of the brokers.
+
+    Raises as `prepare`.
+    """
     if metadata is not None:
         check_commits_topic(checkpoint, metadata, last_manifest(checkpoint, metadata), topics.keys())
     check = partial(_former_owners, checkpoint, metadata, str(config.required("application.id")))
@@ -218,8 +237,10 @@ def _with_former_owners(
 def _former_owners(
     checkpoint: Checkpoint, metadata: Metadata | None, application_id: str, markers: Sequence[Marker]
 ) -> tuple[str, ...]:
-    """Return the former owners of the checkpoint, given what Kafka knows to be committed; raises if it cannot
-    continue."""
+    """Return the former owners of the checkpoint, given the commits that Kafka knows of.
+
+    Raises if the checkpoint cannot continue.
+    """
     if metadata is None:
         check_new_checkpoint(checkpoint, application_id, markers)
         return ()
@@ -228,7 +249,7 @@ def _former_owners(
 
 
 def _stored(checkpoint: Checkpoint, metadata: Metadata, generation: int) -> Metadata:
-    """Write what has been found out about a checkpoint, in the format of today."""
+    """Write the findings about a checkpoint, in the current format."""
     if metadata.format != FORMAT:
         _bring_to_format(checkpoint, metadata, generation)
     current = replace(metadata, format=FORMAT)
@@ -239,8 +260,10 @@ def _stored(checkpoint: Checkpoint, metadata: Metadata, generation: int) -> Meta
 
 
 def _bring_to_format(checkpoint: Checkpoint, metadata: Metadata, generation: int) -> None:
-    """Write what a checkpoint of format 2 has without a digest, or in Spark's log alone: the description, and the
-    offset of a planned epoch."""
+    """Upgrade a checkpoint of format 2: write its description and the offset of a planned epoch.
+
+    Format 2 has the description without a digest, and the offset only in Spark's log.
+    """
     planned = planned_offset(checkpoint, metadata, last_manifest(checkpoint, metadata))
     if planned is not None:
         checkpoint.write_offset(planned.epoch, generation, planned.to_json())
@@ -252,12 +275,22 @@ def _bring_to_format(checkpoint: Checkpoint, metadata: Metadata, generation: int
 def placed(
     built: BuiltTopology, config: StreamsConfig, admin: Admin, topics: Mapping[str, int], parallelism: int
 ) -> tuple[BuiltTopology, Placement]:
-    """Return the topology with its patterns resolved, and the places of its tasks. topics: of the brokers, and their
-    partitions. parallelism: as of `prepare`. Raises as `prepare`."""
+    """Return the topology with its patterns resolved, and the places of its tasks.
+
+    Args:
+        built: the topology.
+        config: of the application.
+        admin: a client of the brokers.
+        topics: the topics of the brokers, with their numbers of partitions.
+        parallelism: as of `prepare`.
+
+    Raises:
+        The errors of `prepare`.
+    """
     internal = internal_topics(built, str(config.required("application.id")))
     topology = resolve_patterns(built, topics, internal, config).without_data_frames()
     wanted = named_topics(topology, config)
-    admin.topic_ids(wanted - topics.keys())  # brokers do not list topics that this user may not see
+    admin.topic_ids(wanted - topics.keys())  # raises for topics that this user may not see; brokers do not list them
     check_source_topics(topology, topics, str(config["bootstrap.servers"]))
     placement = place(topology, topics, parallelism, configured_grouper(config))
     if config["penstock.changelog.topics"]:  # output, changelogs and offsets of an epoch are one transaction
@@ -274,7 +307,7 @@ def _new_version(
     begin: Mapping[str, list[int]],
     stored: StoredDescription,
 ) -> Metadata:
-    """Create the checkpoint, or start its next topology version, and log what that means."""
+    """Create the checkpoint, or start its next topology version, and log the consequences."""
     now = shape(description.topology, description.placement)
     if metadata is None or evolution is None:
         return topology_versions.first_version(checkpoint, description, now, begin, stored)
@@ -285,12 +318,15 @@ def _new_version(
 
 
 def internal_topics(topology: BuiltTopology, application_id: str) -> frozenset[str]:
-    """Return the topics that are the application's own, and that no pattern of it matches."""
+    """Return the application's own topics; its patterns do not match them."""
     return frozenset([*own_topics(topology), commits_topic(application_id)])
 
 
 def _existing_version(checkpoint: Checkpoint) -> Metadata | None:
-    """Return the topology version of the checkpoint, None if it is new; raises StreamsError if it is incomplete."""
+    """Return the topology version of the checkpoint, or None if the checkpoint is new.
+
+    Raises StreamsError if the checkpoint is incomplete.
+    """
     metadata = checkpoint.read_metadata()
     if metadata is None and checkpoint.has_remains():
         raise StreamsError(
@@ -302,8 +338,10 @@ def _existing_version(checkpoint: Checkpoint) -> Metadata | None:
 
 
 def _evolution(metadata: Metadata, topology: BuiltTopology, placement: Placement, checkpoint: Checkpoint) -> Evolution:
-    """Return what the topology means for the existing state; raises IncompatibleCheckpointError if it cannot continue
-    with it."""
+    """Return the consequences of the topology for the existing state.
+
+    Raises IncompatibleCheckpointError if the topology cannot continue with it.
+    """
     evolution = evolve(metadata.shape, shape(topology, placement), metadata.removed)
     if evolution.refused:
         lines = "\n".join(f"  - {line}" for line in evolution.refused)
@@ -318,9 +356,19 @@ def _evolution(metadata: Metadata, topology: BuiltTopology, placement: Placement
 def _continuing_version(
     metadata: Metadata | None, evolution: Evolution | None, placement: Placement, config: StreamsConfig, knows_all: bool
 ) -> Metadata | None:
-    """Return the topology version of `metadata` if the program can continue in it: the same shape, and no other
-    partitions requested by name. One that was imported has no partitions yet. knows_all: whether every input has a
-    position, which is not so in a re-partitioned savepoint, and no topic was created again."""
+    """Return the topology version of `metadata` if the program can continue in it, otherwise None.
+
+    It can if it has the same shape, and the configuration does not set another number of partitions. An imported
+    version has no partitions yet.
+
+    Args:
+        metadata: of the checkpoint; None if it is new.
+        evolution: its result for the program.
+        placement: of the program's tasks.
+        config: of the application.
+        knows_all: whether every input has a position and no topic was created again. In a re-partitioned savepoint, not
+            all inputs have one.
+    """
     if metadata is None or evolution is None or evolution.differences or not knows_all or not metadata.partitions:
         return None
     if config["penstock.changelog.topics"] and metadata.sink_partitions != placement.sink_partitions:
@@ -331,8 +379,10 @@ def _continuing_version(
 
 
 def _positions(checkpoint: Checkpoint, metadata: Metadata, topics: Set[str]) -> dict[str, list[int]]:
-    """Return the position of each of `topics` that the checkpoint has ever read. A deleted topic has none: if it is
-    created again, it is another topic."""
+    """Return the positions of those of `topics` that the checkpoint has ever read.
+
+    A deleted topic has no position: if it is created again, it is another topic.
+    """
     positions = {**metadata.begin, **last_manifest(checkpoint, metadata).offsets}
     return {topic: offsets for topic, offsets in positions.items() if topic in topics}
 
@@ -346,8 +396,12 @@ def _found(checkpoint: Checkpoint, topics: Set[str]) -> tuple[Metadata | None, d
 def _topic_ids(
     metadata: Metadata | None, topology: BuiltTopology, admin: Admin, topics: Set[str]
 ) -> tuple[dict[str, str], frozenset[str]]:
-    """Return the ids of those of `topics` that are or were read, and the topics that have been created again since:
-    those have no position. Raises StreamsError if one of them is read by its name."""
+    """Return the ids of the `topics` that are or were read, and the recreated topics.
+
+    Recreated topics have been deleted and created again since they were read; they have no position.
+
+    Raises StreamsError if the topology reads one of them by name.
+    """
     before = {} if metadata is None else metadata.topic_ids
     known = () if metadata is None else metadata.begin
     read = {topic for spec in topology.subtopologies for topic in spec.source_topics}
@@ -385,8 +439,13 @@ def _begin(
     clock: Clock,
     known: Mapping[str, list[int]],
 ) -> dict[str, list[int]]:
-    """Return where to start reading each source topic: at its position in `known`, or else where its source or the
-    configuration says; raises StreamsError if that is none. Positions of topics that are not read now are kept."""
+    """Return the start position of each source topic.
+
+    It is the position in `known`, or else the one that the source or the configuration specifies. Positions of topics
+    that are not read now are kept.
+
+    Raises StreamsError if the offset reset is `none`.
+    """
     resets = offset_resets(topology, config)
     inputs = sorted(_inputs(topology, placement))
     unknown = {tp: resets[tp.topic] for tp in inputs if not _is_known(tp, known)}

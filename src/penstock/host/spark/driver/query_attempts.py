@@ -1,4 +1,4 @@
-"""Attempts to run a query: the errors that end them, and whether another attempt follows."""
+"""Attempts to run a query: their errors, and the decision about another attempt."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class QueryAttempts:
     """Runs steps of an application, and decides after each error whether to restart.
 
     Args:
-        application: to which the steps belong.
+        application: the application of the steps.
         requests: of the application; a host that is to close does not restart.
-        figures: know the last commit, by which restarts are counted.
-        starter: forgets a session whose JVM has ended.
+        figures: provide the last commit, for counting restarts.
+        starter: discards a session after its JVM has ended.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class QueryAttempts:
         self._restarts = Restarts.of(application.config)
 
     def run_first(self, step: Callable[[], None]) -> None:
-        """Run `step`, again after a lost process of Spark; raises the error that ends the last attempt."""
+        """Run `step`, again after the loss of a Spark process; raise the last attempt's error."""
         error = self.error_of(step)
         while isinstance(error, ProcessLostError) and self._waits_for_restart(error):
             error = self.error_of(step)
@@ -52,11 +52,11 @@ class QueryAttempts:
             raise error
 
     def error_of(self, step: Callable[[], None]) -> Exception | None:
-        """Run `step` and return the error that it ended with."""
+        """Run `step`, and return its error or None."""
         application_id = self._application.id
         try:
             step()
-        except Py4JJavaError as raised:  # the JVM runs, and reports what went wrong
+        except Py4JJavaError as raised:  # the JVM is alive, and reports the error
             error = error_of_spark(f"of {application_id}", str(raised), raised.java_exception.toString())
             error.__cause__ = raised
             return error
@@ -74,8 +74,10 @@ class QueryAttempts:
         return None
 
     def restarts_after(self, listener: HostListener, error: Exception) -> bool:
-        """Ask the handler about `error`; wait and return True if the application is to continue. After a lost process
-        of Spark it continues without asking, as if Spark itself had started another one."""
+        """Ask the handler about `error`; wait and return True if the application is to continue.
+
+        After the loss of a Spark process it continues without asking, as if Spark itself had started another one.
+        """
         lost = isinstance(error, ProcessLostError)
         if not lost and listener.on_failure(error) is not StreamThreadExceptionResponse.REPLACE_THREAD:
             return False
@@ -85,8 +87,10 @@ class QueryAttempts:
         return self._waits_for_restart(error)
 
     def _waits_for_restart(self, error: Exception) -> bool:
-        """Wait before the restart after `error`; return False if too many brought nothing, or the host is
-        closed."""
+        """Wait, and return whether to restart after `error`.
+
+        Return False after too many restarts without a commit, or if the host is closed.
+        """
         wait = self._restarts.next_wait_ms(self._figures.epoch)
         if wait is None:
             _log.error(

@@ -23,10 +23,10 @@ class QueryFollower:
     """Follows one query after another, each to its end.
 
     Args:
-        application: to which the queries belong.
-        requests: of the application, to which changed topics add a rebalance.
+        application: the application of the queries.
+        requests: of the application; a rebalance is requested after topics have changed.
         figures: receive the manifests.
-        restores: reported by the workers.
+        restores: receives the restores that workers report.
         data_frames: the queries between the application and DataFrames.
     """
 
@@ -51,7 +51,7 @@ class QueryFollower:
         self._broker_watch = BrokerWatch(config, written_topics(built, config))
 
     def follow(self, query: RunningQuery) -> None:
-        """Follow `query` until it ends, or is stopped for a rebalance; raises the error that ended it."""
+        """Follow `query` until it ends or is stopped for a rebalance. Raises its error, if any."""
         tasks = len(query.description.placement.places)
         self._figures.tasks_created(tasks)
         try:
@@ -87,7 +87,7 @@ class QueryFollower:
             raise error
 
     def _take_manifests(self, query: RunningQuery) -> None:
-        """Take the manifests that are new."""
+        """Process new manifests."""
         for manifest in self._new_manifests.after(self._figures.epoch, query.description.query_id):
             if manifest.printed:
                 print(manifest.printed, end="", flush=True)
@@ -105,7 +105,10 @@ class QueryFollower:
             raise
 
     def _look_at_topics(self, query: RunningQuery) -> None:
-        """Rebalance if topics have changed since the query started; a query that stops at fixed ends continues."""
+        """Request a rebalance if topics have changed since the query started.
+
+        A query that stops at fixed ends continues.
+        """
         if not self._until_end and not self._requests.rebalances:
             changes = self._topic_watch.look(query.description, int(time.monotonic() * 1000))
             if changes is not None:

@@ -34,10 +34,10 @@ class QueryStarter:
     """Prepares and starts one query after another.
 
     Args:
-        application: to run.
+        application: the application to run.
         session: used by all its queries.
         data_frames: the queries between the application and DataFrames.
-        figures: begin anew with each query.
+        figures: restarted with each query.
         current: receives the queries.
         follower: follows a query that finishes the epoch of an earlier program.
     """
@@ -62,24 +62,27 @@ class QueryStarter:
         """The processing guarantee of the newest query, in words."""
 
     def check(self) -> None:
-        """Check what needs no session; raises StreamsError."""
+        """Run the checks that need no session; raises StreamsError."""
         with closing(ConfluentAdmin(self._application.config)) as admin:
             preparation.check(self._application.built, self._application.config, admin)
 
     def open_session(self) -> SparkSession:
-        """Return the session that there is, or make one; its executors have the code of the program."""
+        """Return the existing session or a new one.
+
+        Its executors receive the code of the program.
+        """
         opened = self._session.open()
         if self._application.config["penstock.spark.send.code"]:
             send_code(opened.sparkContext, list(sys.modules.values()))
         return opened
 
     def forget_session(self) -> None:
-        """Use another session from now on: the JVM of the present one has ended."""
+        """Use another session from now on, because the JVM of the current one has ended."""
         self._session.forget_lost()
         self._data_frames.forget_lost()
 
     def start(self) -> None:
-        """Hold topology, brokers and checkpoint against each other as they are now, and start the query."""
+        """Check the current topology, brokers and checkpoint against each other, and start the query."""
         application = self._application
         prepared = self._prepare()
         if prepared.finishes:
@@ -102,7 +105,7 @@ class QueryStarter:
             self._data_frames.start_sinks(spark)
 
     def run_sinks_to_end(self) -> None:
-        """Run the queries of DataFrame sinks to the end, if the application has a planned end."""
+        """Run the queries of DataFrame sinks to their end, if the application has one."""
         if self._application.until_end:
             self._data_frames.run_sinks_to_end(self.open_session())
 
@@ -124,7 +127,10 @@ class QueryStarter:
             )
 
     def _finish(self, prepared: preparation.PreparedQuery) -> None:
-        """Run the epoch that an earlier program left half committed, with that program, and no other epoch."""
+        """Run the epoch that an earlier program left half committed, with that program's description.
+
+        No other epoch runs.
+        """
         _log.warning("%s finishes the epoch that the previous program left half committed.", self._application.id)
         description = self._of_run(prepared.description)
         self._figures.begin(prepared.last, description.begin, {}, self._application.clock.milliseconds())
@@ -135,8 +141,10 @@ class QueryStarter:
         self._follower.follow(query)
 
     def _new_location(self) -> str:
-        """Return where Spark keeps its checkpoint of the next query: an empty directory of this machine. Everything
-        that an application depends on is in its own checkpoint."""
+        """Return the location of Spark's checkpoint for the next query: an empty local directory.
+
+        All data that an application depends on is in its own checkpoint.
+        """
         directory = self._application.directory.absolute() / "spark"
         shutil.rmtree(directory, ignore_errors=True)
         return (directory / str(self._runs)).as_uri()
@@ -147,7 +155,7 @@ class QueryStarter:
         return replace(description, process_id=application.process_id, tells_restores=application.tells_restores)
 
     def _parallelism(self) -> int:
-        """Return how many Spark partitions a level of a new checkpoint has: one a core."""
+        """Return the number of Spark partitions per level of a new checkpoint: one per core by default."""
         chosen: int | None = self._application.config["penstock.spark.partitions"]
         if chosen is not None:
             return chosen

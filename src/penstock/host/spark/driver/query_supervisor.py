@@ -19,15 +19,15 @@ from penstock.log_context import logged_as
 
 
 class QuerySupervisor:
-    """Runs queries until the host is closed, one fails, or reaches the planned end.
+    """Runs queries until the host closes, or a query fails or reaches its planned end.
 
     Args:
-        application: to which the queries belong.
+        application: the application of the queries.
         requests: of the application.
         current: the newest query.
         starter: starts the queries.
         follower: follows them.
-        attempts: decide after errors.
+        attempts: decides about restarts after errors.
         lock: released after an error.
     """
 
@@ -51,11 +51,11 @@ class QuerySupervisor:
         self._thread: threading.Thread | None = None
 
     def start_query(self) -> None:
-        """Start the first query; raises the error of the last attempt."""
+        """Start the first query; raise the error of the last attempt."""
         self._attempts.run_first(self._starter.start)
 
     def follow(self, listener: HostListener) -> None:
-        """Follow the first query and run those after it, in the background."""
+        """Follow the first query and run its successors, in the background."""
         self._thread = threading.Thread(
             target=logged_as(self._application.id)(self._run),
             args=(listener,),
@@ -65,7 +65,7 @@ class QuerySupervisor:
         self._thread.start()
 
     def close(self, timeout_ms: int) -> bool:
-        """Stop after the running epoch; return whether it and the thread ended within `timeout_ms`."""
+        """Stop after the running epoch; return whether query and thread ended within `timeout_ms`."""
         deadline = time.monotonic() + timeout_ms / 1000
         self._requests.close()
         stopped = self._current.stop(lambda: time.monotonic() >= deadline)
@@ -78,7 +78,7 @@ class QuerySupervisor:
         return stopped
 
     def _run(self, listener: HostListener) -> None:
-        """Follow one query after another; tell the listener how the last one ended, whatever happens here."""
+        """Follow one query after another, and always notify the listener of the end."""
         try:
             error = self._attempts.error_of(self._follow_to_end)
             while self._goes_on(listener, error):
@@ -87,16 +87,21 @@ class QuerySupervisor:
         except Exception as raised:
             error = raised
         if self._requests.closes:
-            self._current.stop(lambda: True)  # one that was started after `close` had looked for it
+            self._current.stop(lambda: True)  # a query may have started after `close` looked for one
         elif error is not None:
             self._current.stop(lambda: True)
-            self._lock.release()  # so that another may take over without the close of this one
+            self._lock.release()  # so that another program can take over before this one is closed
             listener.on_error(error)
         else:
             listener.on_stopped()
 
     def _goes_on(self, listener: HostListener, error: Exception | None) -> bool:
-        """Return whether another query is to follow the one that has ended with `error`, or without."""
+        """Return whether another query follows the last one.
+
+        Args:
+            listener: decides after an error.
+            error: the error that ended the last query; None without an error.
+        """
         if self._requests.closes:
             return False
         if error is not None:
@@ -109,7 +114,7 @@ class QuerySupervisor:
         return self._requests.rebalances
 
     def _run_next(self, listener: HostListener) -> None:
-        """Start a query in place of one that has ended, and follow it."""
+        """Start the next query and follow it."""
         self._requests.rebalanced()
         self._starter.start()
         listener.on_running()

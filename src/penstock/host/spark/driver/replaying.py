@@ -1,9 +1,9 @@
-"""`penstock replay`: one epoch of an application once more, in this process, from its checkpoint and its topics.
+"""`penstock replay`: runs one epoch of an application again, in this process, from its checkpoint and topics.
 
-An epoch depends on its offset, on the manifest before it, on the segments and rows that this names, and on the records
-of the topics; so the same functions give the same. Tasks run one after the other, level by level, as workers run them.
-What they would write is kept here: nothing of the checkpoint, of the topics and of the state directory changes. The
-position of a task is a digest of all that it has committed, so it shows whether the replay comes to the same state.
+An epoch depends on its offset, on the manifest before it, on the segments and rows that this manifest names, and on the
+records of the topics; so the same functions give the same result. Tasks run one after the other, level by level, as
+workers run them. Their writes are kept in memory: checkpoint, topics and state directory do not change. The position of
+a task is a digest of everything that it has committed, so it shows whether the replay arrives at the same state.
 """
 
 from __future__ import annotations
@@ -42,10 +42,13 @@ _TRACE: Final = "penstock.trace.order"
 
 @dataclass(frozen=True)
 class TaskReplay:
-    """What a task did in a replay.
+    """The result of one task in a replay.
 
-    records: that it processed. differences: from what the epoch committed, in words; empty if there are none, and if
-    the epoch was never committed.
+    Args:
+        task: its id.
+        records: the number of records that it processed.
+        differences: its differences from the committed epoch, in words; empty if it has no differences, or if the epoch
+            was never committed.
     """
 
     task: TaskId
@@ -55,11 +58,16 @@ class TaskReplay:
 
 @dataclass(frozen=True)
 class Replay:
-    """What a replay gave.
+    """The result of a replay.
 
-    epoch, planned_ms: its number, and its time in ms since the epoch of Unix. is_committed: whether there is something
-    to compare with. tasks: those that ran. output: the records for topics, by task, as bytes. differences: between the
-    output and what the manifest says of it, in words.
+    Args:
+        application_id: the application.id.
+        epoch: number of the epoch.
+        planned_ms: its time, in ms since the Unix epoch.
+        is_committed: whether there is a committed result to compare with.
+        tasks: the tasks that ran.
+        output: the records for topics, by task, as bytes.
+        differences: between the output and the figures of the manifest, in words.
     """
 
     application_id: str
@@ -72,26 +80,25 @@ class Replay:
 
     @property
     def is_same(self) -> bool:
-        """Whether nothing differs from what was committed."""
+        """Whether the replay equals the committed epoch."""
         return not self.differences and not any(task.differences for task in self.tasks)
 
 
 class EpochReplay:
-    """One epoch that can be run again; see the module."""
+    """One epoch that can be run again; see the module.
+
+    Args:
+        built: the topology of the program, with the functions to run.
+        config: its configuration, with brokers and checkpoint.
+        scratch: an empty directory for bases of stores.
+        epoch: its number; None for an epoch that was started and not committed, or else the last committed one.
+
+    Raises:
+        StreamsError: there is no checkpoint, it no longer has the epoch, or the program has another shape.
+        TaskCorruptedError: files of the checkpoint are damaged or missing.
+    """
 
     def __init__(self, built: BuiltTopology, config: StreamsConfig, scratch: Path, epoch: int | None = None) -> None:
-        """Read what the checkpoint has of the epoch.
-
-        Args:
-            built: the topology of the program, whose functions run.
-            config: its configuration, which names brokers and checkpoint.
-            scratch: an empty directory for bases of stores.
-            epoch: its number; None for one that was started and not committed, or else the last that was committed.
-
-        Raises:
-            StreamsError: there is no checkpoint, the epoch is not in it any more, or the program has another shape.
-            TaskCorruptedError: files of the checkpoint are damaged or missing.
-        """
         checkpoint = checkpoint_of(config)
         metadata = existing_metadata(checkpoint, StreamsError)
         last = last_manifest(checkpoint, metadata)
@@ -127,7 +134,7 @@ class EpochReplay:
         """Run the epoch.
 
         Args:
-            task: only this one, after those that send to it; None for all.
+            task: run only this task, after those that send to it; None for all.
             prepare: called with each task before it processes.
 
         Raises:
@@ -162,7 +169,7 @@ class EpochReplay:
         )
 
     def _wanted(self, task: TaskId | None) -> frozenset[TaskId]:
-        """Return the tasks to run: `task` and those of the levels before it that its records come through."""
+        """Return the tasks to run: `task`, and its upstream tasks on lower levels."""
         if task is None:
             return frozenset(self.tasks)
         if task not in self.tasks:
@@ -180,7 +187,7 @@ class EpochReplay:
         return frozenset((task, *others))
 
     def _check_records(self, tasks: frozenset[TaskId]) -> None:
-        """Raise StreamsError if a topic has no longer all records that the epoch has read."""
+        """Raise StreamsError if a topic no longer has all records that the epoch read."""
         ranges = [each for task in tasks for each in task_ranges(self._description, task, self._start, self._end)]
         if not ranges:
             return
@@ -211,10 +218,10 @@ class EpochReplay:
             for batch in read_range(self._description, each.partition, each.start, each.end, self._end.planned_ms):
                 yield PartitionBatch(*each.partition, batch)
 
-    # ---------------------------------------- what was committed
+    # ---------------------------------------- the committed epoch
 
     def _committed_offset(self, metadata: Metadata) -> EpochOffset:
-        """Return the offset of a committed epoch, as it was planned."""
+        """Return the offset of a committed epoch, as planned."""
         logged = self._checkpoint_offset(metadata)
         if logged is not None:
             return logged
@@ -239,14 +246,14 @@ class EpochReplay:
         )
 
     def _checkpoint_offset(self, metadata: Metadata) -> EpochOffset | None:
-        """Return the offset of the epoch if it is still logged."""
+        """Return the offset of the epoch, or None if it is no longer logged."""
         fields = Checkpoint(self._description.checkpoint).read_offset(self.epoch)
         if fields is None or fields.get("query_id") != metadata.query_id:
             return None
         return EpochOffset.from_json(fields)
 
     def _differences(self, task: TaskId, report: TaskReport) -> Iterator[str]:
-        """Yield how a task differs from what it has committed, in words."""
+        """Yield the differences between a task's replay and its commit, in words."""
         if self._manifest is None:
             return
         committed, processed = self._manifest.entry(str(task)), self._manifest.processed.get(str(task), 0)
@@ -263,7 +270,7 @@ class EpochReplay:
                 yield "it takes its records in another order than the order trace says"
 
     def _other_output(self, output: list[tuple[TaskId, PartitionBatch]]) -> Iterator[str]:
-        """Yield how the output differs from what the manifest says of it, by topic."""
+        """Yield the differences between the output and the manifest's figures, by topic."""
         if self._manifest is None:
             return
         totals: dict[str, TopicFigures] = {}
@@ -280,7 +287,7 @@ class EpochReplay:
 
 
 class _UnchangedCheckpoint(Checkpoint):
-    """A checkpoint whose writes are kept in memory."""
+    """A checkpoint with its writes kept in memory."""
 
     def __init__(self, uri: str) -> None:
         super().__init__(uri)
@@ -290,22 +297,22 @@ class _UnchangedCheckpoint(Checkpoint):
         """Do nothing: the application may run, and another driver may take it over."""
 
     def read_segment(self, task: str, segment: str) -> bytes | None:
-        """Return the bytes of a segment, also of one that was written here."""
+        """Return the bytes of a segment, including segments written here."""
         return self._written.get((task, segment)) or super().read_segment(task, segment)
 
     def read_segment_range(self, task: str, segment: str, offset: int, length: int) -> bytes | None:
-        """Return some bytes of a segment, also of one that was written here."""
+        """Return a range of bytes of a segment, including segments written here."""
         written = self._written.get((task, segment))
         if written is not None:
             return written[offset : offset + length]
         return super().read_segment_range(task, segment, offset, length)
 
     def write_segment(self, task: str, segment: str, data: bytes, before_rename: Callable[[], None]) -> None:
-        """Keep a segment here."""
+        """Keep a segment in memory."""
         self._written[task, segment] = data
 
     def write_restore_state(self, name: str, data: bytes) -> None:
-        """Do nothing: nobody waits for this restore."""
+        """Do nothing: this restore has no watcher."""
 
     def delete_restore_state(self, name: str) -> None:
         """Do nothing."""
@@ -314,13 +321,13 @@ class _UnchangedCheckpoint(Checkpoint):
 def _description(
     built: BuiltTopology, config: StreamsConfig, checkpoint: Checkpoint, metadata: Metadata, scratch: Path
 ) -> ApplicationDescription:
-    """Return the description of the epoch: as the checkpoint stores it, with the functions of the program."""
+    """Return the epoch's description from the checkpoint, with the functions of the program."""
     data = checkpoint.read_description(metadata)
     if data is None:
         raise damaged(f"{checkpoint.uri}/plans/{metadata.plan}", "it is missing")
     try:
         stored = load_from_checkpoint(data)
-    except Exception as error:  # whatever a user's object raises
+    except Exception as error:  # unpickling may raise anything: user objects run code
         raise StreamsError(
             f"The description of the application in the checkpoint {checkpoint.uri} cannot be loaded: {error}."
         ) from error

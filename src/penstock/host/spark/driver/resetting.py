@@ -1,10 +1,10 @@
-"""Resets an application: after it the next start is a first one (Kafka tool: kafka-streams-application-reset).
+"""Resets an application, so that its next start is a first one (Kafka tool: kafka-streams-application-reset).
 
-What goes: the checkpoint with positions and state, the copies of state on this machine, what Kafka remembers of the
-application (its consumer groups, with the markers of committed epochs), and its internal topics. What stays: the topics
-that it reads and writes, and all that other machines keep below `state.dir`, which is no good without the checkpoint
-and is deleted when it is met. The checkpoint goes first: an application whose markers alone are left is refused, so a
-reset that was interrupted is noticed, and run again.
+A reset deletes the checkpoint with positions and state, the copies of state on this machine, Kafka's data about the
+application (its consumer groups, with the markers of committed epochs), and its internal topics. It keeps the topics
+that the application reads and writes, and the data that other machines keep below `state.dir`, which is useless without
+the checkpoint and is deleted when found. The checkpoint is deleted first: an application with nothing but its markers
+is refused, so an interrupted reset is noticed and run again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from penstock.plan.subtopology import BuiltTopology
 
 
 def planned_reset(built: BuiltTopology, config: StreamsConfig, topics: Mapping[str, int]) -> ApplicationReset:
-    """Return what a reset of an application deletes; topics: those of its brokers, with their partitions."""
+    """Plan a reset of an application; `topics`: those of its brokers, with their numbers of partitions."""
     application_id = str(config.required("application.id"))
     checkpoint = checkpoint_of(config)
     sources = map(commits_topic_of_source, built.data_frame_sources)
@@ -35,7 +35,7 @@ def planned_reset(built: BuiltTopology, config: StreamsConfig, topics: Mapping[s
     groups = [application_id, *(topic for topic in internal if topic.endswith("-commits"))]
     own = own_topics(built)
     internal += sorted(own - set(internal))
-    # committed offsets without the changelogs that belong to them would let another host go on with no state
+    # with committed offsets but without their changelogs, another host would continue without state
     has_group = commits_topic(application_id) in topics or not own.isdisjoint(topics)
     has_checkpoint = checkpoint.exists()
     directory = application_path(config)
@@ -50,11 +50,11 @@ def planned_reset(built: BuiltTopology, config: StreamsConfig, topics: Mapping[s
 
 
 def reset_application(built: BuiltTopology, config: StreamsConfig, admin: ConfluentAdmin) -> ApplicationReset:
-    """Delete what `planned_reset` names; return it.
+    """Delete everything in the plan of `planned_reset`; return the plan.
 
     Raises:
         LockError: a program runs the application on this machine.
-        KafkaError: the brokers do not answer, do not allow it, or a group has members.
+        KafkaError: the brokers do not answer or do not allow it, or a group has members.
     """
     checkpoint, directory = checkpoint_of(config), application_path(config)
     with CheckpointLock(checkpoint, directory, str(config.required("application.id"))):
@@ -70,7 +70,7 @@ def reset_application(built: BuiltTopology, config: StreamsConfig, admin: Conflu
 
 
 def _check_has_no_members(admin: ConfluentAdmin, group: str) -> None:
-    """Raise KafkaError if instances of another host run: they need the topics."""
+    """Raise KafkaError if instances of another host run, because they need the topics."""
     if members := admin.describe_group(group).members:
         raise KafkaError(
             f"The group {group} has {counted(len(members), 'member')}: instances of the application run on another "
@@ -79,11 +79,11 @@ def _check_has_no_members(admin: ConfluentAdmin, group: str) -> None:
 
 
 def _overtake(checkpoint: Checkpoint) -> None:
-    """End a program that runs on the checkpoint on another machine: it commits nothing more."""
+    """End a program that uses the checkpoint on another machine: it can commit nothing more."""
     if checkpoint.exists():
         checkpoint.take_generation()
 
 
 def _has_state(directory: Path) -> bool:
-    """Return whether there is a file below `directory` besides locks, which a reset creates itself."""
+    """Return whether `directory` has a file other than locks. A reset creates locks itself."""
     return any(path.is_file() and path.name != LOCK_FILE for path in directory.rglob("*"))

@@ -1,5 +1,8 @@
-"""What the driver knows of running restores: it looks for the files that workers write (`worker/restore_progress`),
-logs them, and tells the listener of the application."""
+"""Watches running restores, for the driver.
+
+It reads the files that workers write (`worker/restore_progress`), logs them, and notifies the listener of the
+application.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +21,14 @@ _LOOK_MS = 2_000
 
 
 class RestoreWatch:
-    """Running restores, from a look every other second."""
+    """Running restores, polled every two seconds.
+
+    Args:
+        checkpoint: the checkpoint whose restores are watched. Nothing is read before the first look.
+        listener: receives the events of restores.
+    """
 
     def __init__(self, checkpoint: Checkpoint, listener: StateRestoreListener | None = None) -> None:
-        """Watch the tasks of `checkpoint`; reads nothing yet."""
         self._checkpoint = checkpoint
         self._listener = listener or _Nobody()
         self._is_heard = listener is not None
@@ -29,20 +36,23 @@ class RestoreWatch:
         self._states: dict[str, RestoreState] = {}
 
     def look(self, generation: int, committed_epoch: int) -> None:
-        """Look if it is time, tell what is new of the epoch after `committed_epoch`, and delete what is over."""
+        """Report news of the epoch after `committed_epoch`, if a look is due.
+
+        Also deletes the files of finished restores.
+        """
         now = elapsed_milliseconds()
         if self._looked_ms is None or now - self._looked_ms >= _LOOK_MS:
             self._looked_ms = now
             self._look(generation, committed_epoch)
 
     def end(self, generation: int, committed_epoch: int) -> None:
-        """Look for the last time in a query: what is not done now is given up."""
+        """Look for the last time in a query: restores that are not done are suspended."""
         self._look(generation, committed_epoch)
         for name in list(self._states):
             self._gone(name)
 
     def snapshot(self) -> dict[str, tuple[int, int]]:
-        """Return (entries restored, entries in all) of each task that is restored, by task id."""
+        """Return (entries restored, entries in all) of each running restore, by task id."""
         return {state.task: (state.restored, state.total) for state in list(self._states.values())}
 
     def _look(self, generation: int, committed_epoch: int) -> None:
@@ -50,7 +60,7 @@ class RestoreWatch:
         for name, data in self._checkpoint.restore_states().items():
             state = RestoreState.decode(data)
             if state is not None and state.generation > generation:
-                continue  # of a driver that has taken over
+                continue  # belongs to a driver that has taken over
             if state is not None and state.generation == generation and (state.done or state.epoch > committed_epoch):
                 self._take(name, state)
                 if not state.done:
@@ -61,7 +71,7 @@ class RestoreWatch:
             self._gone(name)
 
     def _take(self, name: str, state: RestoreState) -> None:
-        """Take the progress of a restore."""
+        """Process the progress of a restore."""
         before = self._states.get(name)
         if state != before:
             self._tell_progress(before, state)
@@ -76,7 +86,7 @@ class RestoreWatch:
             _log.info("Task %s has restored its state.", state.task)
 
     def _gone(self, name: str) -> None:
-        """Treat a restore without further reports as ended; without a listener, restores end this way."""
+        """Treat a restore without further reports as ended. Without a listener, all restores end this way."""
         state = self._states.pop(name)
         if not (self._is_heard and state.stores):
             _log.info("Task %s has restored its state.", state.task)
@@ -93,7 +103,7 @@ class RestoreWatch:
                 self._tell(self._listener.on_batch_restored, store, store.reached - 1, more)
 
     def _tell(self, method: Callable[..., None], store: StoreRestore, *figures: int) -> None:
-        """Call a method of the listener with the partition and the name of `store`, and `figures`."""
+        """Call a listener method with partition and name of `store`, and `figures`."""
         try:
             method(TopicPartition(store.topic, store.partition), store.store, *figures)
         except Exception:
@@ -101,7 +111,7 @@ class RestoreWatch:
 
 
 class _Nobody(StateRestoreListener):
-    """Stands where nobody listens."""
+    """The default listener. It ignores all events."""
 
     def on_restore_start(
         self, topic_partition: TopicPartition, store_name: str, starting_offset: int, ending_offset: int

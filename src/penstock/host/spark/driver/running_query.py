@@ -1,8 +1,7 @@
-"""One run of the Spark query: started from an application description, asked to stop after the running epoch, and why
-it ended.
+"""One run of the Spark query: its start from an application description, its stop after an epoch, and its end.
 
-The driver does what comes before (checks, description) and after (another run, the end of the application). Driver and
-source process share a control directory, one for each run, so that no run reads the files of another.
+The driver handles everything before (checks, description) and after (another run, the end of the application). Driver
+and source process share a control directory, one for each run, so that no run reads the files of another.
 """
 
 from __future__ import annotations
@@ -34,11 +33,14 @@ from penstock.task.taps import TappedRecord
 
 _TITLE_CHARACTERS = 400
 LOOK_SECONDS = 0.05
-"""How often the driver looks at the query and its files."""
+"""How often the driver polls the query and its files."""
 
 JVM_IS_GONE = (Py4JError, ConnectionError)
-"""What calls raise when the JVM has ended. What Spark itself raises comes as an exception of pyspark, or as a
-Py4JJavaError: that is also a Py4JError, so check for it first."""
+"""The exceptions of calls after the JVM has ended.
+
+Errors of Spark itself arrive as an exception of pyspark, or as a Py4JJavaError. The latter is also a Py4JError, so
+check for it first.
+"""
 
 
 def start_query(
@@ -47,14 +49,14 @@ def start_query(
     """Start the query of `description`.
 
     Args:
-        description: what to run; nothing is in its control directory.
+        description: what to run; its control directory is empty.
         spark: the session to run in.
         location: where Spark keeps its checkpoint.
-        until_end: stop at the ends that the topics have now.
-        paused: whether it is to begin with a pause.
+        until_end: stop at the current ends of the topics.
+        paused: begin paused.
 
     Raises:
-        StreamsError: something of the user's cannot be sent to workers.
+        StreamsError: a user object cannot be sent to workers.
     """
     data = dump_description(description)
     control = Path(description.control_directory)
@@ -82,13 +84,16 @@ def start_query(
 
 
 def _name(description: ApplicationDescription) -> str:
-    """Return the name of the query, which Spark shows with each of its jobs and stages."""
+    """Return the name of the query. Spark shows it with each of its jobs and stages."""
     levels = range(len(description.placement.levels))
     return f"{description.application_id} ({'; '.join(level_title(description, level) for level in levels)})"
 
 
 def level_title(description: ApplicationDescription, level: int) -> str:
-    """Return what Spark shows of a level, also in plans on its SQL page: sub-topologies with their nodes."""
+    """Return the title of a level in Spark's UI: its sub-topologies with their nodes.
+
+    Spark also shows it in the plans of its SQL page.
+    """
     numbers = sorted({task.subtopology for task in description.placement.levels[level]})
     texts = (
         f"sub-topology {n}: {', '.join(node.name for node in description.subtopologies[n].nodes)}" for n in numbers
@@ -98,10 +103,14 @@ def level_title(description: ApplicationDescription, level: int) -> str:
 
 
 class RunningQuery:
-    """A query that was started; any thread may ask, and ask it to stop."""
+    """A started query. Thread-safe.
+
+    Args:
+        query: the query of Spark.
+        description: the application that it runs.
+    """
 
     def __init__(self, query: StreamingQuery, description: ApplicationDescription) -> None:
-        """Take the query and what it runs."""
         self.description = description
         self._query = query
         self._control = Path(description.control_directory)
@@ -109,22 +118,28 @@ class RunningQuery:
 
     @property
     def is_active(self) -> bool:
-        """Whether it has not ended."""
+        """Whether the query has not ended."""
         return bool(self._query.isActive)
 
     @property
     def ended_by_pause(self) -> bool:
-        """Whether a query that was to stop at the planned end ended before, since nothing was planned in a pause."""
+        """Whether a query with a planned end ended early because of a pause.
+
+        No epochs are planned in a pause.
+        """
         return (self._control / epoch_planner.PAUSED_FILE).exists()
 
     @property
     def is_at_end(self) -> bool:
-        """Whether it has nothing more to do and waits to be stopped: Spark did not get an end from the source."""
+        """Whether the query has reached its planned end and waits for `stop`.
+
+        That is so if Spark cannot get an end from the source.
+        """
         return (self._control / epoch_planner.AT_END_FILE).exists()
 
     def new_ends(self) -> dict[TopicPartition, int]:
-        """Return how far the inputs can be read, as the planner has seen it; nothing if that is not new."""
-        with suppress(FileNotFoundError):  # the planner has not told it yet
+        """Return the input ends last seen by the planner. Returns nothing if they are not new."""
+        with suppress(FileNotFoundError):  # the planner has not written it yet
             written = (self._control / epoch_planner.ENDS_FILE).stat().st_mtime_ns
             if written != self._ends_written:
                 self._ends_written = written
@@ -132,12 +147,12 @@ class RunningQuery:
         return {}
 
     def pause(self) -> None:
-        """Plan nothing after the running epoch."""
+        """Plan no epochs after the running one."""
         with suppress(FileNotFoundError):  # the query has ended
             (self._control / epoch_planner.PAUSE_FILE).touch()
 
     def tapped(self, taps: Mapping[str, int], node: str) -> list[TappedRecord]:
-        """Return the last records that have reached a node, and let the coming epochs keep those of `taps`."""
+        """Return the last records of a node. The next epochs keep the records of `taps`."""
         if read_taps(self._control) != taps:
             write_taps(self._control, taps)
         return decoded_records(read_tapped(self._control).get(node, ()))
@@ -147,8 +162,10 @@ class RunningQuery:
         (self._control / epoch_planner.PAUSE_FILE).unlink(missing_ok=True)
 
     def finish_epoch(self, is_over: Callable[[], bool]) -> bool:
-        """Ask for no more epochs, and wait until the running one is committed; return False if it `is_over`
-        before."""
+        """Plan no more epochs, and wait until the running one is committed.
+
+        Return False if `is_over` returns True before that.
+        """
         (self._control / epoch_planner.STOP_FILE).touch()
         while self.is_active and not (self._control / epoch_planner.STOPPED_FILE).exists():
             if is_over():
@@ -157,11 +174,11 @@ class RunningQuery:
         return True
 
     def stop(self) -> None:
-        """Stop immediately; the running epoch is abandoned, and the next query on the checkpoint runs it again."""
+        """Stop immediately. The running epoch is abandoned; the next query on the checkpoint runs it again."""
         self._query.stop()
 
     def failure(self) -> tuple[StreamsError, str] | None:
-        """Return the error that ended it and what was printed before it, None if it ended without."""
+        """Return the query's error and the output before it, or None without an error."""
         exception: StreamingQueryException | None = self._query.exception()
         if exception is None:
             return None

@@ -1,7 +1,7 @@
-"""The session that a host runs in: the user's own, taken as it is, or one that Penstock makes.
+"""The session that a host runs in: the user's own, unchanged, or one that Penstock creates.
 
-All hosts of one program that were given no session share the one that is made for the first, and the last to close ends
-it. Each host forgets a session whose JVM is gone; the next host that opens a session creates a new one.
+All hosts of a program without a user's session share the one created for the first host, and the last host to close
+stops it. Each host discards a session whose JVM is gone; the next host that opens a session creates a new one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from penstock.host.spark.driver.running_query import JVM_IS_GONE
 
 
 class _Shared:
-    """The session that Penstock made in this process, and how many use it."""
+    """The session that Penstock created in this process, with the number of its users."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -27,12 +27,12 @@ class _Shared:
         self._users = 0
 
     def is_made(self, other: SparkSession) -> bool:
-        """Return whether `other` is a session on the SparkContext that Penstock made."""
+        """Return whether `other` uses the SparkContext that Penstock created."""
         with self._lock:
             return self._made is not None and other.sparkContext is self._made.sparkContext
 
     def join(self, config: StreamsConfig, directory: Path) -> SparkSession:
-        """Become a user of the session, which is made if there is none; see `make_session`."""
+        """Become a user of the session, creating it if necessary; see `make_session`."""
         with self._lock:
             if self._made is None:
                 session.check_java()
@@ -42,7 +42,7 @@ class _Shared:
             return self._made
 
     def leave(self, own: SparkSession) -> None:
-        """Be a user of `own` no longer; the last ends it."""
+        """Stop using `own`; the last user stops it."""
         with self._lock:
             if self._made is not own:
                 return
@@ -50,11 +50,11 @@ class _Shared:
             if self._users == 0:
                 self._made = None
                 with suppress(*JVM_IS_GONE), warnings.catch_warnings():
-                    warnings.simplefilter("ignore", RuntimeWarning)  # pyspark's, that the JVM is gone
+                    warnings.simplefilter("ignore", RuntimeWarning)  # pyspark warns that the JVM is gone
                     own.stop()
 
     def forget_lost(self, own: SparkSession) -> None:
-        """Make the next session start a new JVM: that of `own` is gone."""
+        """Make the next session start a new JVM, because that of `own` is gone."""
         with self._lock:
             if self._made is own:
                 self._made = None
@@ -65,15 +65,14 @@ _shared = _Shared()
 
 
 class SessionUse:
-    """One host's use of a session."""
+    """One host's use of a session.
+
+    Args:
+        config: of the application; configures a session that is created.
+        directory: for the log of a JVM that is started.
+    """
 
     def __init__(self, config: StreamsConfig, directory: Path) -> None:
-        """Use none yet.
-
-        Args:
-            config: of the application; it configures a session that is created. directory: for the log of a JVM that is
-                started.
-        """
         self._config = config
         self._directory = directory
         self._of_user: SparkSession | None = None
@@ -87,12 +86,17 @@ class SessionUse:
 
     @property
     def existing(self) -> SparkSession | None:
-        """The session in use, None before `open` where the user has none."""
+        """The session in use; None before `open` if the user has no session."""
         return self._of_user or self._own
 
     def open(self) -> SparkSession:
-        """Return the session in use; make one, or join the one that other hosts use, where there is none. Raises
-        StreamsError if there is no Java for it."""
+        """Return the session in use.
+
+        Without a user's session, join the one that other hosts share, or create it.
+
+        Raises:
+            StreamsError: a session must be created, and Java is missing.
+        """
         if self._of_user is not None:
             return self._of_user
         if self._own is None:
@@ -100,7 +104,10 @@ class SessionUse:
         return self._own
 
     def forget_lost(self) -> None:
-        """Make `open` create a new session if Penstock created the one whose JVM is gone; a user's session is kept."""
+        """Make `open` create a new session if the JVM of Penstock's session is gone.
+
+        A user's session is kept.
+        """
         if self._own is not None:
             _shared.forget_lost(self._own)
             self._own = None

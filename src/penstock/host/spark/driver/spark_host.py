@@ -1,10 +1,10 @@
-"""The Spark host: checks, starts and watches the query. Runs in the program that the user started.
+"""The Spark host: checks, starts and watches the query, in the program that the user started.
 
-Everything is checked before anything starts: Java, brokers, topics, the checkpoint. Then one query
-after another runs, until the host is closed, one fails, or reaches the planned end: `rebalance` ends the running one
-after its epoch, checks everything again and starts the next, with the same lock and in the same session. A thread
-supervises (`QuerySupervisor`): it follows the manifests, prints what user functions printed, keeps the figures, and
-learns how each query ended.
+Everything is checked before anything starts: Java, brokers, topics, the checkpoint. Then one query after another runs,
+until the host is closed, or a query fails or reaches the planned end: `rebalance` ends the running one after its epoch,
+checks everything again and starts the next, with the same lock and in the same session. A supervisor thread
+(`QuerySupervisor`) follows the manifests, prints the output of user functions, keeps the figures, and learns how each
+query ended.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ from penstock_broker.common.clock import Clock, SystemClock
 
 
 class SparkHost:
-    """Runs one topology on Spark (implements Host); nothing is opened before `start`.
+    """Runs one topology on Spark (implements Host). Nothing is opened before `start`.
 
     Args:
         built: the topology.
         config: of the application.
         session: the session to run in, with its cluster; None for one that the host starts and stops.
-        until_end: stop at the ends of the topics at start.
-        clock: by which epochs are planned, wherever that is done; None for that of the machine.
+        until_end: stop at the ends that the topics have at start.
+        clock: the clock for planning epochs, on whichever machine; None for that of the machine.
         restore_listener: receives the restores of stores.
-        turns: not taken, because Spark schedules the queries of all topologies.
+        turns: unused, because Spark schedules the queries of all topologies.
     """
 
     def __init__(
@@ -102,12 +102,15 @@ class SparkHost:
 
     @staticmethod
     def check_keys(config: StreamsConfig) -> None:
-        """Warn of keys that change nothing on this host, and raise ConfigError for one that does not exist."""
+        """Warn of keys without effect on this host. Raises ConfigError for an unknown key."""
         warn_of_rows_without_effect(config, ())
         check_client_keys(config)
 
     def start(self, listener: HostListener) -> None:
-        """Check everything, then start the query; returns when it runs. Raises StreamsError when it must not start."""
+        """Check everything, then start the query; return once it runs.
+
+        Raises StreamsError if the query cannot start.
+        """
         self.check_keys(self._config)
         session.check_classic(self._given_session, self._config)
         self._session.take(self._given_session or self._data_frames.session())
@@ -126,10 +129,11 @@ class SparkHost:
         self._supervisor.follow(listener)
 
     def rebalance(self, reason: str) -> None:
-        """Run with the current topics: stop after the running epoch, prepare again, continue. Returns immediately.
+        """Run with the current topics: stop after the running epoch, prepare again, continue.
 
-        The state is REBALANCING from the end of that epoch until the next query runs. Calls that come meanwhile are
-        one; after `close` or before `start` nothing happens. An error of the preparation ends the application.
+        Returns immediately. The state is REBALANCING from the end of that epoch until the next query runs. Calls in the
+        meantime are merged; after `close` or before `start` nothing happens. An error of the preparation ends the
+        application.
 
         Args:
             reason: why, for the log: "topic x has 8 partitions now".
@@ -137,16 +141,21 @@ class SparkHost:
         self._requests.rebalance(reason)
 
     def pause(self) -> None:
-        """Plan no epochs after the running one, now or from the start on: no records are read, no punctuation runs."""
+        """Plan no epochs after the running one: no records are read, no punctuation runs.
+
+        Before `start`, the query begins paused.
+        """
         self._current.pause()
 
     def resume(self) -> None:
-        """Plan epochs again after `pause`; punctuations that have become due run immediately."""
+        """Plan epochs again after `pause`. Punctuations that have become due run immediately."""
         self._current.resume()
 
     def clean_up(self) -> None:
-        """Delete the bases of stores and the logs on this machine; the checkpoint stays, and the bases are rebuilt from
-        it. Raises LockError if a program runs on the checkpoint."""
+        """Delete the bases of stores and the logs on this machine.
+
+        The checkpoint stays, and the bases are rebuilt from it. Raises LockError if a program uses the checkpoint.
+        """
         self._lock.acquire()
         try:
             directory = self._application.directory.absolute()
@@ -159,9 +168,11 @@ class SparkHost:
             self._release()
 
     def reset(self) -> None:
-        """Delete checkpoint, copies of state, markers and internal topics, so that the next start is a first one; see
-        `resetting`. Raises LockError if a program runs on the checkpoint, KafkaError where the brokers do not do
-        it."""
+        """Delete all state of the application; see `resetting`.
+
+        Deletes checkpoint, copies of state, markers and internal topics, so that the next start is a first one. Raises
+        LockError if a program uses the checkpoint, and KafkaError if the brokers do not delete their part.
+        """
         try:
             with closing(ConfluentAdmin(self._config)) as admin:
                 reset_application(self._application.built, self._config, admin)
@@ -169,9 +180,9 @@ class SparkHost:
             self._release()
 
     def close(self, timeout_ms: int, leave_group: bool = True) -> bool:
-        """Stop after the running epoch and release everything; return whether that was done within `timeout_ms`.
+        """Stop after the running epoch and release everything; return whether that took at most `timeout_ms`.
 
-        An epoch that does not end in time is given up; the next start runs it again. There is no group to leave.
+        An epoch that does not end in time is abandoned; the next start runs it again. There is no group to leave.
         """
         stopped = self._supervisor.close(timeout_ms)
         self._release()
@@ -183,9 +194,12 @@ class SparkHost:
         return f"{self._starter.guarantee}; broker {servers}; checkpoint {self._checkpoint.uri}"
 
     def statistics(self) -> Mapping[str, Any]:
-        """Return figures as of the last committed epoch, see `ManifestFigures.snapshot`, under `recent_commits` those
-        of the last epochs (CommitFigures), under `restoring` which tasks rebuild their state, with the entries restored
-        and in all, and under `clients` the statistics of consumers and producers (`client_statistics`)."""
+        """Return figures as of the last committed epoch, see `ManifestFigures.snapshot`, and more.
+
+        - recent_commits: those of the last epochs (CommitFigures).
+        - restoring: the tasks that rebuild their state, with the entries restored and in all.
+        - clients: the statistics of consumers and producers (`client_statistics`).
+        """
         return {
             **self._figures.snapshot(),
             "recent_commits": self._figures.recent_commits(),
@@ -194,28 +208,33 @@ class SparkHost:
         }
 
     def measured(self) -> Measured:
-        """Return what was measured, as of the last committed epoch."""
+        """Return the measurements, as of the last committed epoch."""
         return self._figures.measured()
 
     def tapped(self, node: str, limit: int) -> Sequence[TappedRecord]:
-        """Return the last records that have reached a node, as of the last committed epoch, and let the coming ones
-        keep such records; none while no query runs."""
+        """Return the last records that reached a node, as of the last committed epoch.
+
+        From now on epochs keep such records. Returns an empty list while no query runs.
+        """
         return self._current.tapped(node, limit)
 
     def untap(self, node: str) -> None:
-        """Keep the records of a node no longer."""
+        """Stop keeping the records of a node."""
         self._current.untap(node)
 
     def table(self, store_name: str) -> DataFrame:
-        """Return the entries of a store as of the newest commit, in the session of the application; raises
-        StreamsNotStartedError before `start` and after `close`."""
+        """Return the entries of a store as of the newest commit.
+
+        The DataFrame belongs to the session of the application. Raises StreamsNotStartedError before `start` and after
+        `close`.
+        """
         existing = self._session.existing
         if existing is None:
             raise StreamsNotStartedError("A table needs the session of the application, which has none now.")
         return self._queries.table(store_name, existing)
 
     def queries(self) -> StateQueries:
-        """Return what answers interactive queries, from the checkpoint, until the host is closed."""
+        """Return the interactive queries of the checkpoint, usable until the host is closed."""
         return self._queries
 
     def _release(self) -> None:
@@ -228,7 +247,7 @@ class SparkHost:
 
 
 def _delete(path: Path) -> None:
-    """Delete a file, or a directory with all that is in it."""
+    """Delete a file, or a directory with its content."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:

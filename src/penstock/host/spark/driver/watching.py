@@ -1,4 +1,4 @@
-"""An application on Spark as its checkpoint shows it, for a process that does not run it."""
+"""An application on Spark as seen in its checkpoint by another process."""
 
 from __future__ import annotations
 
@@ -19,15 +19,21 @@ from penstock.plan.subtopology import BuiltTopology
 from penstock_broker.common.clock import Clock, SystemClock
 
 COMMITS_MS: Final = 60_000
-"""How old the last commit of an application is at most if the application is taken to run."""
+"""Maximum age (ms) of the last commit of an application that counts as running."""
 
 
 class CheckpointWatch(Watching):
-    """Follows the commits of an application that another process runs (implements Host); it runs and changes
-    nothing."""
+    """Follows the commits of an application that another process runs (implements Host).
+
+    It runs and changes nothing, and opens nothing before `start`.
+
+    Args:
+        built: the topology of the application.
+        config: of the application.
+        clock: for the age of commits; None for that of the machine.
+    """
 
     def __init__(self, built: BuiltTopology, config: StreamsConfig, clock: Clock | None = None) -> None:
-        """Take what to watch; nothing is opened yet. clock: tells the age of commits; None for that of the machine."""
         self._clock = clock or SystemClock()
         self._checkpoint = checkpoint_of(config)
         self._queries = CheckpointQueries(built, config, self._checkpoint)
@@ -44,8 +50,11 @@ class CheckpointWatch(Watching):
         listener.on_running()
 
     def statistics(self) -> Mapping[str, Any]:
-        """Return figures since the start, as the Spark host does; watched, that another process runs the application;
-        seen_state, RUNNING after a recent commit, else None: an application without input commits nothing."""
+        """Return figures since the start, as the Spark host does, and more.
+
+        - watched: always True, because another process runs the application.
+        - seen_state: RUNNING after a recent commit, else None, because an application without input commits nothing.
+        """
         self._follow()
         committed_ms = self._figures.committed_ms
         is_recent = committed_ms is not None and self._clock.milliseconds() - committed_ms <= COMMITS_MS
@@ -57,12 +66,12 @@ class CheckpointWatch(Watching):
         }
 
     def measured(self) -> Measured:
-        """Return what was measured of the commits since the start."""
+        """Return the measurements of the commits since the start."""
         self._follow()
         return self._figures.measured()
 
     def queries(self) -> StateQueries:
-        """Return what answers interactive queries, from the checkpoint."""
+        """Return the interactive queries of the checkpoint."""
         return self._queries
 
     def summary(self) -> str:
@@ -70,12 +79,12 @@ class CheckpointWatch(Watching):
         return f"watched by its checkpoint {self._checkpoint.uri}"
 
     def close(self, timeout_ms: int, leave_group: bool = True) -> bool:
-        """Release what was opened, and return True."""
+        """Release all resources, and return True."""
         self._queries.close()
         return True
 
     def _follow(self) -> None:
-        """Take the manifests that are new."""
+        """Process new manifests."""
         with self._following:
             metadata = existing_metadata(self._checkpoint, StateStoreNotAvailableError)
             for manifest in self._manifests.after(self._figures.epoch, metadata.query_id):

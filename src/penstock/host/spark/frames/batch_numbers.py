@@ -1,9 +1,9 @@
-"""The numbers of the batches that functions of the program get.
+"""The batch numbers that functions of the program receive.
 
-A table such as one of Delta keeps the largest number that it has seen of an application, and skips smaller ones without
-an error. Spark numbers the batches of each checkpoint from 0 on. So what is added to its numbers is the time at which
-the numbering begins: whatever becomes of the checkpoint (a reset, a savepoint in an empty directory, files deleted by
-hand), the numbers of one `application.id` do not go back, unless the clock does.
+A table such as one of Delta stores the largest number that it has seen of an application, and skips smaller ones
+without an error. Spark numbers the batches of each checkpoint from 0. So the start time of the numbering is added to
+Spark's numbers: whatever happens to the checkpoint (a reset, a savepoint in an empty directory, files deleted by hand),
+the numbers of one `application.id` do not go back, unless the clock does.
 """
 
 from __future__ import annotations
@@ -19,14 +19,18 @@ from penstock.host.storage.sealed_files import sealed
 from penstock_broker.common.clock import Clock
 
 _SPARK_OFFSETS: Final = "offsets"
-"""Where Spark logs the batches in the checkpoint of a query."""
+"""Spark's log of the batches, in the checkpoint of a query."""
 
 
 def first_number(files: Files, topic: str, clock: Clock) -> int:
-    """Return the number of the first batch of `topic` in its checkpoint, which is durable before it is returned. A
-    checkpoint in which batches are numbered already goes on with its numbers.
+    """Return the number of the first batch of `topic` in its checkpoint.
 
-    files: the directory below which the checkpoints of the queries are.
+    It is durable before it is returned. A checkpoint with numbered batches keeps its numbers.
+
+    Args:
+        files: the directory with the checkpoints of the queries.
+        topic: the topic that the query reads.
+        clock: provides the first number, in ms.
     """
     path = f"{topic}.first"
     data = files.read(path)
@@ -40,7 +44,7 @@ def first_number(files: Files, topic: str, clock: Clock) -> int:
 
 
 def numbered_from(first: int, function: Callable[[Any, int], None]) -> Callable[[Any, int], None]:
-    """Return `function` for batches that Spark numbers from 0 on."""
+    """Return `function` for batches that Spark numbers from 0."""
 
     def call(batch: Any, number: int) -> None:
         function(batch, first + number)

@@ -1,13 +1,15 @@
-"""The queries between an application and DataFrames of Spark: rows into the topics that it reads, and records that it
-wrote out to functions of the user's.
+"""The queries between an application and Spark's DataFrames.
 
-**In**: a query for each `stream_from`, by `foreachBatch`. A batch goes over a shuffle to one writer for each partition
-of the topic, which writes its rows in one transaction together with the number of the batch (see
-`client.confluent.transactions`); the owner of the numbers is the id of the query, which Spark keeps in its checkpoint.
-So a batch that is run again is written once, however the rows were cut. How many partitions its first attempt knew is
-kept, since the topic may have grown since. **Out**: a query for each `to_spark` reads the topic as `topic_source` does.
+They write rows to the topics that the application reads, and pass records of its output topics to user functions.
 
-Checkpoints of these queries stand below that of the application, so that they are deleted or copied together with it.
+**In**: one query for each `stream_from`, with `foreachBatch`. A batch is shuffled to one writer for each partition of
+the topic, which writes its rows in one transaction together with the number of the batch (see
+`client.confluent.transactions`). The owner of the numbers is the id of the query, which Spark keeps in its checkpoint.
+So a batch that runs again is written once, however its rows were split. The number of partitions seen by its first
+attempt is stored, because the topic may have grown since. **Out**: one query for each `to_spark` reads the topic as
+`topic_source` does.
+
+The checkpoints of these queries are below the application's checkpoint, so that they are deleted or copied with it.
 """
 
 from __future__ import annotations
@@ -71,7 +73,15 @@ _LOOK_SECONDS = 0.05
 
 @dataclass(frozen=True)
 class _Target:
-    """The topic that the rows of one DataFrame are written to, and how; failure_key: see `failures`."""
+    """The topic for the rows of one DataFrame, with the settings of its writers.
+
+    Args:
+        topic: name of the topic.
+        partitions: its number of partitions.
+        transactional: whether rows are written in transactions.
+        config: the pickled configuration.
+        failure_key: see `failures`.
+    """
 
     topic: str
     partitions: int
@@ -81,16 +91,26 @@ class _Target:
 
 
 class BatchPartitions:
-    """Says over how many partitions each batch for one topic is spread: every attempt over as many as the first."""
+    """Stores the number of partitions of each batch for one topic.
+
+    So all attempts of a batch use the same number.
+
+    Args:
+        files: the directory for that number.
+        topic: the topic.
+        partitions: its current number of partitions.
+    """
 
     def __init__(self, files: Files, topic: str, partitions: int) -> None:
-        """Take where that is kept, and how many partitions `topic` has now."""
         self._files = files
         self._path = f"{topic}.batch"
         self._partitions = partitions
 
     def of(self, batch: int) -> int:
-        """Return the partitions of `batch`; what is answered first for a batch is durable before it is returned."""
+        """Return the number of partitions for `batch`.
+
+        The first answer for a batch is durable before it is returned.
+        """
         data = self._files.read(self._path)
         name = f"{self._files.uri}/{self._path}"
         known: dict[str, int] = {} if data is None else parsed(unsealed(data, name) if is_sealed(data) else data, name)
@@ -101,11 +121,16 @@ class BatchPartitions:
 
 
 class DataFrameQueries:
-    """Starts, watches and stops the queries of one application; where it has none, nothing happens."""
+    """Starts, watches and stops the DataFrame queries of one application, if it has any.
+
+    Args:
+        built: the topology.
+        config: of the application.
+        files: the directory for the checkpoints of the queries.
+        clock: the clock for batch numbers; None for that of the machine.
+    """
 
     def __init__(self, built: BuiltTopology, config: StreamsConfig, files: Files, clock: Clock | None = None) -> None:
-        """Take what is to run. files: the directory below which the checkpoints of the queries stand. clock: None for
-        that of the machine."""
         self._sources = built.data_frame_sources
         self._sinks = built.data_frame_sinks
         self._config = config
@@ -115,8 +140,10 @@ class DataFrameQueries:
         self._failure_key = secrets.token_bytes(FAILURE_KEY_BYTES)
 
     def session(self) -> SparkSession | None:
-        """Return the session of the DataFrames, None if there are none; raises StreamsError for a DataFrame that is
-        not a streaming one of Spark."""
+        """Return the session of the DataFrames, or None without DataFrames.
+
+        Raises StreamsError for an object that is not a streaming DataFrame of Spark.
+        """
         found: SparkSession | None = None
         for topic, source in self._sources.items():
             frame = source.data_frame
@@ -129,17 +156,18 @@ class DataFrameQueries:
         return found
 
     def start_sources(self, admin: Admin, parallelism: int, to_end: bool) -> None:
-        """Make the topics that are missing, and start the queries that write rows to them; those that run are left
-        alone.
+        """Create missing topics, and start the queries that write rows to them.
+
+        Running queries are left alone.
 
         Args:
             admin: a client of the brokers.
-            parallelism: partitions of new topics if the program does not set them. to_end: return when the present rows
-                are written and the queries have ended.
+            parallelism: partitions of new topics if the program does not set them.
+            to_end: return after the present rows are written and the queries have ended.
 
         Raises:
             ConfigError: exactly_once_v2 is set, and the brokers do not support transactions.
-            StreamsError: a DataFrame has no columns that can be written, or its query failed.
+            StreamsError: a DataFrame has unsuitable columns, or its query failed.
         """
         known = self.create_topics(admin, parallelism)
         if not self._sources:
@@ -150,7 +178,7 @@ class DataFrameQueries:
             if not self._runs(topic):
                 target = _Target(topic, known[topic], transactional, config, self._failure_key)
                 partitions = BatchPartitions(self._files, topic, known[topic])
-                owner: Future[str] = Future()  # the id of the query, which nobody knows before it has started
+                owner: Future[str] = Future()  # the id of the query, unknown until it has started
                 rows = columns(source.data_frame, topic)
                 function = _writing_batches(target, partitions, self._files.below(topic), owner)
                 owner.set_result(self._start(topic, rows, function, to_end).id)
@@ -158,7 +186,7 @@ class DataFrameQueries:
             self._wait(self._sources)
 
     def start_sinks(self, spark: SparkSession) -> None:
-        """Start the queries that hand records to functions; those that run are left alone."""
+        """Start the queries that pass records to functions. Running queries are left alone."""
         for topic, sink in self._sinks.items():
             if not self._runs(topic):
                 self._start_sink(spark, topic, sink, to_end=False)
@@ -174,8 +202,10 @@ class DataFrameQueries:
         self._start(topic, self._read(spark, topic), function, to_end)
 
     def create_topics(self, admin: Admin, parallelism: int) -> Mapping[str, int]:
-        """Make the topics that are missing, and partitions that those of markers lack; return the partitions of all
-        topics. admin, parallelism: as for `start_sources`."""
+        """Create missing topics, and missing partitions of marker topics.
+
+        Arguments are as of `start_sources`. Returns the number of partitions of each topic.
+        """
         if not self._sources and not self._sinks:
             return {}
         known = admin.topics()
@@ -209,13 +239,15 @@ class DataFrameQueries:
                 raise failure_of_exception(f"between {topic} and a DataFrame", exception, self._failure_key)[0]
 
     def forget_lost(self) -> None:
-        """Forget the queries of a JVM that is gone."""
+        """Discard the queries of a JVM that is gone."""
         self._running.clear()
 
     def stop(self) -> None:
-        """Stop all queries; a batch that runs is given up, and run again at the next start. What does not end in
-        STOP_SECONDS, since a function of the user's does not return, is left behind."""
-        # In the background: a query waits for the function that has its batch.
+        """Stop all queries. A running batch is abandoned, and runs again at the next start.
+
+        A query that does not end within STOP_SECONDS, because a user function does not return, is left running.
+        """
+        # In the background, because a query waits for the function that processes its batch.
         ends = {topic: in_background("penstock-data-frames", query.stop) for topic, query in self._running.items()}
         self._running.clear()
         deadline = time.monotonic() + STOP_SECONDS
@@ -235,7 +267,10 @@ class DataFrameQueries:
         interval_ms = self._config["repartition.purge.interval.ms"]
 
         class BoundTopicDataSource(topic_source.TopicDataSource):
-            """Has its settings with it: options are shown in plans, and may hold secrets."""
+            """A data source with built-in settings.
+
+            Options would appear in plans, and may contain secrets.
+            """
 
             def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
                 return stream_reader(topic_source.InternalTopicReader(settings, topic, interval_ms))
@@ -263,13 +298,18 @@ class DataFrameQueries:
 
 
 def commits_topic_of_source(topic: str) -> str:
-    """Return the internal topic whose offsets are the batches of a DataFrame that the partitions of `topic` have."""
+    """Return the internal commits topic for the rows of DataFrames in `topic`.
+
+    Its offsets are the batches that the partitions of `topic` have.
+    """
     return f"{topic}-commits"
 
 
 def _behind_the_log(log: Files, function: Callable[[DataFrame, int], None]) -> Callable[[DataFrame, int], None]:
-    """Return `function` for a query whose checkpoint is `log`: it is called when that is on the disk, since Spark does
-    not sync what it writes there, and would plan a batch again under the same number after a loss of power."""
+    """Delay each call of `function` until the query's checkpoint `log` is on disk.
+
+    Spark does not sync its writes there, and after a power failure it would plan a batch again under the same number.
+    """
     last_sync_ns = 0
 
     def call(batch: DataFrame, number: int) -> None:
@@ -280,14 +320,16 @@ def _behind_the_log(log: Files, function: Callable[[DataFrame, int], None]) -> C
     return call
 
 
-# ---------------------------------------- rows into topics
+# ---------------------------------------- rows to topics
 
 
 def columns(frame: DataFrame, topic: str) -> DataFrame:
-    """Return the rows of `frame` as they are written to `topic`: key and value as bytes, the timestamp in ms, and null
-    for headers and a partition that are not there.
+    """Return the rows of `frame` in the columns for `topic`.
 
-    Raises StreamsError if there is no value, if key or value are not strings or binary, or if timestamps are numbers.
+    Key and value are bytes, and the timestamp is in ms. Missing headers and a missing partition are null.
+
+    Raises:
+        StreamsError: the value is missing, key or value are not strings or binary, or timestamps are numbers.
     """
     types = {field.name: field.dataType for field in frame.schema}
     bytes_like = all(isinstance(types[name], StringType | BinaryType) for name in ("key", "value") if name in types)
@@ -309,7 +351,7 @@ def columns(frame: DataFrame, topic: str) -> DataFrame:
         return f.col(name) if name in types else otherwise
 
     null = f.lit(None)
-    # The time of the batch is in the offset log of the query: a batch that runs again has the same time.
+    # The offset log of the query has the time of the batch, so a batch that runs again has the same time.
     timestamp = column("timestamp", f.current_timestamp()).cast("timestamp")
     return frame.select(
         column("key", null).cast("binary").alias("key"),
@@ -323,10 +365,10 @@ def columns(frame: DataFrame, topic: str) -> DataFrame:
 def _writing_batches(
     now: _Target, partitions: BatchPartitions, log: Files, owner: Future[str]
 ) -> Callable[[DataFrame, int], None]:
-    """Return what the query whose checkpoint is `log` does with a batch.
+    """Return the batch function of the query with the checkpoint `log`.
 
-    The marker of a batch has a digest of its offsets: if Spark's log was damaged, and another batch has the number of a
-    written one, the query fails with an error.
+    The marker of a batch has a digest of its offsets. So if Spark's log was damaged, and another batch has the number
+    of a written one, the query fails with an error.
     """
 
     def write(batch: DataFrame, number: int) -> None:
@@ -341,7 +383,10 @@ def _writing_batches(
 
 
 def _with_partitions(target: _Target, frames: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows with their partitions, and with what puts them back into their order behind the shuffle."""
+    """Yield the rows with their partitions.
+
+    Task and number restore the order of the rows after the shuffle.
+    """
     context = TaskContext.get()
     task = 0 if context is None else context.partitionId()
     number = 0
@@ -358,10 +403,12 @@ def _with_partitions(target: _Target, frames: Iterable[pa.RecordBatch]) -> Itera
 
 
 def partitions_of(frame: pa.RecordBatch, topic: str, partitions: int) -> list[int]:
-    """Return the partition of each row: the given one, else by the key as Kafka's default partitioner, else by the
-    value; the same whenever a row comes again.
+    """Return the partition of each row; the same for each repetition of a row.
 
-    Raises StreamsError for a given one that `topic` does not have.
+    It is the given partition, else that of the key as with Kafka's default partitioner, else that of the value.
+
+    Raises:
+        StreamsError: `topic` does not have a given partition.
     """
     rows = zip(frame["key"].to_pylist(), frame["value"].to_pylist(), strict=True)
     hashes = murmur2_column([(value or b"") if key is None else key for key, value in rows])
@@ -379,7 +426,7 @@ def partitions_of(frame: pa.RecordBatch, topic: str, partitions: int) -> list[in
 def _write_rows(
     target: _Target, batch: int, owner: str, digest: str, frames: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Write the rows of the partitions that came here, one transaction for each; yield how many were written."""
+    """Write the received rows, one transaction per partition. Yields the number of written rows."""
     rows = [row for frame in frames for row in frame.to_pylist()]
     rows.sort(key=lambda row: (row["partition"], row["task"], row["number"]))
     written = 0
@@ -420,4 +467,4 @@ def _writer(target: _Target, partition: int) -> EpochWriter:
 
 
 def _nothing(batch: int) -> None:
-    """Do nothing before a commit: nobody strikes there."""
+    """Do nothing before a commit: these commits have no crash point."""

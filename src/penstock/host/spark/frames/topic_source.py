@@ -1,9 +1,9 @@
 """Topics as DataFrames: a Python data source of Spark that reads committed records, for streams and for batches.
 
 Options and columns are those of Spark's own source for Kafka, which is a separate package: `kafka.bootstrap.servers`
-and other keys `kafka.…` of the client, `subscribe` (topics, separated by commas), `startingOffsets` (earliest or
-latest). The offset that Spark logs is how far each partition was read, so a batch that is run again has the same
-records. Which topics of an application lead to DataFrames, and their queries, are in `data_frames`.
+and other client keys `kafka.…`, `subscribe` (topics, separated by commas), `startingOffsets` (earliest or latest). The
+offset that Spark logs is the position in each partition, so a batch that runs again has the same records. `data_frames`
+has the topics of an application that lead to DataFrames, and their queries.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ COLUMNS = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int, "
     "headers array<struct<key: string, value: binary>>"
 )
-"""The columns of a topic as Spark reads them; timestampType is 0, the time that the writer gave."""
+"""The columns of a topic in Spark; timestampType is 0, for the time that the writer set."""
 
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 _SCHEMA = pa.schema(
@@ -52,7 +52,13 @@ _EARLIEST, _LATEST = "earliest", "latest"
 
 
 class TopicRange(InputPartition):
-    """Records of one partition of a topic: offsets from start to before end."""
+    """Records of one partition of a topic.
+
+    Args:
+        partition: the partition.
+        start: first offset.
+        end: offset after the last record.
+    """
 
     def __init__(self, partition: TopicPartition, start: int, end: int) -> None:
         super().__init__(None)
@@ -74,16 +80,16 @@ class TopicDataSource(DataSource):
         return COLUMNS
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
-        """Return the reader of a streaming query; raises ConfigError for an option that is missing or cannot be."""
+        """Return the reader of a streaming query. Raises ConfigError for a missing or invalid option."""
         return stream_reader(TopicStreamReader(*_options(self.options)))
 
     def reader(self, schema: StructType) -> TopicReader:
-        """Return the reader of a batch: what the topics hold now; raises ConfigError as above."""
+        """Return the reader of a batch of the current records. Raises ConfigError as `streamReader`."""
         return TopicReader(*_options(self.options))
 
 
 def _options(options: Mapping[str, str]) -> tuple[Mapping[str, Any], list[str], str]:
-    """Return the client's settings, the topics, and where to begin."""
+    """Return the settings of the client, the topics, and the start position."""
     settings = {key[len(_CLIENT_PREFIX) :]: value for key, value in options.items() if key.startswith(_CLIENT_PREFIX)}
     topics = [topic.strip() for topic in options.get("subscribe", "").split(",") if topic.strip()]
     begin = options.get("startingOffsets", _EARLIEST)
@@ -97,7 +103,15 @@ def _options(options: Mapping[str, str]) -> tuple[Mapping[str, Any], list[str], 
 
 
 class _Topics:
-    """Topics of brokers, their offsets and records; made in Spark's processes from what was pickled."""
+    """Topics of brokers, their offsets and records.
+
+    Spark's processes unpickle it.
+
+    Args:
+        settings: of the client.
+        topics: names of the topics.
+        begin: start position, earliest or latest.
+    """
 
     def __init__(self, settings: Mapping[str, Any], topics: list[str], begin: str) -> None:
         self._settings = dump(dict(settings))
@@ -105,11 +119,11 @@ class _Topics:
         self._begin = begin
 
     def first_offsets(self) -> dict[str, list[int]]:
-        """Return where to begin."""
+        """Return the start offsets."""
         return self.last_offsets() if self._begin == _LATEST else self._offsets(last=False)
 
     def last_offsets(self) -> dict[str, list[int]]:
-        """Return how far committed records reach now."""
+        """Return the current ends of committed records."""
         return self._offsets(last=True)
 
     def _offsets(self, last: bool) -> dict[str, list[int]]:
@@ -117,14 +131,14 @@ class _Topics:
         known = admin.topics()
         missing = [topic for topic in self._topics if topic not in known]
         if missing:
-            admin.topic_ids(missing)  # raises for one that is only not to be seen
+            admin.topic_ids(missing)  # raises for a topic that exists but is not visible to this user
             raise UnknownTopicOrPartitionError(f"Topics to read do not exist: {', '.join(missing)}.")
         partitions = [TopicPartition(topic, number) for topic in self._topics for number in range(known[topic])]
         found = admin.end_offsets(partitions, read_committed=True) if last else admin.beginning_offsets(partitions)
         return {topic: [found[TopicPartition(topic, n)] for n in range(known[topic])] for topic in self._topics}
 
     def admin(self) -> ConfluentAdmin:
-        """Return the client of the process."""
+        """Return the admin client of the process."""
         return _admin(self._settings)
 
     def read(self, each: TopicRange) -> Iterator[pa.RecordBatch]:
@@ -135,7 +149,7 @@ class _Topics:
 
 
 def _ranges(start: Mapping[str, list[int]], end: Mapping[str, list[int]]) -> list[TopicRange]:
-    """Return what lies between two offsets; a partition that was added meanwhile begins at 0."""
+    """Return the ranges between two offsets. A partition added in the meantime begins at 0."""
     found = []
     for topic, ends in end.items():
         starts = start.get(topic, [])
@@ -146,27 +160,32 @@ def _ranges(start: Mapping[str, list[int]], end: Mapping[str, list[int]]) -> lis
 
 
 class TopicStreamReader(StreamReader):
-    """Reads topics from where it was started on."""
+    """Reads topics from their start position on. Nothing is opened before the first call.
+
+    Args:
+        settings: of the client.
+        topics: names of the topics.
+        begin: start position, earliest or latest.
+    """
 
     def __init__(self, settings: Mapping[str, Any], topics: list[str], begin: str) -> None:
-        """Take what to read; nothing is opened."""
         self._topics = _Topics(settings, topics, begin)
         self._fixed: dict[str, list[int]] | None = None
 
     def first_offset(self) -> dict[str, Any]:
-        """Return where to begin."""
+        """Return the start offset."""
         return self._topics.first_offsets()
 
     def fix_end(self) -> None:
-        """Take the ends of the topics now as the last to be read."""
+        """Fix the current ends of the topics as the last offsets to read."""
         self._fixed = self._topics.last_offsets()
 
     def next_offset(self, start: dict[str, Any]) -> dict[str, Any]:
-        """Return how far the topics reach."""
+        """Return the ends of the topics."""
         return self._fixed if self._fixed is not None else self._topics.last_offsets()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[TopicRange]:
-        """Return a partition of Spark for each of a topic that has new records."""
+        """Return one Spark partition for each topic partition with new records."""
         return _ranges(start, end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -182,17 +201,23 @@ class TopicStreamReader(StreamReader):
 
 
 class InternalTopicReader(TopicStreamReader):
-    """Reads a topic of an application that nobody else reads, from its first record on, and has deleted what was
-    read."""
+    """Reads an application's topic as its only reader, and deletes read records.
+
+    It begins at the first record.
+
+    Args:
+        settings: of the client.
+        topic: name of the topic.
+        interval_ms: interval between deletions, in ms.
+    """
 
     def __init__(self, settings: Mapping[str, Any], topic: str, interval_ms: int) -> None:
-        """Take what to read; interval_ms: between deletions."""
         super().__init__(settings, [topic], _EARLIEST)
         self._interval_ms = interval_ms
         self._purge: RecordPurge | None = None
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Delete the records before `end` from time to time: that batch is committed."""
+        """Delete the records before `end` from time to time, because that batch is committed."""
         if self._purge is None:
             self._purge = RecordPurge(self._interval_ms, elapsed_milliseconds)
         positions = {TopicPartition(topic, n): offset for topic, ends in end.items() for n, offset in enumerate(ends)}
@@ -200,14 +225,19 @@ class InternalTopicReader(TopicStreamReader):
 
 
 class TopicReader(DataSourceReader):
-    """Reads what topics hold at the time of the read."""
+    """Reads the content of topics at the time of the read. Nothing is opened before.
+
+    Args:
+        settings: of the client.
+        topics: names of the topics.
+        begin: start position, earliest or latest.
+    """
 
     def __init__(self, settings: Mapping[str, Any], topics: list[str], begin: str) -> None:
-        """Take what to read; nothing is opened."""
         self._topics = _Topics(settings, topics, begin)
 
     def partitions(self) -> list[TopicRange]:
-        """Return a partition of Spark for each of a topic that has records."""
+        """Return one Spark partition for each topic partition with records."""
         return _ranges(self._topics.first_offsets(), self._topics.last_offsets())
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -1,1 +1,1 @@
-"""What runs in the one long-lived process of Spark's source: how far each epoch reads, and its input partitions."""
+"""Planning in the one long-lived process of Spark's source: the end of each epoch, and its input partitions."""

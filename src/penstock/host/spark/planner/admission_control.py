@@ -1,8 +1,10 @@
-"""How far an epoch reads, and what tasks may wait for (Spark: admission control). Combines the quota of bytes
-(`quota`), topics that advance together in time (`time_alignment`) and partitions that tasks wait for (`lagging`).
+"""Limits how far an epoch reads, and how long tasks wait for input (Spark: admission control).
 
-It keeps what it learns from epoch to epoch: sizes of records, and the quota that keeps epochs in time. Both only decide
-how much is read: what tasks see is in the read limit, and the read limit is in the offset.
+Combines the quota of bytes (`quota`), topics that advance together in time (`time_alignment`) and partitions that tasks
+wait for (`lagging`).
+
+It learns from epoch to epoch: the sizes of records, and the quota that keeps epochs within their target time. Both only
+determine how much is read: everything that tasks see is in the read limit, which is in the offset.
 """
 
 from __future__ import annotations
@@ -26,14 +28,23 @@ from penstock.host.spark.protocol.application_description import ApplicationDesc
 from penstock.record import TopicPartition
 
 OffsetsForTime = Callable[[Sequence[TopicPartition], int], Mapping[TopicPartition, int]]
-"""Called with partitions and a time (ms): the first offset of each that is not older, left out if there is none."""
+"""Called with partitions and a time (ms).
+
+Returns the first offset of each partition that is not older; partitions without such an offset are omitted.
+"""
 
 Positions = Mapping[TopicPartition, int]
 
 
 class ReadLimit(NamedTuple):
-    """How far an epoch reads: the positions after it; the partitions with more records that tasks may wait for; how
-    long (ms) tasks wait for those without; the time (ms) before which aligned topics are read."""
+    """The limit of an epoch.
+
+    Args:
+        positions: the positions after the epoch.
+        lagging: the partitions with more records that tasks may wait for.
+        idle_ms: how long (ms) tasks wait for partitions without more records.
+        read_to_ms: the time (ms) before which aligned topics are read.
+    """
 
     positions: Positions
     lagging: Set[TopicPartition]
@@ -47,10 +58,14 @@ class ReadLimit(NamedTuple):
 
 
 class AdmissionControl:
-    """Limits how far the epochs of one query read."""
+    """Limits how far the epochs of one query read.
+
+    Args:
+        description: of the application.
+        offsets_for_time: finds offsets by time.
+    """
 
     def __init__(self, description: ApplicationDescription, offsets_for_time: OffsetsForTime) -> None:
-        """Take the description, and a function that finds offsets by time."""
         config, placement = description.config, description.placement
         self._placement = placement
         self._inputs = frozenset(description.inputs)
@@ -59,13 +74,13 @@ class AdmissionControl:
         self._quota = first_quota(self._limits)
         self._record_bytes: dict[str, float] = {}
         self.held_bound: int = config["penstock.held.max.bytes"]
-        # if no task has inputs to wait for, nobody needs to know what lags
+        # if no task has inputs to wait for, lagging partitions do not matter
         self._idle_ms: int = config["max.task.idle.ms"] if any(placement.awaitable.values()) else -1
         self._skew_ms: int = config["penstock.max.skew.ms"]
         self._aligned = aligned_topics(description.topology, placement, config)
 
     def learn(self, manifest: Manifest, duration_ms: int | None) -> None:
-        """Learn from the figures of an epoch; duration_ms: how long it took, None if unknown."""
+        """Learn from the figures of an epoch that took `duration_ms`, or None if unknown."""
         for topic, figures in manifest.input.items():
             if figures.records:
                 self._record_bytes[topic] = max(figures.bytes / figures.records, 1.0)
@@ -76,14 +91,14 @@ class AdmissionControl:
     def next_limit(
         self, positions: Positions, ends: Positions, manifest: Manifest, read_to_ms: int, final: bool
     ) -> ReadLimit:
-        """Return how far the next epoch reads.
+        """Return the limit of the next epoch.
 
         Args:
-            positions: where it begins.
-            ends: how far it may read.
+            positions: its start.
+            ends: the farthest positions that it may read to.
             manifest: of the previous epoch.
             read_to_ms: that of the previous limit.
-            final: nothing after `ends` will be read.
+            final: whether nothing after `ends` will be read.
         """
         # Carried records are input of the next epoch too, so they count against its quota.
         held = sum(held_bytes(manifest).values())
@@ -101,8 +116,10 @@ class AdmissionControl:
     def _cut(
         self, positions: Positions, ends: Positions, unread: Set[TopicPartition], share: float, begin_ms: int
     ) -> tuple[Positions, int]:
-        """Return the ends, and the common time at which those of aligned topics are cut, so that these use their share
-        of the quota."""
+        """Return the ends, cut at a common time for aligned topics, and that time.
+
+        The cut makes aligned topics use their share of the quota.
+        """
         aligned = {tp: at for tp, at in positions.items() if tp.topic in self._aligned and tp not in unread}
         behind = [tp for tp, position in aligned.items() if ends.get(tp, position) > position]
         wanted = wanted_bytes(aligned, ends, self._record_bytes)
@@ -111,8 +128,8 @@ class AdmissionControl:
 
         def ends_before(time: int) -> dict[TopicPartition, int]:
             found = self._offsets_for_time(behind, time)
-            # Timestamps need not ascend within a partition, so the first record that is not older may be before the
-            # position; without any such record, the partition is read to its end.
+            # Timestamps need not ascend within a partition, so the first record that is not older may precede the
+            # position. Without such a record, the partition is read to its end.
             return {tp: min(max(found.get(tp, ends[tp]), positions[tp]), ends[tp]) for tp in behind}
 
         def bytes_before(time: int) -> float:

@@ -1,10 +1,10 @@
-"""Plans the epochs of the query and makes their input partitions, in the one long-lived process of the source.
+"""Plans the epochs of the query and creates their input partitions.
 
-Its clients and caches live as long as the query. What a task may depend on goes into the offset of the epoch, or comes
-from the manifest of the epoch before; so a replay of an epoch gets the same input partitions. The offset is logged in
-the checkpoint, durably, before the partitions are handed out: nothing of an epoch can reach a topic unless every later
-driver knows how far the epoch reads. `admission_control` decides how far that is; this module has the brokers, the
-clock and the files for it.
+It runs in the one long-lived process of the source; its clients and caches live as long as the query. All input of a
+task goes into the offset of the epoch, or comes from the manifest of the previous epoch; so a replay of an epoch gets
+the same input partitions. The offset is logged durably in the checkpoint before the partitions are returned: no output
+of an epoch can reach a topic unless every later driver knows how far the epoch reads. `admission_control` decides how
+far that is; this module provides the brokers, the clock and the files.
 """
 
 from __future__ import annotations
@@ -45,30 +45,43 @@ from penstock_broker.common.clock import elapsed_milliseconds
 _log = logging.getLogger(__name__)
 
 STOP_FILE, STOPPED_FILE = "stop", "stopped"
-"""Files of the control directory: the driver creates the first to end the query; the source process creates the second
-between two epochs, when it has seen the first."""
+"""Files of the control directory for the end of the query.
+
+The driver creates the first to end the query. The source process sees it and creates the second between two epochs.
+"""
 
 PAUSE_FILE, PAUSED_FILE = "pause", "paused"
-"""Files of the control directory: while the first exists, no epoch is planned; the source process creates the second
-when it has seen the first."""
+"""Files of the control directory for a pause.
+
+While the first exists, no epoch is planned; the source process creates the second when it has seen the first.
+"""
 
 TO_END_FILE, AT_END_FILE = "to-end", "at-end"
-"""Files of the control directory, for a Spark that does not do it itself: the driver wants the query to end where the
-topics end at its start; the source process has planned all epochs up to there, and they are committed."""
+"""Files of the control directory for the end of the topics, for a Spark without support for a planned end.
+
+The driver creates the first so that the query ends at the ends that the topics have at its start. The source process
+creates the second after all epochs up to there are planned and committed.
+"""
 
 ENDS_FILE = "ends"
-"""A file of the control directory: how far each input can be read, as the source process has seen it last."""
+"""A file of the control directory: the end of each input, last seen by the source process."""
 
 _ENDS_EVERY_MS = 1_000
-"""The least time between two messages to the driver about the ends."""
+"""Minimum interval (ms) between two messages about the ends to the driver."""
 
 _FINISH_MS = 2_000
-"""How long the end of a query waits until the brokers have the positions."""
+"""How long (ms) the end of a query waits until the positions are committed to the brokers."""
 
 
 class EpochPartition(InputPartition):
-    """One input partition of an epoch: tasks with their controls, ranges to fetch, what the global stores must know,
-    and what the sink must know (in the first partition)."""
+    """One input partition of an epoch.
+
+    Args:
+        controls: its tasks with their controls.
+        ranges: ranges to fetch.
+        global_control: input of the global stores.
+        sink: input of the sink, in the first partition only.
+    """
 
     def __init__(
         self,
@@ -85,10 +98,15 @@ class EpochPartition(InputPartition):
 
 
 class EpochPlanner:
-    """The side of the reader that lives in the source process."""
+    """The planning half of the source, in the source process.
+
+    It opens its clients when it is created.
+
+    Args:
+        description: of the application.
+    """
 
     def __init__(self, description: ApplicationDescription) -> None:
-        """Take the description and open the clients."""
         self._description = description
         self._checkpoint = open_checkpoint(description.checkpoint)
         self._admin = ConfluentAdmin(description.config)
@@ -99,7 +117,7 @@ class EpochPlanner:
         self._ends = TopicEnds(description, self._admin)
         self._max_hold_back_ms: int = description.config["penstock.clock.max.hold.back.ms"]
         self._planned_here = 0
-        self._planned_at_ms = 0  # as elapsed_milliseconds tells it
+        self._planned_at_ms = 0  # by elapsed_milliseconds
         self._plan_ms = 0
         self._group_offsets = GroupOffsets(description.application_id, partial(ConfluentAdmin, description.config))
         self._told_epoch = 0
@@ -114,12 +132,15 @@ class EpochPlanner:
         self._admin.close()
 
     def fix_ends(self) -> None:
-        """Take the present ends of the topics as the last to read."""
+        """Fix the current ends of the topics as the last to read."""
         self._ends.fix()
 
     def next_epoch(self, start: EpochOffset) -> EpochOffset:
-        """Return the end of the epoch after `start`, or `start` when nothing is due or the driver wants no more; tell
-        the driver of that where it asked to stop at the end."""
+        """Return the end of the epoch after `start`.
+
+        Return `start` if nothing is due or the driver wants no more epochs. If the driver wants the query to stop at
+        the end, also report the end to it.
+        """
         began = elapsed_milliseconds()
         end = self._end_after(start)
         self._plan_ms = elapsed_milliseconds() - began
@@ -136,10 +157,11 @@ class EpochPlanner:
         return end
 
     def _epoch_after(self, start: EpochOffset) -> EpochOffset:
-        """Return the end of the epoch after `start`, or `start` when nothing is due or the driver wants no more; first
-        of all that of an epoch which an earlier run has planned and not committed."""
-        # Some of its output may be in the topics: it must run with the same positions and the same time, whatever the
-        # topics hold now.
+        """Return the end of the epoch after `start`, or `start` as `next_epoch` does.
+
+        An epoch that an earlier run planned and did not commit comes first.
+        """
+        # Some of its output may be in the topics, so its positions and time must stay, whatever the topics have now.
         planned_before = self._description.planned
         if planned_before is not None and planned_before.epoch == start.epoch + 1:
             return planned_before
@@ -156,25 +178,25 @@ class EpochPlanner:
         self._tell_ends(ends)
         positions = self._ends.without_deleted({tp: start.position(tp) for tp in self._description.inputs})
         if self._description.global_inputs and not ends:
-            return start  # the content of the global stores is unknown while no broker answers
+            return start  # without an answer, the content of the global stores is unknown
         try:
             self._ends.check({tp: EpochPosition(at, start.leader_epoch(tp)) for tp, at in positions.items()}, ends)
             readable = self._ends.readable(positions, ends, now)
             limit = self._admission.next_limit(readable, ends, manifest, start.read_to_ms, self._ends.are_fixed)
         except (RetriableError, UnknownTopicOrPartitionError):
-            return start  # the next request for the ends measures for how long
+            return start  # the next request for the ends measures the outage
         global_positions = self._global_positions(start, ends)
         nothing_new = limit.positions == positions and global_positions == start.global_positions
-        went_back = now < start.planned_ms  # beyond the hold-back: see _time_after
+        went_back = now < start.planned_ms  # by more than the maximum hold-back: see _time_after
         if nothing_new and not (self._is_first(start) or self._is_due(manifest, now, went_back, limit.waits)):
             if self._ends.are_fixed:
                 self._group_offsets.finish(_FINISH_MS)
             return start
-        # A topic may have been created again before its ends were known: these would belong to the new topic, and the
-        # positions to the old one.
+        # A topic may have been created again before its ends were known. The ends would then belong to the new topic,
+        # and the positions to the old one.
         if limit.positions != positions and not self._ends.are_of_before():
             return start
-        # A pause may have come since the ends were requested: these may include what was written behind it.
+        # A pause may have begun during the request for the ends, so they may include records written after it began.
         if self._is_paused():
             return start
         if went_back:
@@ -196,15 +218,20 @@ class EpochPlanner:
         )
 
     def _is_paused(self) -> bool:
-        """Return whether the driver wants no epochs for a while; if so, tell it that nothing was planned for that."""
+        """Return whether the driver has paused the planning.
+
+        If so, confirm to it that no epoch was planned for that reason.
+        """
         if not (self._control / PAUSE_FILE).exists():
             return False
         (self._control / PAUSED_FILE).touch()
         return True
 
     def partitions(self, start: EpochOffset, end: EpochOffset) -> list[EpochPartition]:
-        """Return the input partitions of the epoch from `start` to `end`: task n of a level in partition n modulo their
-        number."""
+        """Return the input partitions of the epoch from `start` to `end`.
+
+        Task n of a level is in partition n modulo the number of partitions.
+        """
         began = elapsed_milliseconds()
         description, placement = self._description, self._description.placement
         assert (end.query_id, end.partitions, end.sink_partitions) == (
@@ -213,7 +240,7 @@ class EpochPlanner:
             placement.sink_partitions,
         ), "an offset of another topology version, which `planned_offset` leaves out"
         manifest = self._manifest_of(start)
-        # A driver that another one has overtaken must not log an offset: the other has planned this epoch itself.
+        # A driver that was overtaken must not log an offset, because the newer driver plans this epoch itself.
         self._checkpoint.check_generation(description.generation)
         self._checkpoint.write_offset(end.epoch, description.generation, end.to_json())
         crash_point("source.partitions", end.epoch)
@@ -227,7 +254,7 @@ class EpochPlanner:
         return parts
 
     def committed(self, end: EpochOffset) -> None:
-        """Delete what the epoch made superfluous."""
+        """Delete data that the committed epoch made superfluous."""
         self._cleaner.clean(end.epoch)
         if not self._purge.is_due():
             return
@@ -250,8 +277,10 @@ class EpochPlanner:
         return {partition: each.offset for partition, each in found.items()}
 
     def _tell_positions(self, committed: EpochOffset) -> None:
-        """Tell the brokers how far the tasks have taken their inputs, unless the sink does: tools show the lag by that,
-        and another host continues from there if there is no state."""
+        """Report the positions of the tasks to the brokers, unless the sink does.
+
+        Tools show the lag by them, and another host continues there if there is no state.
+        """
         if committed.epoch > self._told_epoch and not self._description.writes_changelogs:
             self._told_epoch = committed.epoch
             positions = {tp: committed.position(tp) for tp in self._description.inputs}
@@ -259,18 +288,21 @@ class EpochPlanner:
             self._group_offsets.tell(self._ends.without_deleted(positions))
 
     def _tell_ends(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Tell the driver how far the inputs can be read, for its metrics: not at every look, and only what is new."""
+        """Report new ends of the inputs to the driver at intervals, for its metrics."""
         inputs = {tp: ends[tp] for tp in self._description.inputs if tp in ends}
         now = elapsed_milliseconds()
         is_due = self._told_ends_at is None or now - self._told_ends_at >= _ENDS_EVERY_MS
         if inputs and inputs != self._told_ends and is_due:
             self._told_ends_at = now
-            with suppress(OSError):  # the next message brings them
+            with suppress(OSError):  # the next message includes them
                 write_ends(self._control, inputs)
                 self._told_ends = inputs
 
     def _manifest_of(self, offset: EpochOffset) -> Manifest:
-        """Return the manifest of the epoch that ended at `offset`, and learn from its figures if it is new."""
+        """Return the manifest of the epoch that ended at `offset`.
+
+        Admission control learns from the figures of a new one.
+        """
         if self._manifest is not None and self._manifest.epoch == offset.epoch:
             return self._manifest
         manifest = self._checkpoint.read_manifest(offset.epoch, self._description.query_id)
@@ -284,8 +316,10 @@ class EpochPlanner:
         return manifest
 
     def _global_positions(self, start: EpochOffset, ends: dict[TopicPartition, int]) -> dict[str, list[int]]:
-        """Return how far the global topics are read with the next epoch: to their ends. A topic that ends before its
-        position was created again, so each machine rebuilds its global stores."""
+        """Return the positions of the global topics after the next epoch: their ends.
+
+        A topic that ends before its position was created again, so each machine rebuilds its global stores.
+        """
         positions: dict[str, list[int]] = {}
         for tp in self._description.global_inputs:
             before = start.global_positions.get(tp.topic, [])
@@ -298,19 +332,31 @@ class EpochPlanner:
         return positions
 
     def _time_after(self, planned_ms: int) -> int:
-        """Return the time (ms) of the epoch after one of `planned_ms`. It does not go back, so that punctuations and
-        intervals see ascending times; but after a jump of more than `penstock.clock.max.hold.back.ms` it follows the
-        clock, because otherwise nothing that depends on it would happen until the clock has caught up."""
+        """Return the time (ms) of the epoch after one of `planned_ms`.
+
+        It does not go back, so that punctuations and intervals see ascending times. But after a jump back of more than
+        `penstock.clock.max.hold.back.ms` it follows the clock, because otherwise nothing that depends on it would
+        happen until the clock has caught up.
+        """
         now = self._clock.milliseconds()
         return now if planned_ms - now > self._max_hold_back_ms else max(now, planned_ms)
 
     def _is_first(self, start: EpochOffset) -> bool:
-        """Return whether the epoch after `start` is the first of its topology version, which initialises the tasks."""
+        """Return whether the epoch after `start` is the first of its topology version.
+
+        The first one initialises the tasks.
+        """
         return start.epoch <= self._description.start_epoch
 
     def _is_due(self, manifest: Manifest, now: int, went_back: bool, waits: bool) -> bool:
-        """Return whether there is something to do at `now` (ms) without new records; `went_back`: the clock did, and
-        intervals start over; `waits`: tasks that hold records may keep waiting."""
+        """Return whether an epoch without new records has work to do.
+
+        Args:
+            manifest: of the previous epoch.
+            now: the time (ms).
+            went_back: whether the clock did, so that intervals start over.
+            waits: whether tasks with waiting records may keep waiting.
+        """
         carried = [entry.carried for entry in manifest.tasks.values() if entry.carried is not None]
         if any(each["sends"] or not waits for each in carried):
             return True
@@ -319,14 +365,14 @@ class EpochPlanner:
 
 
 def write_ends(control: Path, ends: Mapping[TopicPartition, int]) -> None:
-    """Write how far inputs can be read, so that a reader sees all of it or what was there before."""
+    """Write the ends of inputs atomically."""
     written = control / f"{ENDS_FILE}.new"
     written.write_bytes(orjson.dumps([[*tp, end] for tp, end in ends.items()]))
     written.replace(control / ENDS_FILE)
 
 
 def read_ends(control: Path) -> dict[TopicPartition, int]:
-    """Return how far inputs can be read, nothing if that is not known yet."""
+    """Return the ends of inputs, or nothing if they are not known yet."""
     try:
         data = (control / ENDS_FILE).read_bytes()
     except FileNotFoundError:
@@ -344,7 +390,7 @@ def _warn_of_jump(now_ms: int, planned_ms: int) -> None:
 
 
 def _moment(milliseconds: int) -> str:
-    """Return a time as UTC text; in milliseconds where it is beyond the years that a datetime knows."""
+    """Return a time as UTC text, or in ms if its year exceeds a datetime."""
     try:
         return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
     except (ValueError, OverflowError, OSError):

@@ -1,6 +1,7 @@
-"""Tells the brokers how far an application has read, as the offsets of a consumer group: tools of Kafka show its lag by
-them. Nothing depends on these offsets, and no epoch waits for them: a separate thread commits the newest positions. The
-text beside them says that changelog topics do not have the state that belongs to them.
+"""Commits an application's positions to the brokers, as the offsets of a consumer group.
+
+Kafka's tools show its lag by them. Nothing depends on these offsets, and no epoch waits for them: a separate thread
+commits the newest positions. Their metadata says that the changelog topics do not have the matching state.
 """
 
 from __future__ import annotations
@@ -17,26 +18,24 @@ from penstock.record import TopicPartition
 _log = logging.getLogger(__name__)
 
 _ATTEMPTS = 30
-"""How often the thread tries to commit the same positions to brokers that refuse them."""
+"""Attempts of the thread to commit the same positions to brokers that refuse them."""
 
 _LINGER_SECONDS = 30.0
-"""How long the thread keeps its client when there is nothing to commit."""
+"""How long the thread keeps its client without positions to commit."""
 
 
 class GroupOffsets:
-    """Commits the offsets of one consumer group in the background; called by one thread.
+    """Commits the offsets of one consumer group in the background; not thread-safe.
 
-    At most one position of each partition waits, the newest. The thread lives while there is something to tell.
+    At most one position of each partition waits, the newest. The thread lives while there are positions to commit.
+
+    Args:
+        group: the group, which must have no members.
+        open_admin: creates the client of the thread, in the thread.
+        interval_ms: time in ms between two commits; the next one includes all positions that arrive in between.
     """
 
     def __init__(self, group: str, open_admin: Callable[[], Admin], interval_ms: int = 1_000) -> None:
-        """Open nothing yet.
-
-        Args:
-            group: the group, which must have no members.
-            open_admin: makes the client of the thread, in the thread.
-            interval_ms: between two commits; the next one takes whatever arrives in between.
-        """
         self._group = group
         self._open_admin = open_admin
         self._interval = interval_ms / 1000
@@ -47,7 +46,7 @@ class GroupOffsets:
         self._thread: threading.Thread | None = None
 
     def tell(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Commit `positions` within the interval, in place of the waiting ones; returns immediately."""
+        """Commit `positions` within the interval, replacing the waiting ones; return immediately."""
         with self._changed:
             self._waiting = dict(positions)
             self._hurried = False
@@ -57,8 +56,10 @@ class GroupOffsets:
                 self._thread.start()
 
     def finish(self, timeout_ms: int) -> bool:
-        """Wait until the newest positions are committed or given up, for at most `timeout_ms`; return whether they
-        are."""
+        """Wait until the newest positions are committed or given up.
+
+        Return False if `timeout_ms` passes before that.
+        """
         with self._changed:
             self._hurried = True
             self._changed.notify_all()
@@ -91,8 +92,10 @@ class GroupOffsets:
                 admin.close()
 
     def _next(self, failures: int) -> Mapping[TopicPartition, int] | None:
-        """Return the positions to commit next, or None if none arrive for a while: the thread then ends, and the next
-        positions start another."""
+        """Return the positions to commit next, or None after a while without any.
+
+        The thread then ends, and the next positions start another.
+        """
         with self._changed:
             self._changed.wait_for(lambda: self._waiting is not None or self._hurried, _LINGER_SECONDS)
             positions, self._waiting = self._waiting, None
@@ -107,6 +110,6 @@ class GroupOffsets:
             self._waiting = self._waiting or positions
 
     def _pause(self) -> None:
-        """Wait for the interval, in a hurry not at all."""
+        """Wait for the interval, unless in a hurry."""
         with self._changed:
             self._changed.wait_for(lambda: self._hurried, self._interval)

@@ -1,5 +1,6 @@
-"""Which inputs tasks wait for in an epoch, and which partitions are not read in the meantime: pure functions over the
-placement, positions and the manifest.
+"""The inputs that tasks wait for in an epoch, and the partitions left unread meanwhile.
+
+Pure functions of the placement, positions and the manifest.
 
 A partition lags if an epoch stops reading it before its known end. A repartition topic lags if one of the broker topics
 that feed it in the same epoch lags. Tasks never wait for records that come back in a loop, because the wait itself
@@ -21,7 +22,7 @@ from penstock.record import TopicPartition
 
 
 def held_bytes(manifest: Manifest) -> dict[TopicPartition, int]:
-    """Return the bytes of the records of each partition that wait in the task that reads it."""
+    """Return the size of each partition's records that wait in its task, in bytes."""
     return {
         TopicPartition(topic, partition): size
         for entry in manifest.tasks.values()
@@ -33,8 +34,10 @@ def held_bytes(manifest: Manifest) -> dict[TopicPartition, int]:
 def lagging_partitions(
     positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
 ) -> set[TopicPartition]:
-    """Return the partitions whose position is before their end. Those without a known end count as lagging: no broker
-    answered for them, and records may wait there."""
+    """Return the partitions with a position before their end.
+
+    Partitions without a known end count as lagging: no broker answered for them, and they may have more records.
+    """
     return {partition for partition, position in positions.items() if position < ends.get(partition, position + 1)}
 
 
@@ -45,8 +48,11 @@ def unread_partitions(
     lagging: Set[TopicPartition],
     bound: int,
 ) -> Set[TopicPartition]:
-    """Return those of `inputs` that are not read now: more than `bound` bytes of their records wait, or they are ahead
-    of another partition of their task by more than the threshold, and that one lags and is read."""
+    """Return the partitions of `inputs` that are not read now.
+
+    More than `bound` bytes of their records wait, or they are ahead of another partition of their task by more than the
+    threshold, and the other partition lags and is read.
+    """
     full = [partition for partition, size in held_bytes(manifest).items() if size > bound]
     topics = {topic for each in full if each not in inputs for topic in placement.upstream[each.topic]}
     unread = {each for each in inputs if each in full or each.topic in topics}
@@ -61,7 +67,10 @@ def unread_partitions(
 def waited_partitions(
     placement: Placement, inputs: Collection[TopicPartition], manifest: Manifest
 ) -> tuple[Set[TopicPartition], Set[TopicPartition]]:
-    """Return those of `inputs` that tasks which hold records wait for, and those that may feed what they wait for."""
+    """Return the partitions of `inputs` that tasks with waiting records need, in two sets.
+
+    The first has the partitions that the tasks wait for, the second those that may feed them.
+    """
     held = held_bytes(manifest)
     missing = {
         each
@@ -81,7 +90,15 @@ def lagging_inputs(
     held: Mapping[TopicPartition, int],
     bound: int,
 ) -> tuple[TopicPartition, ...]:
-    """Return the inputs of `task` that it must wait for, given the `lagging` partitions of topics of brokers."""
+    """Return the inputs of `task` that it must wait for.
+
+    Args:
+        placement: of the tasks.
+        task: the task.
+        lagging: the lagging partitions of broker topics.
+        held: bytes of waiting records by partition.
+        bound: limit of those bytes; a task with more for one partition waits for no repartition topic.
+    """
     if not lagging:
         return ()
     full = any(held.get(partition, 0) > bound for partition in placement.groups[task])

@@ -1,10 +1,11 @@
-"""Decides how far an epoch reads: a pure function of positions, ends, sizes of records and a quota of bytes, without a
-clock and without I/O.
+"""Decides how far an epoch reads, within a quota of bytes.
 
-Rules: an epoch never reads past the given ends, and never back; it stays within the quota of bytes by estimate,
-plus one record for each partition; every partition that lags advances in every epoch; and partitions share the quota by
-their lag, so topics that feed one task advance together. Those that tasks wait for come first, and the others share the
-rest, so waiting records do not grow. The quota grows or shrinks towards the time that an epoch should take.
+A pure function of positions, ends, sizes of records and the quota, without a clock and without I/O.
+
+Rules: an epoch never reads past the given ends, and never back; it stays within the quota of bytes by estimate, plus
+one record for each partition; every partition that lags advances in every epoch; and partitions share the quota by
+their lag, so topics that feed one task advance together. Partitions that tasks wait for come first, and the others
+share the rest, so waiting records do not grow. The quota grows or shrinks towards the target time of an epoch.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from dataclasses import dataclass
 from penstock.record import TopicPartition
 
 UNKNOWN_RECORD_BYTES = 64 * 1024
-"""Estimate of the size of a record of a topic from which none has been read: large, so that the first epoch is
-small."""
+"""Estimated record size (bytes) of a topic without any records read.
+
+It is large, so that the first epoch is small.
+"""
 
 _MIN_QUOTA = 64 * 1024
 _FIRST_QUOTA = 16 * 1024 * 1024
@@ -28,8 +31,12 @@ FAN_OUT = 4
 
 @dataclass(frozen=True)
 class QuotaLimits:
-    """Bounds of an epoch: its bytes and the time in ms that it should take (`penstock.batch.max.bytes`,
-    `penstock.batch.target.ms`)."""
+    """The limits of an epoch.
+
+    Args:
+        max_bytes: its bytes (`penstock.batch.max.bytes`).
+        target_ms: its target time in ms (`penstock.batch.target.ms`).
+    """
 
     max_bytes: int
     target_ms: int
@@ -41,8 +48,9 @@ def first_quota(limits: QuotaLimits) -> int:
 
 
 def next_quota(quota: int, read_bytes: int, duration_ms: int, limits: QuotaLimits, sent_bytes: int = 0) -> int:
-    """Return the bytes of the next epoch after one that read `read_bytes` in `duration_ms` and whose tasks sent on
-    `sent_bytes`.
+    """Return the quota (bytes) of the next epoch.
+
+    The last one read `read_bytes` in `duration_ms`, and its tasks sent on `sent_bytes`.
 
     An epoch in time that used less than half of its quota changes nothing; otherwise the quota at most doubles or
     halves per step. If tasks sent more than `max_bytes`, the next epoch reads at most as much as makes FAN_OUT times
@@ -64,11 +72,13 @@ def _in_time(quota: int, read_bytes: int, duration_ms: int, limits: QuotaLimits)
 
 
 def remaining_quota(quota: int, sent_bytes: int, held_bytes: int) -> int:
-    """Return the bytes that an epoch may read besides the records that the previous one carried to it.
+    """Return the bytes that an epoch may read in addition to the carried records.
 
-    sent_bytes: of carried records that tasks sent, so that loops that multiply records slow new input down, but never
-        stop it. held_bytes: of waiting records; they leave at least half of the quota to the records that they wait
-        for.
+    Args:
+        quota: bytes of the epoch.
+        sent_bytes: of carried records that tasks sent, so that loops that multiply records slow new input down, but
+            never stop it.
+        held_bytes: of waiting records; they leave at least half of the quota to the records that they wait for.
     """
     left = max(quota - sent_bytes, min(quota, _MIN_QUOTA))
     return max(left - held_bytes, left // 2, 1)
@@ -80,7 +90,7 @@ def wanted_bytes(
     record_bytes: Mapping[str, float],
     unread: Set[TopicPartition] = frozenset(),
 ) -> float:
-    """Return the estimate of the bytes from `positions` to `ends`; see `positions_within`."""
+    """Return the estimated bytes from `positions` to `ends`; see `positions_within`."""
     return sum(
         max(ends.get(tp, position) - position, 0) * record_bytes.get(tp.topic, UNKNOWN_RECORD_BYTES)
         for tp, position in positions.items()
@@ -100,11 +110,11 @@ def positions_within(
 
     Args:
         positions: offset of the next record to read of each partition.
-        ends: offset after the last readable record; partitions without one are not read.
-        record_bytes: average bytes of a record by topic; topics without one count as UNKNOWN_RECORD_BYTES.
+        ends: offset after the last readable record; partitions without an end are not read.
+        record_bytes: average record size (bytes) by topic; UNKNOWN_RECORD_BYTES for other topics.
         quota: bytes that the epoch may read.
         unread: partitions that are not read.
-        first: partitions that come before all others, those of each set before the next.
+        first: partitions that precede all others, those of each set before the next.
     """
     planned = dict(positions)
     open_to = positions.keys() - unread
@@ -116,7 +126,7 @@ def positions_within(
         share = min(max(left, 0.0) / wanted, 1.0) if wanted else 0.0
         for tp, position in group.items():
             lag = max(ends.get(tp, position) - position, 0)
-            # One record at least, whatever the quota: a task may wait for this partition.
+            # At least one record, whatever the quota, because a task may wait for this partition.
             planned[tp] += min(lag, max(1, int(lag * share)))
         left -= wanted
     return planned

@@ -1,8 +1,8 @@
-"""The taps of a query, as files of its control directory: of which nodes the driver wants to see the records, and the
-last records that have reached them.
+"""The taps of a query, as files of its control directory.
 
-The planner hands the first file to the tasks of each epoch, and the commit of an epoch adds to the second one. Taps
-change nothing of what a task computes, so they need not be the same in a replay.
+One file has the tapped nodes, whose records the driver wants to see; the other has the last records that reached them.
+The planner passes the first file to the tasks of each epoch, and the commit of an epoch adds to the second one. Taps do
+not change the computations of tasks, so they need not be the same in a replay.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ TAPPED_FILE: Final = "tapped"
 
 
 def write_taps(control: Path, taps: Mapping[str, int]) -> None:
-    """Let the coming epochs keep so many records of each node; none of others."""
+    """Set the number of records to keep by node, from the next epoch on."""
     _write(control / TAPS_FILE, dict(taps))
 
 
 def read_taps(control: Path) -> dict[str, int]:
-    """Return how many records of each node are to be kept."""
+    """Return the number of records to keep of each node."""
     found: dict[str, int] = _read(control / TAPS_FILE)
     return found
 
 
 def write_tapped(control: Path, tapped: Iterable[Mapping[str, list[bytes]]]) -> None:
-    """Add the records of the tasks of an epoch, by node, to those that were kept before."""
+    """Append the records of the tasks of an epoch, by node, to those kept earlier."""
     taps = read_taps(control)
     if not taps:
         return
@@ -42,14 +42,14 @@ def write_tapped(control: Path, tapped: Iterable[Mapping[str, list[bytes]]]) -> 
 
 
 def read_tapped(control: Path) -> dict[str, list[bytes]]:
-    """Return the last records of each node, the newest last."""
+    """Return the last records of each node, newest last."""
     found: dict[str, list[bytes]] = _read(control / TAPPED_FILE)
     return found
 
 
 def _write(path: Path, content: Mapping[str, Any]) -> None:
-    """Write `content` so that a reader sees all of it, or what was there before."""
-    with suppress(OSError):  # the query has ended, and its directory with it; or the next epoch brings more
+    """Write `content` atomically."""
+    with suppress(OSError):  # the query has ended and its directory is gone, or the next epoch writes more
         written = path.with_suffix(".new")
         written.write_bytes(encode_message(content))
         written.replace(path)

@@ -1,5 +1,6 @@
-"""What the tasks of an epoch must know, from its offset and the manifest of the epoch before: from these alone, so that
-a replay gives them the same. Pure functions.
+"""The controls of an epoch's tasks, from its offset and the previous manifest.
+
+They depend on nothing else, so that a replay gives tasks the same controls. Pure functions.
 """
 
 from __future__ import annotations
@@ -34,8 +35,15 @@ def task_controls(
     end: EpochOffset,
     taps: Mapping[str, int],
 ) -> Iterator[tuple[TaskId, TaskControl]]:
-    """Yield the control of each task for the epoch from `start` to `end`; before: the manifest of the epoch that ended
-    at `start`. taps: of which nodes so many records are kept."""
+    """Yield the control of each task for the epoch from `start` to `end`.
+
+    Args:
+        description: of the application.
+        before: the manifest of the epoch that ended at `start`.
+        start: the end of the previous epoch.
+        end: the end of the epoch.
+        taps: the number of records to keep, by node.
+    """
     placement = description.placement
     carried = carried_ranges(before, placement)
     lagging = {TopicPartition(topic, each) for topic, numbers in end.lagging.items() for each in numbers}
@@ -60,7 +68,7 @@ def task_controls(
 def task_ranges(
     description: ApplicationDescription, task: TaskId, start: EpochOffset, end: EpochOffset
 ) -> Iterator[OffsetRange]:
-    """Yield what a task reads of topics of brokers in the epoch from `start` to `end`."""
+    """Yield a task's ranges of broker topics in the epoch from `start` to `end`."""
     for partition in description.placement.inputs_of(task, description.topology.repartition_topics):
         if end.position(partition) > start.position(partition):
             yield OffsetRange(task, partition, start.position(partition), end.position(partition))

@@ -1,10 +1,10 @@
-"""Topics that advance together in time: which they are, and up to which time an epoch reads them.
+"""The common time of topics that advance together.
 
 If an epoch cannot read all records, it reads topics whose records meet in a task up to one common time, chosen so that
 most of the quota is used. Otherwise it would read a year of one topic and a day of another, and the records of the
 first would wait in a task and be carried from epoch to epoch. `penstock.max.skew.ms` is the first step in the search
 for that time. Brokers only know the timestamps of records, so topics with another kind of timestamp extractor are not
-aligned, and neither are the topics that they meet. Pure functions; a given function asks the brokers.
+aligned, and neither are the topics that they meet. Pure functions; a function argument asks the brokers.
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ from penstock.host.spark.protocol.placement import Placement
 from penstock.plan.subtopology import BuiltTopology
 
 USED_SHARE = 0.8
-"""An epoch that cannot read everything uses at least this share of its quota if the times allow it; a higher share
-needs more requests to brokers."""
+"""Minimum used share of the quota of an epoch that cannot read everything, if the times allow it.
+
+A higher share needs more requests to brokers.
+"""
 
 LAST_TIME_MS = 1 << 62
-"""A time (ms) behind all records."""
+"""A time (ms) after all records."""
 
 
 def aligned_topics(topology: BuiltTopology, placement: Placement, config: Mapping[str, Any]) -> frozenset[str]:
-    """Return the broker topics that advance together: those that meet others in some task."""
+    """Return the broker topics that advance together, because they meet others in some task."""
     if config["penstock.max.skew.ms"] == 0:
         return frozenset()
     own_time = topics_with_own_time(topology, config)
@@ -38,15 +40,16 @@ def aligned_topics(topology: BuiltTopology, placement: Placement, config: Mappin
 
 
 def common_time(begin_ms: int, bytes_before: Callable[[int], float], quota: float, skew_ms: int) -> int:
-    """Return the time (ms) up to which an epoch reads, exclusive: `begin_ms` or later, so that the epoch has at most
-    `quota` bytes and at least USED_SHARE of them. If the records of a single ms make that impossible, return the first
-    time with more.
+    """Return the exclusive time (ms) that an epoch reads up to.
+
+    It is `begin_ms` or later, so that the epoch has at most `quota` bytes and at least USED_SHARE of them. If the
+    records of a single ms make that impossible, return the first time with more.
 
     Args:
         begin_ms: the time before which the last epoch read.
-        bytes_before: returns how many unread bytes are older than a time; it never decreases.
+        bytes_before: returns the number of unread bytes older than a time; it never decreases.
         quota: bytes of the epoch; more bytes than that are unread.
-        skew_ms: the first step in which times are tried; 1 or more.
+        skew_ms: the first step between tried times; 1 or more.
     """
     fits, enough = begin_ms, max(USED_SHARE * quota, 1)
     if (found := bytes_before(fits)) > quota:

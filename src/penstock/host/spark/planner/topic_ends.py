@@ -1,7 +1,7 @@
-"""How far the topics of an application may be read, and from where: the planner's requests to the brokers.
+"""The ends and start positions of the topics of an application: the planner's requests to the brokers.
 
-Brokers may be away for a time, topics may be deleted, and retention may delete the next records. The inputs of an
-epoch's plan go into its offset, so answers may differ when this module is asked again.
+Brokers may be unavailable for a time, topics may be deleted, and retention may delete the next records. The inputs of
+an epoch's plan go into its offset, so repeated requests may have other answers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from penstock_broker.common.clock import elapsed_milliseconds
 _log = logging.getLogger(__name__)
 
 PATIENCE_MS = 120_000
-"""How long brokers may be away before the query fails."""
+"""How long (ms) brokers may be unavailable before the query fails."""
 
 _NEW_CHECKPOINT = "Start with a new checkpoint, or with another application.id."
 _LOOK_SECONDS = 0.1
@@ -38,10 +38,16 @@ _IDS_EVERY_MS = 10_000
 
 
 class TopicEnds:
-    """Asks for the ends of all source topics and global topics; lives as long as the query."""
+    """Requests the ends of all source topics and global topics.
+
+    It lives as long as the query.
+
+    Args:
+        description: of the application.
+        admin: the client for the requests.
+    """
 
     def __init__(self, description: ApplicationDescription, admin: Admin) -> None:
-        """Take the description and the client to ask."""
         self._description = description
         self._admin = admin
         self._partitions = [*description.inputs, *description.global_inputs]
@@ -59,7 +65,7 @@ class TopicEnds:
         return self._fixed is not None
 
     def fix(self) -> None:
-        """Take the present ends as the last to read; waits for brokers that are away. Raises as `now`."""
+        """Fix the current ends as the last to read; wait for unavailable brokers. Raises as `now`."""
         ends = self.now()
         while self._away_since is not None:
             time.sleep(_LOOK_SECONDS)
@@ -67,12 +73,13 @@ class TopicEnds:
         self._fixed = ends
 
     def now(self) -> dict[TopicPartition, int]:
-        """Return how far each partition may be read; nothing while no broker answers, for a limited time. A deleted
-        topic that only a pattern names has no ends.
+        """Return the end of each partition; nothing while no broker answers, for a limited time.
+
+        A deleted topic that is read only by a pattern has no ends.
 
         Raises:
-            QueryFailedError: the brokers have been away for too long or refuse it, or a topic that the application
-                reads by its name is deleted.
+            QueryFailedError: the brokers were unavailable for too long or refuse the request, or a topic that the
+                application reads by name was deleted.
         """
         if self._fixed is not None:
             return self._fixed
@@ -115,7 +122,10 @@ class TopicEnds:
         return {tp: end.offset for tp, end in ends.items()}
 
     def leader_epochs(self, before: EpochOffset) -> dict[str, list[int]]:
-        """Return by topic the epoch of the leader of each partition when its end was asked for, or that of `before`."""
+        """Return the leader epoch of each partition, by topic.
+
+        It is that of the request for the end, or else that of `before`.
+        """
         return {
             topic: [
                 self._epochs.get(tp, before.leader_epoch(tp))
@@ -125,19 +135,24 @@ class TopicEnds:
         }
 
     def without_deleted(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return `positions` without those of partitions that are known to be deleted; nobody waits for them."""
+        """Return `positions` without partitions that are known to be deleted; nothing waits for those."""
         there = set(self._partitions)
         return {tp: position for tp, position in positions.items() if tp in there}
 
     def check(self, positions: Mapping[TopicPartition, EpochPosition], ends: Mapping[TopicPartition, int]) -> None:
-        """Raise QueryFailedError if a partition ends before its position, or has lost records before it and has grown
-        since (KIP-320), which only a change of leaders can bring; RetriableError if no broker answers."""
+        """Check that no partition has lost records before its position.
+
+        Raises:
+            QueryFailedError: a partition ends before its position, or has lost records before it and has grown since
+                (KIP-320), which happens only after a change of leaders.
+            RetriableError: no broker answers.
+        """
         read = {tp: at for tp, at in positions.items() if at.offset > 0}
         changed = {tp: at for tp, at in read.items() if self._has_another_leader(tp, at.leader_epoch)}
         try:
             lost = self._admin.truncated(changed) if changed else {}
             if lost:
-                self._leave_recreated_topics()  # the epochs of a new topic begin again
+                self._leave_recreated_topics()  # the leader epochs of a new topic start over
         except RetriableError:
             raise
         except KafkaError as error:
@@ -156,22 +171,27 @@ class TopicEnds:
                 )
 
     def _has_another_leader(self, partition: TopicPartition, epoch: int) -> bool:
-        """Return whether `partition` has another leader than in `epoch`, if both are known, and was not compared."""
+        """Return whether `partition` has a leader epoch other than `epoch`, not compared yet.
+
+        Both epochs must be known.
+        """
         now = self._epochs.get(partition, UNKNOWN_LEADER_EPOCH)
         return UNKNOWN_LEADER_EPOCH not in (epoch, now) and now not in (epoch, self._compared.get(partition))
 
     def _look_at_ids(self) -> None:
-        """Compare the ids of topics from time to time, also if there is nothing to read. Raises as `are_of_before`."""
+        """Compare the ids of topics at intervals, even if there is nothing to read. Raises as `are_of_before`."""
         now_ms = elapsed_milliseconds()
         if self._ids_at is None or now_ms - self._ids_at >= _IDS_EVERY_MS:
             self._leave_recreated_topics()
 
     def are_of_before(self) -> bool:
-        """Return whether the ends that were read before this call belong to the topics that the application knows, and
-        not to new topics of the same names. If not, or while no broker answers, nothing may be read up to them.
+        """Return whether the ends read before this call belong to the known topics.
 
-        Raises QueryFailedError if a topic that the application reads by its name was deleted and created again. Topics
-        of a pattern that were created again are not read until the application is prepared again.
+        They may belong to new topics of the same names. In that case, or while no broker answers, nothing may be read
+        up to them. Topics of a pattern that were created again are not read until the application is prepared again.
+
+        Raises:
+            QueryFailedError: a topic that the application reads by name was deleted and created again.
         """
         before = len(self._partitions)
         try:
@@ -200,8 +220,10 @@ class TopicEnds:
     def readable(
         self, positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], now_ms: int
     ) -> dict[TopicPartition, int]:
-        """Return from where partitions can be read: from `positions`, or if the records there are deleted, from where
-        the offset reset says. Brokers are asked from time to time; workers detect what is deleted in between.
+        """Return the start position of each partition.
+
+        It is that of `positions`, or, if the records there are deleted, that of the offset reset. Brokers are asked at
+        intervals; workers detect deletions in between.
 
         Raises:
             QueryFailedError: records are deleted, and the reset is `none`.

@@ -1,2 +1,4 @@
-"""What crosses between driver, planner, workers and sink: rows, messages, the application description, placement,
-pickles, errors."""
+"""The data exchanged by driver, planner, workers and sink.
+
+Rows, messages, the application description, placement, pickles, and errors.
+"""

@@ -1,8 +1,8 @@
-"""The application description: what the processes of one run need to know, pickled once by the driver.
+"""The application description: the data needed by the processes of one run.
 
-It goes to source, stages and sink as bytes inside their own pickles (never as an option of Spark: options are shown in
-plans and may hold secrets). Functions of the user's main module go by value, those of importable modules by name (see
-`pickling`); so the driver's module path goes along.
+The driver pickles it once. Source, stages and sink receive it as bytes inside their own pickles (never as an option of
+Spark: options are shown in plans and may contain secrets). Functions of the user's main module are pickled by value,
+those of importable modules by name (see `pickling`); so the driver's module path is sent too.
 """
 
 from __future__ import annotations
@@ -28,18 +28,29 @@ FAILURE_KEY_BYTES = 32
 
 @dataclass(frozen=True, eq=False)
 class ApplicationDescription:
-    """What one run of one application consists of.
+    """The configuration, topology and identity of one run of one application.
 
-    topology: patterns resolved. topic_partitions: the partitions of each topic of the brokers at start, and of the
-    repartition topics. begin: offset to begin at, for each partition of a source topic. checkpoint: its URI.
-    checkpoint_id, query_id, generation, start_epoch: see `checkpoint`. start: the offset from which this run continues;
-    planned: that of the epoch that it must run first, because it was planned before and is not committed; both None
-    until a topology version is chosen. transactional: whether the sink writes transactions.
-    control_directory: a local directory that driver and source process share. clock: by which epochs are planned.
-    topic_ids: the ids of the source topics and the global topics, where brokers give ids.
-    process_id: of the driver, drawn at random: bases of other drivers are checked (`base_directory`).
-    tells_restores: whether workers report the end of each restore, for a listener.
-    failure_key: signs the errors that the processes of this run send to the driver, see `failures`.
+    Args:
+        config: the configuration of the application.
+        topology: with patterns resolved.
+        placement: of the tasks.
+        topic_partitions: the partitions of each topic of the brokers at start, and of the repartition topics.
+        begin: start offset of each partition of a source topic.
+        checkpoint: the URI of the checkpoint.
+        checkpoint_id: see `checkpoint`.
+        query_id: see `checkpoint`.
+        generation: see `checkpoint`.
+        transactional: whether the sink writes in transactions.
+        control_directory: a local directory shared by driver and source process.
+        clock: by which epochs are planned.
+        start_epoch: see `checkpoint`.
+        start: the offset from which this run continues; None until a topology version is chosen.
+        planned: the offset of the epoch that the run must process first, because it was planned before and is not
+            committed; None until a topology version is chosen.
+        process_id: of the driver, drawn at random: bases of other drivers are checked (`base_directory`).
+        tells_restores: whether workers report the end of each restore, for a listener.
+        topic_ids: the ids of the source topics and the global topics, if brokers assign ids.
+        failure_key: signs the errors that the processes of this run send to the driver, see `failures`.
     """
 
     config: StreamsConfig
@@ -63,7 +74,10 @@ class ApplicationDescription:
     failure_key: bytes = field(default_factory=lambda: secrets.token_bytes(FAILURE_KEY_BYTES), repr=False)
 
     def parts(self) -> Iterator[tuple[str, Any]]:
-        """Return what is the user's in the description, each with its name and the line of the program that made it."""
+        """Return the user's objects in the description.
+
+        Each has its name and the program line that created it.
+        """
         return parts_of(self.topology, self.config)
 
     @property
@@ -78,8 +92,10 @@ class ApplicationDescription:
 
     @property
     def cache_bytes(self) -> int:
-        """A task's share of `statestore.cache.max.bytes`: as many tasks run at the same time as a level has partitions,
-        like threads in Kafka Streams."""
+        """A task's share of `statestore.cache.max.bytes`.
+
+        A level runs as many tasks at the same time as it has partitions, like threads in Kafka Streams.
+        """
         total: int = self.config["statestore.cache.max.bytes"]
         return total // max(self.placement.partitions)
 
@@ -96,7 +112,7 @@ class ApplicationDescription:
 
     @cached_property
     def inputs(self) -> tuple[TopicPartition, ...]:
-        """All partitions of topics of brokers that the application reads."""
+        """All partitions of brokers' topics that the application reads."""
         return tuple(
             tp
             for task in self.placement.tasks
@@ -110,7 +126,7 @@ class ApplicationDescription:
 
     @cached_property
     def pattern_topics(self) -> frozenset[str]:
-        """The source topics that only patterns name: the application continues when one is deleted."""
+        """Source topics matched only by patterns: the application continues when one is deleted."""
         return pattern_topics(self.topology)
 
     @cached_property
@@ -122,35 +138,45 @@ class ApplicationDescription:
 
 
 def check_can_be_sent(topology: BuiltTopology, config: StreamsConfig) -> None:
-    """Raise StreamsError if something of the user's cannot be pickled for the workers; for the time before there
-    is a description, which `dump_description` checks in the same words."""
+    """Raise StreamsError if one of the user's objects cannot be pickled for the workers.
+
+    For use before there is a description, which `dump_description` checks with the same message.
+    """
     dump_for_workers((topology.without_data_frames(), config), parts_of(topology, config))
 
 
 def dump_description(description: ApplicationDescription) -> bytes:
-    """Return `description` as bytes for `load_description`; raises StreamsError if something of the user's cannot be
-    pickled, naming the node, the store or the key of the configuration that it belongs to."""
+    """Return `description` as bytes for `load_description`.
+
+    Raises StreamsError if one of the user's objects cannot be pickled, and names its node, store or configuration key.
+    """
     return dump_for_workers(description, description.parts())
 
 
 def load_description(data: bytes) -> ApplicationDescription:
-    """Return the description that `dump_description` wrote; unpickled once a process."""
+    """Return the description that `dump_description` wrote; unpickled once per process."""
     description = load_in_worker(data)
     assert isinstance(description, ApplicationDescription)
     return description
 
 
 def dump_for_workers(value: Any, parts: Iterable[tuple[str, Any]] = ()) -> bytes:
-    """Return `value` as bytes for `load_in_worker`; raises StreamsError if something of the user's cannot be
-    pickled. parts: those of `value` with their names, one of which the error names."""
+    """Return `value` as bytes for `load_in_worker`.
+
+    Raises StreamsError if one of the user's objects cannot be pickled.
+
+    Args:
+        value: the object to pickle.
+        parts: parts of `value` with their names; the error names the failing one.
+    """
     return dump_program(value, parts, "Spark's workers")
 
 
 DESCRIPTIONS_AT_HAND = 16
-"""For how many descriptions a process keeps clients and other objects: named topologies share the workers."""
+"""Number of descriptions for which a process keeps clients and other objects: named topologies share the workers."""
 
 
 @lru_cache(maxsize=DESCRIPTIONS_AT_HAND)
 def load_in_worker(data: bytes) -> Any:
-    """Return what `dump_for_workers` wrote; unpickled once a process."""
+    """Return the value that `dump_for_workers` wrote; unpickled once per process."""
     return load_program(data)

@@ -1,5 +1,7 @@
-"""The offset of the source: an epoch, and how far it reads. A plain value, which Spark hands around and the checkpoint
-logs before the epoch runs."""
+"""The offset of the source: an epoch and its end positions.
+
+A plain value, which Spark passes around and the checkpoint logs before the epoch runs.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +20,22 @@ _DIGEST_BYTES = 16
 
 @dataclass(frozen=True)
 class EpochOffset:
-    """The offset of the source: an epoch, and how far it has read.
+    """The offset of the source: an epoch and its end positions.
 
-    planned_ms: the clock of the epoch. positions: of each source topic, the next offset of each partition. partitions,
-    sink_partitions: see Placement; included so that a replay by a driver with other numbers is detected.
-    global_positions: of each topic of a global store, the next offset of each partition; the records before it are in
-        the global stores that the tasks of the epoch read.
-    lagging: by topic, the partitions that had more to read; kept where tasks may wait for them. idle_ms: how long tasks
-    wait for partitions that had no more. read_to_ms: the time before which aligned topics are read (see
-    `planner.time_alignment`). leader_epochs: of each source topic, the epoch of the leader of each partition when its
-    end was asked for, -1 if it is unknown (KIP-320).
+    Args:
+        query_id: of the topology version.
+        epoch: number of the epoch.
+        planned_ms: the clock of the epoch.
+        positions: the next offset of each partition, by source topic.
+        partitions: see Placement; included so that a replay by a driver with other numbers is detected.
+        sink_partitions: likewise.
+        global_positions: the next offset of each partition, by topic of a global store; the records before it are in
+            the global stores that the tasks of the epoch read.
+        lagging: by topic, the partitions that had more to read; recorded if tasks may wait for them.
+        idle_ms: how long tasks wait for partitions without more records.
+        read_to_ms: upper bound (exclusive) of the timestamps read from aligned topics (see `planner.time_alignment`).
+        leader_epochs: by source topic, the leader epoch of each partition when its end was requested, -1 if unknown
+            (KIP-320).
     """
 
     query_id: str
@@ -43,7 +51,7 @@ class EpochOffset:
     leader_epochs: Mapping[str, list[int]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the offset as plain data, for Spark and for the offset log of the checkpoint."""
+        """Return the offset as plain data, for Spark and the checkpoint's offset log."""
         fields = asdict(self)
         if not self.leader_epochs:  # an offset of an earlier version of Penstock keeps its digest
             del fields["leader_epochs"]
@@ -51,11 +59,11 @@ class EpochOffset:
 
     @staticmethod
     def from_json(fields: Mapping[str, Any]) -> EpochOffset:
-        """Return the offset that `to_json` gave `fields` for; raises TypeError if they are others."""
+        """Return the offset that `to_json` turned into `fields`; raises TypeError for other fields."""
         return EpochOffset(**fields)
 
     def digest(self) -> str:
-        """Return a digest of all fields (hexadecimal digits): equal offsets have equal ones."""
+        """Return a digest of all fields (hexadecimal digits); equal offsets have equal digests."""
         return blake2b(orjson.dumps(self.to_json(), option=orjson.OPT_SORT_KEYS), digest_size=_DIGEST_BYTES).hexdigest()
 
     def position(self, partition: TopicPartition) -> int:
@@ -63,6 +71,6 @@ class EpochOffset:
         return self.positions[partition.topic][partition.partition]
 
     def leader_epoch(self, partition: TopicPartition) -> int:
-        """Return the epoch of the leader that `partition` had; -1 if it is unknown."""
+        """Return the leader epoch of `partition`; -1 if unknown."""
         epochs = self.leader_epochs.get(partition.topic, ())
         return epochs[partition.partition] if partition.partition < len(epochs) else UNKNOWN_LEADER_EPOCH

@@ -1,11 +1,11 @@
-"""Errors on their way from a worker to the program: one object instead of the tracebacks of three processes.
+"""Errors on their way from a worker to the program.
 
-A worker that meets a StreamsError sends it down as a row; nothing of the epoch is written, no attempt is repeated (the
-error of a user's function would only come again), and the sink's commit ends the query with it. Any other exception is
-left to Spark, which runs the task again on another worker. The text of the exception that Spark reports holds the error
-in brackets.
+The program gets one object instead of the tracebacks of three processes. A worker that fails with a StreamsError sends
+it to the sink as a row. Then nothing of the epoch is written, no attempt is repeated (the error of a user's function
+would only recur), and the sink's commit ends the query with the error. Any other exception is left to Spark, which runs
+the task again on another worker. The text of the exception that Spark reports contains the error in brackets.
 
-The text of an exception may also quote a record, so whoever writes to a topic can put brackets into it. The error is
+The text of an exception may also quote a record, so anyone who writes to a topic can put brackets into it. The error is
 therefore signed with the key of its query, which only the processes of the query know, and nothing else is decoded.
 """
 
@@ -38,32 +38,41 @@ _LOST_PROCESS = (
     "org.apache.spark.SparkException: Python worker exited unexpectedly",
     "org.apache.spark.SparkException: Python worker failed to connect back",
 )
-"""The exceptions of the JVM with which a query ends where a Python process is gone that plans its epochs, or commits
-them: which one depends on what the JVM was about. The last is that of a process that was not up within Spark's 10 s."""
+"""The exceptions of the JVM that end a query after the loss of a Python process that plans or commits its epochs.
+
+The activity of the JVM decides between them. The last is for a process that did not start within Spark's 10 s.
+"""
 
 _LOST_EXECUTOR = re.compile(
     r"(?:\[STREAM_FAILED\] )?(?:Query [^\n]{0,2000}?\[id = [^]\n]{0,200}\] terminated with exception: )?"
     r"(?:\[[A-Z_]+\] )?(?:Writing job aborted\.? ?)?Job aborted due to stage failure: (?!Task \d)[^\n]*?"
     r"(?:with indeterminate output|indeterminate rollback|checksum mismatch)"
 )
-"""How the message of Spark begins if it cannot repeat the work of a lost executor, because part of the epoch is already
-written and Spark does not know that this is harmless. The message of a failed task may contain anything."""
+"""The beginning of Spark's message if it cannot repeat the work of a lost executor.
+
+The reason is that part of the epoch is already written, and Spark does not know that this is harmless. The message of a
+failed task may contain any text.
+"""
 
 
 class ProcessLostError(StreamsError):
-    """Spark has lost one of its processes, an executor or a Python process beside the JVM, and has ended the query
-    instead of starting another one. The epoch itself is fine.
+    """Spark has lost one of its processes, and has ended the query. The process is an executor or a Python process next
+    to the JVM; Spark does not restart it. The epoch itself is fine.
 
-    What to do: Nothing at first: the application starts the query again (`penstock.restart.*`). If it returns, find out
-    what ends the process, such as a limit of memory, in the log of Spark.
+    What to do: Nothing at first: the application restarts the query (`penstock.restart.*`). If it recurs, find the
+    cause of the process's end, such as a memory limit, in the log of Spark.
     """
 
 
 class QueryFailedError(Exception):
-    """Ends the query from inside Spark; its text carries the error."""
+    """Ends the query from inside Spark; its text contains the error.
+
+    Args:
+        failure: the bytes from `encode_failure`.
+        key: of the query; signs the failure.
+    """
 
     def __init__(self, failure: bytes, key: bytes) -> None:
-        """Carry what `encode_failure` gave, signed with the key of the query."""
         self.failure = failure
         encoded = b64encode(failure).decode()
         super().__init__(f"[penstock-failure:{_signature(encoded, key)}:{encoded}]")
@@ -75,12 +84,14 @@ def _signature(encoded: str, key: bytes) -> str:
 
 
 def encode_failure(error: StreamsError, printed: str) -> bytes:
-    """Return `error` with its causes, the lines of the user's code that led to them, and what functions `printed`
-    before."""
+    """Return an encoded `error` with its causes and the text `printed` before.
+
+    It also contains the lines of the user's code that led to the causes.
+    """
     notes = list(getattr(error, "__notes__", []))
     cause = error.__cause__
     if cause is not None:
-        told = f"{type(cause).__name__}: {cause}\n"  # with the line that the traceback has too
+        told = f"{type(cause).__name__}: {cause}\n"  # with the line that is in the traceback too
         notes = [*(note for note in notes if not note.startswith(told)), _user_traceback(cause)]
     fields = {"type": type(error).__name__, "message": str(error), "notes": notes, "printed": printed}
     record = None if error.failed_record is None else tuple(error.failed_record)
@@ -89,9 +100,10 @@ def encode_failure(error: StreamsError, printed: str) -> bytes:
 
 
 def decode_failure(failure: bytes) -> tuple[StreamsError, str]:
-    """Return the error that `failure` was made from, of the same class, and what was printed before it.
+    """Return the error in `failure`, of the same class, and the text printed before it.
 
-    failure: of a process of this query; its causes are pickles.
+    Args:
+        failure: from a process of this query; its causes are pickles.
     """
     fields = orjson.loads(failure)
     classes = {cls.__name__: cls for cls in _all_classes(StreamsError)}
@@ -106,9 +118,11 @@ def decode_failure(failure: bytes) -> tuple[StreamsError, str]:
 
 
 def failure_in(text: str, key: bytes) -> tuple[StreamsError, str] | None:
-    """Return the error that a text of Spark carries and what was printed before it, None if there is none.
+    """Return the error in a text of Spark, and its printed text; None if absent.
 
-    key: of the query. What was signed with another one comes from a record, not from a process of the query.
+    Args:
+        text: Spark's message.
+        key: of the query. A failure signed with another key comes from a record, not from a process of the query.
     """
     for signature, encoded in _MARK.findall(text):
         if hmac.compare_digest(signature, _signature(encoded, key)):
@@ -117,12 +131,12 @@ def failure_in(text: str, key: bytes) -> tuple[StreamsError, str] | None:
 
 
 def error_of_spark(query: str, text: str, cause: str = "") -> StreamsError:
-    """Return the error for a text of Spark that carries none.
+    """Return the error for a text of Spark that contains no error of Penstock.
 
     Args:
-        query: which one, for the message: "of my-application".
+        query: the query's name in the message: "of my-application".
         text: Spark's message about its end.
-        cause: the exception of the JVM behind it, its class first; empty where there is none.
+        cause: the underlying exception of the JVM, its class first; empty if absent.
     """
     failed = f"The Spark query {query} failed"
     if cause.startswith(_LOST_PROCESS):
@@ -135,14 +149,20 @@ def error_of_spark(query: str, text: str, cause: str = "") -> StreamsError:
 
 
 def failure_of_exception(query: str, exception: StreamingQueryException, key: bytes) -> tuple[StreamsError, str]:
-    """Return the error with which a query of Spark has ended, and what was printed before it; see `failure_in`."""
+    """Return the error that ended a query of Spark, and its printed text.
+
+    See `failure_in`.
+    """
     assert isinstance(exception, CapturedException), "the JVM is the driver's own: Spark Connect is refused"
     text = str(exception)
     return failure_in(text, key) or (error_of_spark(query, text, str(exception._cause or "")), "")
 
 
 def _readable(text: str) -> str:
-    """Return the lines of a text of Spark that help: the last Python exception in it, else its first lines."""
+    """Return the useful lines of a text of Spark.
+
+    These are its last Python exception, else its first lines.
+    """
     lines = [
         line for line in text.strip().splitlines() if line.strip() and not line.lstrip().startswith(("at ", "... "))
     ]
@@ -151,7 +171,7 @@ def _readable(text: str) -> str:
         for line in lines
         if re.match(r"^[\w.]+(Error|Exception|Interrupt): ", line) and not line.startswith(("org.", "java."))
     ]
-    said = list(takewhile(lambda line: not line.startswith("=== Streaming Query"), lines))  # then comes the whole plan
+    said = list(takewhile(lambda line: not line.startswith("=== Streaming Query"), lines))  # the whole plan follows
     return "\n".join(errors[-1:] or said[:_LINES])
 
 

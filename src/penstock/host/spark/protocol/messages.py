@@ -1,8 +1,7 @@
-"""What travels between planner, tasks, sink and driver in one epoch: control rows and reports. Plain values, no
-behaviour.
+"""The messages between planner, tasks, sink and driver in one epoch: control rows and reports.
 
-Whatever a task may know of its epoch is in the offset, which the checkpoint logs before the epoch runs, or in the
-manifest of the epoch before; so a replay of an epoch sees the same.
+Plain values without behaviour. All data that a task may know of its epoch is in the offset, which the checkpoint logs
+before the epoch runs, or in the manifest of the previous epoch; so a replay of an epoch sees the same data.
 """
 
 from __future__ import annotations
@@ -18,8 +17,13 @@ from penstock.record import TopicPartition
 
 
 class GlobalControl(NamedTuple):
-    """What the global stores of a machine know of an epoch: number, clock (ms), and of each of their topics the next
-    offset of each partition."""
+    """The data of an epoch that the global stores of a machine need.
+
+    Args:
+        epoch: number of the epoch.
+        planned_ms: clock of the epoch.
+        positions: the next offset of each partition, by global topic.
+    """
 
     epoch: int
     planned_ms: int
@@ -27,15 +31,24 @@ class GlobalControl(NamedTuple):
 
     @staticmethod
     def of(offset: EpochOffset) -> GlobalControl:
-        """Return what they know of the epoch that ends at `offset`."""
+        """Return the control of the epoch that ends at `offset`."""
         return GlobalControl(offset.epoch, offset.planned_ms, offset.global_positions)
 
 
 class TaskControl(NamedTuple):
-    """What a task knows of its epoch: number, clock (ms), its entry in the manifest of the epoch before, where the rows
-    are that were carried to it, the positions of the global stores that it reads, the inputs that lag, how long (ms) it
-    waits for others, whether the clock is before that of the epoch before, and of which nodes it keeps so many of the
-    last records, for a look at them."""
+    """The data of an epoch that a task needs.
+
+    Args:
+        epoch: number of the epoch.
+        planned_ms: clock of the epoch.
+        entry: the task's entry in the manifest of the previous epoch.
+        carried: ranges of the rows that were carried to the task.
+        global_positions: positions of the global stores that it reads.
+        lagging: the inputs that lag.
+        idle_ms: how long the task waits for other inputs.
+        clock_went_back: whether the clock is before that of the previous epoch.
+        taps: number of last records to keep for inspection, by node.
+    """
 
     epoch: int
     planned_ms: int
@@ -63,23 +76,33 @@ class TaskControl(NamedTuple):
         return TaskControl(epoch, planned_ms, TaskEntry.of_fields(entry), ranges, global_positions, inputs, *rest)
 
     def global_control(self) -> GlobalControl:
-        """Return what the global stores know of the epoch."""
+        """Return the control for the global stores."""
         return GlobalControl(self.epoch, self.planned_ms, self.global_positions)
 
     def is_idle(self) -> bool:
-        """Return whether a task without input has nothing to do: it has been initialised before, no punctuation is due,
-        and none must become due earlier because the clock went back."""
+        """Return whether a task without input has nothing to do.
+
+        It has nothing to do if it has been initialised before, no punctuation is due, and no punctuation must be
+        rescheduled because the clock went back.
+        """
         due = self.entry.due_ms
         return self.entry.head != "" and (due is None or (due > self.planned_ms and not self.clock_went_back))
 
 
 AT_END: Final = -1
-"""In place of an offset: no record of the partition waits, so the next one is that at which the epoch ends."""
+"""A placeholder for an offset: no record of the partition waits, so the next one is at the end of the epoch."""
 
 
 class TaskPhases(NamedTuple):
-    """When a task ran (ms since the epoch), and how long (ms) it took to fetch, to process, and to open and write its
-    state."""
+    """The time of a task's run, and the durations of its phases.
+
+    Args:
+        began_ms: start of the run, in ms since the Unix epoch.
+        ended_ms: end of the run, likewise.
+        fetch_ms: duration of fetching.
+        process_ms: duration of processing.
+        state_ms: duration of opening and writing the state.
+    """
 
     began_ms: float
     ended_ms: float
@@ -89,14 +112,28 @@ class TaskPhases(NamedTuple):
 
 
 class TaskReport(NamedTuple):
-    """What a task did in an epoch: the head that it began from and its new entry in the manifest; what it took, as
-    (topic, records, bytes); what its functions printed; how many records it dropped; the bytes
-    that it sent on; how many records it processed; what was measured of it, as measurements by operation, and what
-    sensors of its processors recorded, both as `measuring` gives them; and where changelog topics are written, what its
-    group is to commit, as (topic, partition, offset of the first record that waits or AT_END, text). phases: None of a
-    task that had nothing to do. tapped: the last records that reached the nodes of `TaskControl.taps`, as bytes.
-    worker: the machine and the process in which it ran, empty if it had nothing to do. awaited: the partitions that its
-    waiting records wait for."""
+    """The results of a task in an epoch.
+
+    Args:
+        task: id of the task.
+        epoch: number of the epoch.
+        generation: of the driver.
+        parent: the head from which the task started.
+        entry: its new entry in the manifest.
+        input: the records read, as (topic, records, bytes).
+        printed: text that its functions printed.
+        dropped: number of records dropped.
+        sent: bytes sent on.
+        processed: number of records processed.
+        measured: measurements by operation, from `measuring`.
+        sensors: measurements of its processors' sensors, from `measuring`.
+        committed: commits for the group if changelog topics are written, as (topic, partition, offset of the first
+            waiting record or AT_END, text).
+        phases: None of a task that had nothing to do.
+        tapped: the last records that reached the nodes of `TaskControl.taps`, as bytes.
+        worker: machine and process in which the task ran, empty if it had nothing to do.
+        awaited: the partitions for which its waiting records wait.
+    """
 
     task: str
     epoch: int
@@ -134,7 +171,12 @@ class TaskReport(NamedTuple):
 
 
 class SinkControl(NamedTuple):
-    """What a sink partition must know of its epoch: the offset at which it ends, and how long (ms) planning took."""
+    """The data of an epoch that a sink partition needs.
+
+    Args:
+        offset: the end of the epoch.
+        plan_ms: duration of planning.
+    """
 
     offset: EpochOffset
     plan_ms: int = 0

@@ -1,4 +1,4 @@
-"""What descriptions that earlier versions left in checkpoints find by this name; it is in `host/pickling`."""
+"""The former name of `host/pickling`, for descriptions that earlier versions left in checkpoints."""
 
 from penstock.host.packing.pickling import _fill, _with_cache
 

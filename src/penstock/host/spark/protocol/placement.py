@@ -1,11 +1,12 @@
-"""Where tasks run: sub-topologies on levels, tasks in levels, tasks and sink partitions in Spark partitions. Pure
-functions over plain data.
+"""The placement of tasks on levels and in Spark partitions.
 
-A sub-topology that is fed by repartition topics stands one level above the highest that feeds it; all others stand on
-level 0. Where sub-topologies feed one another, one of them does not wait for the others: what they send it arrives in
-the next epoch (see `carried`). A level has the tasks of its sub-topologies, numbered from 0 in the order of
-(sub-topology, partition); task n of a level runs in Spark partition n modulo the partitions of the level. The lane of a
-task is its number over all levels.
+Pure functions over plain data.
+
+A sub-topology that is fed by repartition topics is one level above the highest that feeds it; all others are on level
+0. If sub-topologies feed one another, one of them does not wait for the others: their records for it arrive in the next
+epoch (see `carried`). A level has the tasks of its sub-topologies, numbered from 0 in the order of (sub-topology,
+partition); task n of a level runs in Spark partition n modulo the partitions of the level. The lane of a task is its
+number over all levels.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from penstock.serdes.format import format_of
 
 
 class Place(NamedTuple):
-    """Where a task stands: its level, its number there, and its lane."""
+    """The place of a task: its level, its number there, and its lane."""
 
     level: int
     number: int
@@ -33,9 +34,17 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Placement:
-    """The tasks of each level, the Spark partitions of each level and of the sink, and the partitions of each source
-    topic (repartition topics too). groups: the partitions that each task reads. upstream: of each source topic the
-    topics of brokers from which its records come within an epoch: itself, or those that feed a repartition topic."""
+    """The assignment of all tasks to levels and Spark partitions.
+
+    Args:
+        levels: the tasks of each level.
+        partitions: Spark partitions of each level.
+        sink_partitions: Spark partitions of the sink.
+        source_partitions: partitions of each source topic (repartition topics too).
+        groups: the partitions that each task reads.
+        upstream: the brokers' topics from which the records of each source topic come within an epoch: the topic
+            itself, or those that feed a repartition topic.
+    """
 
     levels: tuple[tuple[TaskId, ...], ...]
     partitions: tuple[int, ...]
@@ -46,8 +55,10 @@ class Placement:
 
     @cached_property
     def awaitable(self) -> Mapping[TaskId, tuple[TopicPartition, ...]]:
-        """The partitions that each task may have to wait for: the task has another partition that does not advance with
-        them anyway."""
+        """The partitions for which each task may have to wait.
+
+        The task has another partition that does not advance with them anyway.
+        """
         return {task: tuple(_awaitable(group, self.upstream)) for task, group in self.groups.items()}
 
     @cached_property
@@ -71,7 +82,7 @@ class Placement:
 
     @property
     def sink_level(self) -> int:
-        """The level of the sink: one behind the last."""
+        """The level of the sink: one after the last."""
         return len(self.levels)
 
     def partitions_after(self, level: int) -> int:
@@ -83,12 +94,14 @@ class Placement:
         return self.consumers[TopicPartition(topic, partition)]
 
     def sink_partition(self, topic: str, partition: int) -> int:
-        """Return the sink partition that writes to `partition` of `topic`: all of a partition's records go through
-        one."""
+        """Return the sink partition that writes to `partition` of `topic`.
+
+        All records of a partition go through the same sink partition.
+        """
         return (crc32(topic.encode()) + partition) % self.sink_partitions
 
     def inputs_of(self, task: TaskId, repartition_topics: Mapping[str, Any]) -> list[TopicPartition]:
-        """Return the partitions of topics of brokers that `task` reads."""
+        """Return the partitions of brokers' topics that `task` reads."""
         return [partition for partition in self.groups[task] if partition.topic not in repartition_topics]
 
 
@@ -100,12 +113,12 @@ def place(
     Args:
         topology: with all patterns resolved.
         topics: partitions of each topic of the brokers.
-        parallelism: Spark partitions of a level and of the sink, where there is that much to do.
+        parallelism: most Spark partitions of a level and of the sink.
         grouper: assigns partitions to tasks.
 
     Raises:
-        TopologyError: co-partitioned topics differ in their partitions, or the grouper leaves partitions out or puts
-            different ones of them together.
+        TopologyError: co-partitioned topics differ in their partitions, or the grouper omits partitions or groups
+            different partitions of them together.
     """
     source_partitions = {t: topics[t] for spec in topology.subtopologies for t in spec.source_topics if t in topics}
     source_partitions.update(repartition_counts(topology, topics))
@@ -149,8 +162,11 @@ def _levels(topology: BuiltTopology) -> dict[int, int]:
 
 
 def _first_of_loop(waiting: list[int], feeders: Mapping[int, set[int]], topology: BuiltTopology) -> int:
-    """Return which of the sub-topologies `waiting`, all behind a loop or in one, goes before those that feed it: one in
-    a loop that waits for no other loop, and if there is one it reads a topic of the brokers."""
+    """Return the sub-topology to place next, ahead of its feeders.
+
+    All sub-topologies in `waiting` are in or after a loop. It is in a loop that waits for no other loop, and reads a
+    topic of the brokers if any candidate does.
+    """
     above = {each: _upstream(each, feeders, set(waiting)) for each in waiting}
     candidates = [each for each in waiting if all(each in above[feeder] for feeder in above[each])]
     outside = {
@@ -162,7 +178,7 @@ def _first_of_loop(waiting: list[int], feeders: Mapping[int, set[int]], topology
 
 
 def _upstream(subtopology: int, feeders: Mapping[int, set[int]], within: set[int]) -> set[int]:
-    """Return the sub-topologies of `within` whose records come to `subtopology`, over any number of others."""
+    """Return the sub-topologies of `within` whose records reach `subtopology`, through any number of others."""
     found: set[int] = set()
     open_ends = [subtopology]
     while open_ends:
@@ -204,11 +220,11 @@ def _feeders(spec: SubtopologySpec, topology: BuiltTopology) -> set[int]:
     return {other.id for other in topology.subtopologies if wanted.intersection(other.sink_topics)}
 
 
-# ---------------------------------------- the shape that a checkpoint is compared with
+# ---------------------------------------- the shape to compare with that of a checkpoint
 
 
 def shape(topology: BuiltTopology, placement: Placement) -> dict[str, Any]:
-    """Return what a checkpoint depends on, as plain data: tasks, levels, topics, nodes and stores."""
+    """Return a checkpoint's dependencies as plain data: tasks, levels, topics, nodes, stores."""
     own_groups = {
         str(task): ", ".join(map(str, group))
         for task, group in placement.groups.items()

@@ -1,10 +1,11 @@
-"""The rows that flow between the stages of the query: one row is a record batch of up to `penstock.row.max.bytes`, or a
-message of the protocol.
+"""The rows that flow between the stages of the query.
+
+A row is a record batch of up to `penstock.row.max.bytes`, or a message of the protocol.
 
 Schema: (dst, kind, level, task, lane, sequence, batch). level and task are the destination of a row: the number of a
-task in its level, or a sink partition at the level behind the last. dst is the Spark partition of the next shuffle
-only: task modulo the partitions of the next level, which for a row of that level is the partition of its task. A
-shuffle promises no order, so (lane, sequence) restores it: lane is the number of the task that wrote the row, over all
+task in its level, or a sink partition at the level after the last. dst is the Spark partition of the next shuffle only:
+task modulo the partitions of the next level, which for a row of that level is the partition of its task. A shuffle
+guarantees no order, so (lane, sequence) restores it: lane is the number of the task that wrote the row, over all
 levels.
 """
 
@@ -17,22 +18,23 @@ import msgspec
 import pyarrow as pa
 
 SCHEMA_DDL = "dst int, kind int, level int, task int, lane int, sequence int, batch binary"
-"""The schema of a row as Spark reads it."""
+"""The schema of a row in Spark."""
 
 _SCHEMA = pa.schema(
     [(name, pa.int32()) for name in ("dst", "kind", "level", "task", "lane", "sequence")] + [("batch", pa.binary())]
 )
 
 CONTROL, DATA, OUTPUT, HEAD, FAILURE = range(5)
-"""Kinds of rows: what a task or a sink partition may know of the epoch; input of a task; output of a task to a topic;
-the report of a task; an error that ends the query."""
+"""Kinds of rows: control of a task or a sink partition; input of a task; output of a task to a topic; the report of a
+task; an error that ends the query.
+"""
 
 _ENCODER = msgspec.msgpack.Encoder()
 _FRAME_BYTES = 8 * 1024 * 1024
 
 
 class Row(NamedTuple):
-    """One row; see the module."""
+    """One row; see the module docstring."""
 
     kind: int
     level: int
@@ -48,7 +50,7 @@ def encode_message(value: Any) -> bytes:
 
 
 def decode_message(blob: bytes) -> Any:
-    """Return the message that `encode_message` wrote; tuples come back as lists."""
+    """Return the message that `encode_message` wrote; tuples become lists."""
     return msgspec.msgpack.decode(blob)
 
 
@@ -60,12 +62,15 @@ def read_rows(frames: Iterable[pa.RecordBatch]) -> Iterator[Row]:
 
 
 def read_spark_rows(rows: Iterable[Sequence[Any]]) -> Iterator[Row]:
-    """Yield the rows of Spark's own form, one object each."""
+    """Yield the rows of Spark's own row objects."""
     return (Row._make(row[1:]) for row in rows)
 
 
 def write_rows(rows: Iterable[Row], partitions: int) -> Iterator[pa.RecordBatch]:
-    """Yield `rows` as Arrow frames of about 8 MiB, for a next level of `partitions` Spark partitions."""
+    """Yield `rows` as Arrow frames of about 8 MiB.
+
+    The next level has `partitions` Spark partitions.
+    """
     pending: list[Row] = []
     size = 0
     for row in rows:

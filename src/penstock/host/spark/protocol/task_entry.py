@@ -1,5 +1,6 @@
-"""What a manifest knows of one task, and where the rows that it hands on are. Planner and workers send these values to
-one another, and the files of the checkpoint keep them.
+"""The entry of a task in a manifest, and the places of its carried rows.
+
+Planner and workers send these values to one another, and the files of the checkpoint contain them.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ from penstock.record import TopicPartition
 
 @dataclass(frozen=True)
 class TaskEntry:
-    """What a manifest knows of one task.
+    """The entry of one task in a manifest.
 
-    head: the position (hex) after its last commit, empty before the first. segments: its log of live segments as
-    `log_to_json` gives it; decoded only where a task needs it. due_ms: when its next wall-clock punctuation is due,
-    None for never. carried: its file of rows for the next epoch as `encode_carried` tells of it, None for no rows.
-    ahead: its input partitions (topic and number) that are ahead of others by more than partition.pause.threshold.ms.
+    Args:
+        head: the position (hex) after its last commit, empty before the first.
+        segments: its log of live segments from `log_to_json`; decoded only by tasks that need it.
+        due_ms: when its next wall-clock punctuation is due, None for never.
+        carried: the entry from `encode_carried` for its file of rows for the next epoch, None without rows.
+        ahead: its input partitions (topic and number) that are ahead of others by more than
+            partition.pause.threshold.ms.
     """
 
     head: str = ""
@@ -34,7 +38,7 @@ class TaskEntry:
 
     @staticmethod
     def of_fields(fields: Sequence[Any]) -> TaskEntry:
-        """Return the entry that `fields` were made from."""
+        """Return the entry that was turned into `fields`."""
         head, segments, due_ms, carried, ahead = fields
         return TaskEntry(head, segments, due_ms, carried, tuple(TopicPartition(*each) for each in ahead))
 
@@ -45,8 +49,15 @@ class TaskEntry:
 
 
 class CarriedRange(NamedTuple):
-    """Where rows for one consumer are: the task that wrote them and its file (id, hex), bytes of the file, and their
-    CRC-32."""
+    """The place of rows for one consumer.
+
+    Args:
+        task: the task that wrote them.
+        file: id (hex) of its file.
+        offset: first byte in the file.
+        length: number of bytes.
+        checksum: CRC-32 of the bytes.
+    """
 
     task: str
     file: str

@@ -1,5 +1,7 @@
-"""The transactions of the sink: whether there are any, the topic of their commits, and the writer of each sink
-partition."""
+"""The transactions of the sink.
+
+Whether they are used, the topic of their commits, and the writer of each sink partition.
+"""
 
 from __future__ import annotations
 
@@ -18,27 +20,38 @@ from penstock.record import TopicPartition
 
 
 def commits_topic(application_id: str) -> str:
-    """Return the internal topic whose offsets are the epochs that each sink partition has committed; also the group
-    that commits them."""
+    """Return the internal topic whose offsets are the epochs that each sink partition has committed.
+
+    It is also the name of the group that commits them.
+    """
     return f"{application_id}-penstock-commits"
 
 
 def make_commits_topic(
     admin: Admin, topics: Mapping[str, int], name: str, partitions: int, config: StreamsConfig
 ) -> None:
-    """Make a topic of commits with `partitions`, or add those that it lacks: an offset for a partition that does not
-    exist would hang until its time-out. topics: those that there are, and their partitions."""
+    """Create a topic of commits with `partitions`, or add missing partitions.
+
+    An offset for a partition that does not exist would hang until its timeout.
+
+    Args:
+        admin: a client of the brokers.
+        topics: the existing topics and their partitions.
+        name: of the topic of commits.
+        partitions: its number of partitions.
+        config: of the application.
+    """
     if name not in topics:
         replication = config["replication.factor"]
-        with suppress(TopicExistsError):  # by another program, and the generation of the checkpoint says who goes on
+        with suppress(TopicExistsError):  # by another program; the generation of the checkpoint decides
             admin.create_topics([NewTopic(name, partitions, replication, {"cleanup.policy": "compact"})])
-        admin.committed_offsets(name, [TopicPartition(name, 0)])  # a right that is missing is found before an epoch
+        admin.committed_offsets(name, [TopicPartition(name, 0)])  # a missing right is detected before an epoch
     elif topics[name] < partitions:
         admin.create_partitions(name, partitions)
 
 
 def marker_note(checkpoint_id: str, offset: EpochOffset) -> str:
-    """Return what stands beside the topology version in the marker of the epoch that ends at `offset`."""
+    """Return the marker's text after the topology version, for the epoch that ends at `offset`."""
     return f"{checkpoint_id} {offset.digest()}"
 
 
@@ -49,8 +62,10 @@ def transactional_writer(
     was_committed: Callable[[int], bool] = lambda _: False,
     before_write: Callable[[], object] = lambda: None,
 ) -> TransactionalWriter:
-    """Return a writer of the transactions of one sink partition; was_committed, before_write: see
-    TransactionalWriter."""
+    """Return a writer of the transactions of one sink partition.
+
+    For was_committed and before_write see TransactionalWriter.
+    """
     topic = commits_topic(application_id)
     return TransactionalWriter(
         config,
@@ -66,12 +81,15 @@ def transactional_writer(
 def guarantee_of(config: StreamsConfig, application_id: str, is_transactional: bool = False) -> tuple[bool, str]:
     """Return whether topics are written in transactions, and the guarantee in words.
 
-    is_transactional: whether the continuing topology version writes transactions: its guarantee is lowered only on
-    request.
+    Args:
+        config: of the application.
+        application_id: of the application.
+        is_transactional: whether the continuing topology version writes transactions: its guarantee is lowered only on
+            request.
 
     Raises:
         ConfigError: exactly_once_v2 is set, or was in use so far, and the brokers do not support transactions.
-        TransactionalIdAuthorizationError: they do, and do not allow this user to write them.
+        TransactionalIdAuthorizationError: the brokers do not allow this user to write transactions.
     """
     wanted = config["processing.guarantee"]
     if wanted == AT_LEAST_ONCE:

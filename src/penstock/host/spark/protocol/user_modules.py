@@ -1,6 +1,7 @@
-"""The modules of the user's program: those that are loaded here and installed nowhere.
+"""The modules of the user's program: modules that are loaded here and are not installed.
 
-They are sent to executors, and what they were is kept with a program that a later one may have to finish an epoch for.
+They are sent to executors. Their former content is stored with a program whose epoch a later program may have to
+finish.
 """
 
 from __future__ import annotations
@@ -19,28 +20,30 @@ from weakref import WeakKeyDictionary
 from penstock.plan.user_lines import is_installed
 
 _NOT_USERS = frozenset(("__main__", "penstock", "penstock_broker", "pyspark", "py4j"))
-"""Packages that are not the user's, wherever they lie; functions of the main module are pickled by value anyway."""
+"""Packages that are never the user's, whatever their location; functions of the main module are pickled by value
+anyway.
+"""
 
 _digests: WeakKeyDictionary[ModuleType, tuple[ModuleSpec | None, str | None]] = WeakKeyDictionary()
 
 
 def user_modules(modules: Iterable[object]) -> Iterator[ModuleType]:
-    """Yield those of `modules` that are the user's; some libraries put objects that are none into sys.modules."""
+    """Yield the user's modules of `modules`; some libraries put other objects into sys.modules."""
     for module in modules:
         if _is_module(module) and _is_users(module):
             yield module
 
 
 def source_of(module: ModuleType) -> Path | None:
-    """Return the file of `module` if it is a Python file, not part of an archive."""
+    """Return the Python file of `module`, None if it is in an archive or absent."""
     return _python_file(vars(module).get("__file__"))
 
 
 def loaded_digests() -> dict[str, str]:
-    """Return the digest of the source of each module of the user's that is loaded, by name.
+    """Return the digest of the source of each loaded module of the user, by name.
 
-    It is taken when a module is first seen here, and again after a reload: it tells what is loaded, not what an editor
-    has written since.
+    It is computed when a module is first seen here, and again after a reload: it describes the loaded code, not later
+    edits.
     """
     found: dict[str, str] = {}
     loaded: list[tuple[str, object]] = list(sys.modules.items())
@@ -52,18 +55,18 @@ def loaded_digests() -> dict[str, str]:
 
 
 def changed_modules(digests: Mapping[str, str]) -> list[str]:
-    """Return which modules are not what they were when `loaded_digests` gave `digests`, or are not there."""
+    """Return the modules that have changed or disappeared since `loaded_digests` returned `digests`."""
     return [name for name, digest in digests.items() if _digest_now(name) != digest]
 
 
 def _is_module(module: object) -> TypeGuard[ModuleType]:
-    """Return whether `module` is one; those of cffi, which cryptography has, pass for modules to isinstance."""
+    """Return whether `module` is a module; isinstance also accepts cffi's modules, which cryptography has."""
     return issubclass(type(module), ModuleType)
 
 
 def _digest(module: ModuleType) -> str | None:
     known = _digests.get(module)
-    if known is None or known[0] is not module.__spec__:  # a reload gives it another
+    if known is None or known[0] is not module.__spec__:  # a reload sets another one
         path = source_of(module) if _is_users(module) else None
         known = _digests[module] = module.__spec__, None if path is None else _digest_of(path)
     return known[1]
@@ -74,7 +77,7 @@ def _digest_now(name: str) -> str | None:
     if _is_module(loaded):
         return _digest(loaded)
     spec = None
-    with suppress(Exception):  # whatever a package raises that is loaded to look into it
+    with suppress(Exception):  # any error of a package that is loaded for the search
         spec = importlib.util.find_spec(name)
     path = None if spec is None else _python_file(spec.origin)
     return None if path is None else _digest_of(path)

@@ -1,1 +1,1 @@
-"""State read from outside the tasks: interactive queries and DataFrames, in the driver and in any other process."""
+"""State read from outside the tasks: interactive queries and DataFrames, in the driver and in other processes."""

@@ -1,7 +1,7 @@
-"""Reads the global stores of this machine outside the tasks, while workers keep them up to date.
+"""Reads the global stores of this machine outside the tasks.
 
-A read shows one commit of the base: that of the newest epoch, or an earlier one while a large update is in progress. A
-machine without workers of the application has no base to be read.
+Meanwhile workers keep them up to date. A read shows one commit of the base: that of the newest epoch, or an earlier one
+while a large update is in progress. A machine without workers of the application has no base to read.
 """
 
 from __future__ import annotations
@@ -23,16 +23,20 @@ from penstock.state.lmdb import DATA_FILE, LmdbBase
 from penstock.task.standby_task import StandbySnapshot
 
 _GLOBAL_TASK = TaskId(-1, -1)
-_MAP_BYTES = 1 << 40  # of address space: the map cannot grow while snapshots are open
+_MAP_BYTES = 1 << 40  # address space only: the map cannot grow while snapshots are open
 _PATIENCE_SECONDS = 10.0
 _LOOK_SECONDS = 0.02
 
 
 class GlobalStateReader:
-    """Reads the global stores of one application; may be used by several threads."""
+    """Reads the global stores of one application. Thread-safe; opens nothing before the first read.
+
+    Args:
+        stores: the global stores, by name.
+        config: of the application.
+    """
 
     def __init__(self, stores: Mapping[str, StoreBuilder], config: StreamsConfig) -> None:
-        """Read `stores`, by name; nothing is opened before the first read."""
         self._stores = stores
         self._config = config
         self._lock = threading.Lock()
@@ -40,7 +44,7 @@ class GlobalStateReader:
         self._directory = BaseDirectory(global_directory(config), "", DATA_FILE)
 
     def store(self, name: str) -> StateStore:
-        """Return the store `name` as it is now; raises StateStoreNotAvailableError if this machine has none yet."""
+        """Return the current store `name`; raises StateStoreNotAvailableError if it is not on this machine yet."""
         with self._lock:
             if self._base is None:
                 self._base = self._open()
@@ -54,7 +58,7 @@ class GlobalStateReader:
         return found
 
     def close(self) -> None:
-        """Release the base; stores that were handed out cannot be read any more."""
+        """Release the base; stores that were returned become unreadable."""
         with self._lock:
             if self._base is not None:
                 self._base.close()
@@ -73,7 +77,7 @@ class GlobalStateReader:
             return LmdbBase(database, _MAP_BYTES)
 
     def _wait(self, lock: int, directory: Path) -> None:
-        """Take the lock for creating and updating the base."""
+        """Acquire the lock for creating and updating the base."""
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while True:
             try:

@@ -1,7 +1,7 @@
-"""Interactive queries of an application on Spark: answered from its checkpoint, by the driver and by any other process
-that reads it.
+"""Interactive queries of an application on Spark, answered from its checkpoint.
 
-The program defines the stores; the manifests and segments have their content (`state_reader`).
+The driver answers them, and so does any other process that reads the checkpoint. The program defines the stores; the
+manifests and segments have their content (`state_reader`).
 """
 
 from __future__ import annotations
@@ -59,11 +59,21 @@ _NOT_ACTIVE = QueryResult.for_failure(
 
 
 MOST_COUNTED_BYTES: Final = 64 * 1024 * 1024
-"""Bytes of state, before compression, beyond which entries are not counted: they would all have to be read."""
+"""Largest state (bytes, before compression) whose entries are counted, because counting reads all of it."""
 
 
 class CheckpointQueries:
-    """Answers queries of one application (implements StateQueries); may be used by several threads."""
+    """Answers queries of one application (implements StateQueries). Thread-safe.
+
+    Nothing is opened before the first query.
+
+    Args:
+        built: the topology.
+        config: of the application.
+        checkpoint: the checkpoint; None for the one in `config`.
+        is_active: returns whether this process runs the application now.
+        clock: for the age of commits; None for that of the machine.
+    """
 
     def __init__(
         self,
@@ -73,8 +83,6 @@ class CheckpointQueries:
         is_active: Callable[[], bool] = lambda: False,
         clock: Clock | None = None,
     ) -> None:
-        """Answer for the topology `built`, from the checkpoint that `config` names unless one is given; nothing is
-        opened before the first query. is_active: returns whether this process runs the application now."""
         self._built = built
         self._is_active = is_active
         self._clock = clock or SystemClock()
@@ -96,24 +104,24 @@ class CheckpointQueries:
         self.close()
 
     def stores(self) -> Mapping[str, StoreBuilder]:
-        """Return what describes the stores of the topology, by name; global stores too."""
+        """Return the builders of the topology's stores, by name, including global stores."""
         return {**self._builders, **self._global_builders}
 
     def store(self, parameters: StoreQueryParameters) -> Any:
-        """Return the requested store, for reading; raises UnknownStateStoreError if the topology has none of
-        that name."""
+        """Return the requested store, for reading; raises UnknownStateStoreError for an unknown name."""
         self._check_known(parameters.store_name)
         name = parameters.store_name
         provider = StoresOfPartitions(self._stores_of(parameters), parameters.partition, _not_there)
         return parameters.queryable_store_type.create(provider, name)
 
     def query(self, request: StateQueryRequest) -> StateQueryResult:
-        """Return the answer of each partition, all as of one commit: the newest one if the request has a bound or
-        requires an active task.
+        """Return the answer of each partition, all as of one commit.
+
+        It is the newest commit if the request has a bound or requires an active task.
 
         Raises:
             UnknownStateStoreError: the topology has no store of that name.
-            StreamsError: a key of the query is of another type than the serde of the store writes.
+            StreamsError: a key of the query does not have the type of the store's serde.
             UnsupportedOperationError: Kafka refuses such a query of such a store.
         """
         self._check_known(request.store_name)
@@ -149,8 +157,10 @@ class CheckpointQueries:
         return result.with_position(position)
 
     def all_local_store_partition_lags(self) -> dict[str, dict[int, LagInfo]]:
-        """Return how far each partition of each store is behind its source topics, by store and partition; asks the
-        brokers how far these go. Raises KafkaError if they do not answer."""
+        """Return the lag of each partition of each store, by store and partition.
+
+        Asks the brokers for the ends of the source topics; raises KafkaError if they do not answer.
+        """
         manifest, stored = self._reader.current()
         settled = self._settled(manifest)
         needed = {
@@ -168,14 +178,15 @@ class CheckpointQueries:
         return lags
 
     def store_sizes(self) -> dict[str, StoreSize]:
-        """Return how large each store is as of the newest commit, by name: the segments of its tasks, which may have
-        other stores too, and its entries. These are counted in copies of the state on this machine, so only where all
-        of the state has MOST_COUNTED_BYTES or less. Of global stores, which are not in the checkpoint, nothing is
-        known.
+        """Return the size of each store as of the newest commit, by name: its segments and entries.
+
+        The segments are those of its tasks, which may have other stores too. The entries are counted in copies of the
+        state on this machine, so only if the whole state has at most MOST_COUNTED_BYTES. The size of global stores is
+        unknown, because they are not in the checkpoint.
 
         Raises:
             StateStoreNotAvailableError: there is no checkpoint.
-            TaskCorruptedError: a segment is missing that the newest manifest names.
+            TaskCorruptedError: a segment of the newest manifest is missing.
         """
         manifest, stored = self._reader.current()
         logs = {task: log_from_json(dict(manifest.entry(str(task)).segments)) for task in stored.tasks}
@@ -192,7 +203,7 @@ class CheckpointQueries:
         return sizes
 
     def _entries(self, name: str) -> int | None:
-        """Return how many entries a store has, None if the checkpoint has it in another layout than the program."""
+        """Return the number of entries of a store; None if the program has another layout."""
         try:
             return sum(task.entries(name) for task in self._reader.read(name).tasks)
         except IncompatibleCheckpointError:
@@ -201,18 +212,18 @@ class CheckpointQueries:
     def query_metadata_for_key(
         self, store_name: str, key: Any, key_serde: Serde | None = None, partitioner: StreamPartitioner | None = None
     ) -> KeyQueryMetadata:
-        """Return which partition of a store has `key`, and under which address this program offers its state.
+        """Return the partition of a store that has `key`, and the address of this program.
 
         Args:
             store_name: the name of the store.
-            key: the key; of windows and sessions that within the window.
-            key_serde: writes the key as the records do that led to it; None for the serde of the store.
+            key: the key; for windows and sessions, the key within the window.
+            key_serde: serializes the key like the source records did; None for the serde of the store.
             partitioner: chose the partitions of those records; None for Kafka's default.
 
         Raises:
             UnknownStateStoreError: the topology has no store of that name.
             StateStoreNotAvailableError: there is no checkpoint.
-            StreamsError: the key cannot be written.
+            StreamsError: the key cannot be serialized.
         """
         self._check_known(store_name)
         host = HostInfo.build_from_endpoint(self._config["application.server"])
@@ -225,8 +236,10 @@ class CheckpointQueries:
         return KeyQueryMetadata(host, frozenset(), partition_for(serde.serialize(store_name, key), max(partitions, 1)))
 
     def streams_metadata(self) -> list[StreamsMetadata]:
-        """Return what this program has, which is everything: stores, and the partitions that are read; raises
-        StateStoreNotAvailableError if there is no checkpoint."""
+        """Return the metadata of this program: all stores and all input partitions.
+
+        Raises StateStoreNotAvailableError if there is no checkpoint.
+        """
         offsets = self._reader.newest().offsets
         partitions = (TopicPartition(topic, number) for topic, each in offsets.items() for number in range(len(each)))
         host = HostInfo.build_from_endpoint(self._config["application.server"])
@@ -238,11 +251,14 @@ class CheckpointQueries:
         return source_partitions(self._built, store_name, task.partition, manifest.offsets, group)
 
     def _settled(self, manifest: Manifest) -> Mapping[str, list[int]]:
-        """Return the offsets before which all records are in the stores of `manifest`."""
+        """Return the settled offsets of the source topics.
+
+        All records before them are in the stores of `manifest`.
+        """
         with self._lock:
             if self._settled_version != manifest.query_id:
                 self._settled_version, self._settled_epoch, self._settled_offsets = manifest.query_id, -1, {}
-            if manifest.epoch < self._settled_epoch:  # another thread has read a newer one meanwhile
+            if manifest.epoch < self._settled_epoch:  # another thread has read a newer manifest in the meantime
                 return settled_offsets(self._built, manifest, {})
             if manifest.epoch > self._settled_epoch:
                 self._settled_epoch = manifest.epoch
@@ -250,15 +266,18 @@ class CheckpointQueries:
             return self._settled_offsets
 
     def staleness(self) -> Staleness:
-        """Return as of when queries are answered now; raises StateStoreNotAvailableError if there is no
-        checkpoint."""
+        """Return epoch, time and age of the commit that answers queries now.
+
+        Raises StateStoreNotAvailableError if there is no checkpoint.
+        """
         manifest = self._reader.newest()
         age = max(self._clock.milliseconds() - manifest.committed_ms, 0) if manifest.epoch else None
         return Staleness(manifest.epoch, manifest.committed_ms, age)
 
     def task_metadata(self) -> tuple[TaskMetadata, ...]:
-        """Return how far each task is: the positions of the newest commit, and the ends of its partitions. A task that
-        only reads repartition topics, which Spark's shuffle carries, has no partitions.
+        """Return the progress of each task: positions of the newest commit, and the ends of its partitions.
+
+        A task that reads only repartition topics, which Spark's shuffle carries, has no partitions.
 
         Raises:
             StateStoreNotAvailableError: there is no checkpoint.
@@ -302,21 +321,21 @@ class CheckpointQueries:
         return store_frame(session, scan, empty_store(builder, self._config))
 
     def manifests(self, session: SparkSession) -> DataFrame:
-        """Return a row for each epoch whose manifest is retained."""
+        """Return a row for each epoch with a retained manifest."""
         return manifest_frame(session, self._reader.retained())
 
     def segments(self, session: SparkSession) -> DataFrame:
-        """Return a row for each segment that the newest manifest names."""
+        """Return a row for each segment of the newest manifest."""
         return segment_frame(session, self._reader.newest())
 
     def close(self) -> None:
-        """Release what was opened; stores that were handed out cannot be read any more."""
+        """Release all resources; stores that were returned become unreadable."""
         self._reader.close()
         self._global_reader.close()
         self._positions.close()
 
     def _stores_of(self, parameters: StoreQueryParameters) -> Callable[[], list[StateStore]]:
-        """Return a function that returns the stores of the requested partitions, all as of one commit."""
+        """Return a function for the stores of the requested partitions, all as of one commit."""
         name, partition = parameters.store_name, parameters.partition
         if name in self._global_builders:
             return lambda: [self._global_reader.store(name)]

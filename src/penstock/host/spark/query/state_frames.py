@@ -1,9 +1,9 @@
-"""State as DataFrames of Spark: the entries of a store, the manifests, and the live segments, from the checkpoint.
+"""State as Spark DataFrames, from the checkpoint: the entries of a store, the manifests, and the live segments.
 
-A frame shows the manifest that was the newest at its creation, however often it is evaluated; when the segments of that
-manifest are deleted, it can no longer be evaluated. A store is read by a Spark task for each of its partitions, from
-the segments, in a database that lives as long as the task. The session comes from the caller: nothing here imports
-pyspark, before there is a frame to return.
+A frame shows the newest manifest at its creation, however often it is evaluated; after the segments of that manifest
+are deleted, it can no longer be evaluated. One Spark task for each partition of a store reads it from the segments,
+with a database that lives as long as the task. The session comes from the caller: this module does not import pyspark
+before it returns a frame.
 """
 
 from __future__ import annotations
@@ -46,7 +46,15 @@ _SEGMENTS = (
 
 @dataclass(frozen=True)
 class StateScan:
-    """What workers need to read a store: its tasks, each with its entry in one manifest."""
+    """The data that workers need to read a store.
+
+    Args:
+        checkpoint: URI of the checkpoint.
+        epoch: of the manifest.
+        store: builder of the store.
+        config: of the application.
+        tasks: the tasks of the store, each with its entry in the manifest.
+    """
 
     checkpoint: str
     epoch: int
@@ -55,8 +63,7 @@ class StateScan:
     tasks: tuple[tuple[TaskId, TaskEntry], ...]
 
     def batches(self, number: int) -> Iterator[pa.RecordBatch]:
-        """Yield the entries of the store of task `number`; raises StateStoreNotAvailableError if segments were
-        deleted."""
+        """Yield the entries of the store of task `number`; raises StateStoreNotAvailableError for deleted segments."""
         task, entry = self.tasks[number]
         with TemporaryDirectory(prefix="penstock-state-") as directory:
             standby = StandbyTask(
@@ -86,8 +93,15 @@ class StateScan:
 
 
 def store_frame(session: SparkSession, scan: StateScan, example: StateStore) -> DataFrame:
-    """Return the entries of the store of `scan`, a Spark partition for each of the store's; `example` is the store of
-    any of them."""
+    """Return the entries of the store of `scan`.
+
+    The frame has one Spark partition for each partition of the store.
+
+    Args:
+        session: the session to read in.
+        scan: the store.
+        example: the store of any task, for the columns.
+    """
     data = dump_for_workers(scan)
 
     def read(frames: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -102,7 +116,7 @@ def store_frame(session: SparkSession, scan: StateScan, example: StateStore) -> 
 
 
 def manifest_frame(session: SparkSession, manifests: Iterable[Manifest]) -> DataFrame:
-    """Return a row for each of `manifests`: when and from what the epoch was made, and what it keeps."""
+    """Return a row for each of `manifests`: times, figures and state of the epoch."""
     rows = [
         (
             each.epoch,

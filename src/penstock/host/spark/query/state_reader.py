@@ -1,14 +1,15 @@
-"""Reads the stores of an application from its checkpoint, in any process: follows the manifests, and keeps a
-StandbyTask for each requested task.
+"""Reads the stores of an application from its checkpoint, in any process.
 
-    <state.dir>/<application.id>/standby/<slot>/<task>     bases, one process a slot
+It follows the manifests, and keeps a StandbyTask for each requested task.
+
+    <state.dir>/<application.id>/standby/<slot>/<task>     bases, one process per slot
 
 Rules:
-- All that one read gives is as of one manifest, over all tasks. Nothing is written to the checkpoint.
-- A look for a newer manifest is made by a read, and not more often than every `penstock.query.refresh.ms`.
-- A driver that is ahead by all retained manifests may delete segments while they are read: the reader then starts over
-  from the newest manifest.
-- A base stays when its reader is closed: the next one in its slot brings it up to date, if it is not too far behind.
+- A read is as of one manifest, over all tasks. Nothing is written to the checkpoint.
+- Reads look for a newer manifest, at most once every `penstock.query.refresh.ms`.
+- A driver that is ahead by all retained manifests may delete segments during a read: the reader then starts over from
+  the newest manifest.
+- A base remains after its reader is closed: the next reader in its slot updates it, if it is not too old.
 """
 
 from __future__ import annotations
@@ -51,11 +52,14 @@ _MOST_SLOTS = 64
 _MOST_TRIES = 8
 
 STANDBY_MAP_BYTES = 1 << 40
-"""Size of the map of a base of which snapshots are taken, in bytes of address space: it cannot grow meanwhile."""
+"""Size (bytes of address space) of the map of a base with snapshots.
+
+The map cannot grow while snapshots are open.
+"""
 
 
 class _SegmentGoneError(Exception):
-    """A segment that a manifest names is not there any more."""
+    """A segment of a manifest no longer exists."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +72,14 @@ class StateSnapshot:
 
 @dataclass(frozen=True)
 class StoredTasks:
-    """Which tasks a checkpoint has, and the layout of the stores of each of its sub-topologies. groups: the partitions
-    that a task reads, if they are not those with its number."""
+    """The tasks of a checkpoint.
+
+    Args:
+        metadata: of the checkpoint.
+        tasks: their ids.
+        layouts: by sub-topology, the layout of each of its stores.
+        groups: the partitions that a task reads, if they differ from those with its number.
+    """
 
     metadata: Metadata
     tasks: tuple[TaskId, ...]
@@ -87,7 +97,7 @@ class StoredTasks:
 
 
 def stored_tasks(checkpoint: Checkpoint) -> StoredTasks:
-    """Return which tasks `checkpoint` has; raises StateStoreNotAvailableError if none was made yet."""
+    """Return the tasks of `checkpoint`; raises StateStoreNotAvailableError if it does not exist yet."""
     metadata = existing_metadata(checkpoint, StateStoreNotAvailableError)
     shape: Mapping[str, Any] = metadata.shape
     tasks = tuple(TaskId.parse(name) for level in shape["tasks of each level"] for name in level)
@@ -100,7 +110,13 @@ def stored_tasks(checkpoint: Checkpoint) -> StoredTasks:
 
 
 class StateReader:
-    """Reads the stores of one checkpoint; may be used by several threads."""
+    """Reads the stores of one checkpoint. Thread-safe; opens nothing before the first read.
+
+    Args:
+        stores: the stores, by name.
+        config: of the application.
+        checkpoint: the checkpoint.
+    """
 
     def __init__(
         self,
@@ -108,8 +124,6 @@ class StateReader:
         config: StreamsConfig,
         checkpoint: Checkpoint,
     ) -> None:
-        """Read `stores`, by name, of the application of `config` from `checkpoint`; nothing is opened before the first
-        read."""
         self._stores = stores
         self._config = config
         self._checkpoint = checkpoint
@@ -126,14 +140,15 @@ class StateReader:
         self._open = True
 
     def read(self, store_name: str, partitions: Collection[int] | None = None) -> StateSnapshot:
-        """Return the tasks that have the store `store_name`, all or those of `partitions`, as of the newest commit that
-        is known; partitions that there are not are left out.
+        """Return the tasks that have the store `store_name`, as of the newest known commit.
+
+        All of them, or those of `partitions`; partitions that do not exist are omitted.
 
         Raises:
             StateStoreNotAvailableError: there is no checkpoint.
             IncompatibleCheckpointError: the checkpoint has the store in another layout than the program.
             InvalidStateStoreError: the reader is closed.
-            TaskCorruptedError: a segment is missing that the newest manifest names.
+            TaskCorruptedError: a segment of the newest manifest is missing.
         """
         with self._lock:
             for _ in range(_MOST_TRIES):
@@ -154,24 +169,24 @@ class StateReader:
         )
 
     def look(self) -> None:
-        """Have the next read look for a newer commit, however new the last look is."""
+        """Make the next read look for a newer commit, however recent the last look is."""
         with self._lock:
             self._looked_at = None
 
     def newest(self) -> Manifest:
-        """Return the newest manifest that is known, after a look if one is due; raises as `read`."""
+        """Return the newest known manifest, after a look if one is due; raises as `read`."""
         with self._lock:
             return self._newest()
 
     def current(self) -> tuple[Manifest, StoredTasks]:
-        """Return the newest manifest that is known, and which tasks it is of; raises as `read`."""
+        """Return the newest known manifest and its tasks; raises as `read`."""
         with self._lock:
             manifest = self._newest()
             assert self._stored is not None
             return manifest, self._stored
 
     def retained(self) -> list[Manifest]:
-        """Return all existing manifests, the oldest first; raises as `read`."""
+        """Return all existing manifests, oldest first; raises as `read`."""
         with self._lock:
             newest = self._newest()
             epochs = range(max(self._checkpoint.first_epoch(), 1), newest.epoch + 1)
@@ -179,7 +194,7 @@ class StateReader:
             return [manifest for manifest in found if manifest is not None]
 
     def close(self) -> None:
-        """Release all bases; what was read before cannot be read on."""
+        """Release all bases; earlier results become unreadable."""
         with self._lock:
             self._open = False
             self._close_tasks()
@@ -200,8 +215,10 @@ class StateReader:
         return self._manifest
 
     def _look(self) -> None:
-        """Take the newest manifest of the current topology version; it may be deleted between the listing and the
-        read."""
+        """Load the newest manifest of the current topology version.
+
+        It may be deleted between the listing and the read.
+        """
         for _ in range(_MOST_TRIES):
             stored = stored_tasks(self._checkpoint)
             epoch = self._checkpoint.last_epoch()
@@ -270,7 +287,11 @@ class StateReader:
 
 
 class _Slot:
-    """A directory that this process alone uses, for as long as it lives."""
+    """A directory reserved for this process, for as long as it lives.
+
+    Args:
+        parent: the directory with all slots.
+    """
 
     def __init__(self, parent: Path) -> None:
         for number in range(_MOST_SLOTS):

@@ -1,9 +1,10 @@
-"""How far into the source topics the stores of a checkpoint have seen: by the offsets of a manifest. Pure functions.
+"""The progress of a checkpoint's stores in the source topics. Pure functions of a manifest's offsets.
 
-An epoch takes the records of all topics through all levels. So a partition of a store has seen what the epoch has read
-of the topics on which it depends: where its sub-topology reads topics of brokers alone, of the partitions that its task
-reads; behind a repartition, of all partitions of all topics upstream. Of partitions that have records carried over to
-the next epoch, or whose records may have led to such, only what was read when there were none counts as seen.
+An epoch takes the records of all topics through all levels. So a partition of a store has seen the records that the
+epoch read of the topics on which it depends. If its sub-topology reads only topics of brokers, these are the partitions
+that its task reads; after a repartition, they are all partitions of all upstream topics. If a partition has records
+carried over to the next epoch, or its records may have led to such records, only the records read while there were no
+carried ones count as seen.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ def source_partitions(
     offsets: Mapping[str, list[int]],
     group: Collection[TopicPartition] | None = None,
 ) -> list[TopicPartition]:
-    """Return the partitions of source topics on which a partition of a store depends.
+    """Return the source partitions that a partition of a store depends on.
 
     Args:
         built: the topology; patterns need not be resolved.
         store_name: one of its stores.
         partition: the number of the store's partition.
-        offsets: those of a manifest: of each partition of each source topic, the offset to be read next.
-        group: the partitions that the task reads; None for those of the store partition's number.
+        offsets: those of a manifest: the next offset to read of each partition of each source topic.
+        group: the partitions that the task reads; None for those with the number of the store's partition.
     """
     (spec,) = (spec for spec in built.subtopologies if store_name in spec.stores)
     above = {topic for feeder in _upstream(spec, built) for topic in _topics(feeder, built, offsets)}
@@ -52,7 +53,7 @@ def partitions_read(
 
 
 def position_of(partitions: Iterable[TopicPartition], offsets: Mapping[str, list[int]]) -> Position:
-    """Return the offset before the next one for each of `partitions` of which something was read."""
+    """Return the last read offset of each of `partitions` with a position after 0."""
     position: dict[str, dict[int, int]] = {}
     for topic, number in partitions:
         if offsets[topic][number] > 0:
@@ -61,13 +62,14 @@ def position_of(partitions: Iterable[TopicPartition], offsets: Mapping[str, list
 
 
 def settled_offsets(built: BuiltTopology, manifest: Manifest, before: Mapping[str, list[int]]) -> dict[str, list[int]]:
-    """Return for each partition of each source topic the offset before which all records, and everything that follows
-    from them, are in the stores.
+    """Return the settled offset of each partition of each source topic.
+
+    All records before it, and all records derived from them, are in the stores.
 
     Args:
         built: the topology; patterns need not be resolved.
-        manifest: has the offsets that were read, and what is carried.
-        before: what this function returned for an earlier manifest of the same topology version, nothing at first.
+        manifest: provides the offsets that were read, and the carried records.
+        before: the result for an earlier manifest of the same topology version; empty at first.
     """
     carried: set[tuple[str, int | None]] = set()
     for entry in manifest.tasks.values():
@@ -89,7 +91,7 @@ def settled_offsets(built: BuiltTopology, manifest: Manifest, before: Mapping[st
 
 
 def _sources_of(repartition_topic: str, built: BuiltTopology, offsets: Mapping[str, list[int]]) -> set[str]:
-    """Return the topics of brokers whose records lead to records of a repartition topic."""
+    """Return the topics of brokers that feed a repartition topic, directly or not."""
     writers = [spec for spec in built.subtopologies if repartition_topic in spec.sink_topics]
     feeders = [each for spec in writers for each in (spec, *_upstream(spec, built))]
     return {topic for spec in feeders for topic in _topics(spec, built, offsets)}
@@ -103,7 +105,10 @@ def _topics(spec: SubtopologySpec, built: BuiltTopology, offsets: Mapping[str, l
 
 
 def _upstream(spec: SubtopologySpec, built: BuiltTopology) -> list[SubtopologySpec]:
-    """Return the sub-topologies that feed this one through repartition topics, near or far; one may feed itself."""
+    """Return the sub-topologies that feed this one through repartition topics, directly or not.
+
+    A sub-topology may feed itself.
+    """
     found: dict[int, SubtopologySpec] = {}
     wanted = list(spec.source_topics)
     while wanted:

@@ -1,1 +1,1 @@
-"""What runs in workers of Spark for one epoch: source, stages and sink, and the state of their tasks."""
+"""The code of an epoch in workers of Spark: source, stages, sink, and task state."""

@@ -1,12 +1,12 @@
-"""Where the bases of tasks are on a machine, and how a worker opens one.
+"""The places of tasks' bases on a machine, and opening them in a worker.
 
 <state.dir>/<application.id>/
   bases/<task>             LMDB; any worker may have it open
   bases-rocksdb/<task>     RocksDB, if `penstock.state.base` is rocksdb; one worker at a time
   global                   LMDB, of the global stores (`global_state`)
-  uncommitted/<task>/      what outgrows the memory of an attempt, until it ends
+  uncommitted/<task>/      changes that exceed the memory of an attempt, until it ends
 
-`base_directory` says what these have in them, and when they are trusted.
+`base_directory` describes their content, and when they are trusted.
 """
 
 from __future__ import annotations
@@ -40,28 +40,37 @@ GLOBAL_DIRECTORY = "global"
 _CLEAN_MS = 60_000
 _MOST_DELETED = 100
 _EPOCHS_SEEN = 3
-"""The epoch that runs, one that has run as a whole, and one before, in which this process was already there."""
+"""The current epoch, one that ran completely, and an earlier one in which this process already existed."""
 
 _PATIENCE_SECONDS = 60
 _LOOK_SECONDS = 0.05
 
 
 class TaskBase:
-    """The base of a task, as one worker has it open; is_new: this machine had no base that could be trusted."""
+    """The base of a task, opened by one worker.
+
+    Opening waits for a worker that has it open, if only one may.
+
+    Args:
+        description: of the application.
+        checkpoint: of the application.
+        task: id of the task.
+        content_bytes: approximate size of the base's content.
+
+    Attributes:
+        is_new: whether this machine had no base that could be trusted.
+
+    Raises:
+        LockError: another worker had it open for a minute: an abandoned attempt of the task that still runs.
+        ProcessorStateError: it cannot be opened.
+        TaskMigratedError: another run of the application uses it, and is newer by `checkpoint`.
+    """
 
     def __init__(
         self, description: ApplicationDescription, checkpoint: Checkpoint, task: str, content_bytes: int
     ) -> None:
-        """Open the base of `task`, with about `content_bytes` of content; waits for a worker that has it open, if only
-        one may.
-
-        Raises:
-            LockError: another worker had it open for a minute: an abandoned attempt of the task that still runs.
-            ProcessorStateError: it cannot be opened.
-            TaskMigratedError: another run of the application uses it, and is newer by `checkpoint`.
-        """
         kind = description.config["penstock.state.base"]
-        for other in _DIRECTORIES.keys() - {kind}:  # of a run with another configuration: behind, and in the way
+        for other in _DIRECTORIES.keys() - {kind}:  # of a run with another configuration: outdated and superfluous
             shutil.rmtree(_directory(description, _DIRECTORIES[other], task), ignore_errors=True)
         self._directory = task_directory(description, task, checkpoint)
         database = self._directory.enter()
@@ -77,13 +86,13 @@ class TaskBase:
         return str(self._directory.database) == path
 
     def close(self, is_damaged: bool) -> None:
-        """Release the base; is_damaged: the next worker makes it again."""
+        """Release the base; is_damaged: the next worker rebuilds it."""
         self.base.close()
         self._directory.leave(is_damaged)
 
 
 def task_directory(description: ApplicationDescription, task: str, checkpoint: Checkpoint) -> BaseDirectory:
-    """Return where the base of `task` is on each machine."""
+    """Return the directory of the base of `task` on each machine."""
     kind = description.config["penstock.state.base"]
     data_file = DATA_FILE if kind == LMDB else None
     alone = partial(checkpoint.check_generation, description.generation)
@@ -91,8 +100,10 @@ def task_directory(description: ApplicationDescription, task: str, checkpoint: C
 
 
 def seal_bases(directory: Path, process_id: str) -> None:
-    """Say of the bases of an application below `directory` on this machine that they are whole, as far as they belong
-    to the run `process_id`, which has ended in an orderly way."""
+    """Mark the bases of an application below `directory` on this machine as intact.
+
+    Only bases of the run `process_id`, which has ended in an orderly way, are marked.
+    """
     paths = [*(directory / _DIRECTORIES[LMDB]).glob("*"), directory / GLOBAL_DIRECTORY]
     for path in paths:
         BaseDirectory(path, process_id, DATA_FILE).seal()
@@ -110,21 +121,19 @@ def _open_patiently(kind: str, path: Path, config: StreamsConfig, content_bytes:
 
 
 class BaseCleaner:
-    """Deletes the bases of tasks that other machines run now (Kafka class: StateDirectory).
+    """Deletes the bases of tasks that now run on other machines (Kafka class: StateDirectory).
 
     Each epoch runs every task, or keeps the base of one that has nothing to do. So a base that was not used in a whole
-    epoch is that of a task which ran elsewhere, however long the application had nothing to do before.
+    epoch belongs to a task that ran elsewhere, however long the application had nothing to do before.
+
+    Args:
+        directory: of the application on this machine.
+        delay_ms: how long an unused base is kept.
+        wall_clock: by which files are dated.
+        elapsed_ms: a monotonic clock.
     """
 
     def __init__(self, directory: Path, delay_ms: int, wall_clock: Clock, elapsed_ms: Callable[[], int]) -> None:
-        """Look at nothing yet.
-
-        Args:
-            directory: of the application on this machine.
-            delay_ms: how long a base stays that is not used.
-            wall_clock: by which files are dated.
-            elapsed_ms: a clock that does not leap.
-        """
         self._directory = directory
         self._delay_ms = delay_ms
         self._wall_clock = wall_clock
@@ -133,7 +142,10 @@ class BaseCleaner:
         self._looked_ms = elapsed_ms()
 
     def look(self, epoch: int) -> None:
-        """Delete what is due, if it is time to; called with each epoch that this process works on."""
+        """Delete bases that are due, if it is time.
+
+        Called with each epoch in which this process takes part.
+        """
         now = self._wall_clock.milliseconds()
         if not self._begun or self._begun[-1][0] != epoch:
             self._begun.append((epoch, now))
@@ -153,25 +165,30 @@ class BaseCleaner:
 
 @lru_cache(maxsize=DESCRIPTIONS_AT_HAND)
 def base_cleaner(directory: Path, delay_ms: int) -> BaseCleaner:
-    """Return what deletes the bases below `directory` that no task uses; one for each application and process."""
+    """Return the cleaner of unused bases below `directory`; one per application and process."""
     return BaseCleaner(directory, delay_ms, SystemClock(), elapsed_milliseconds)
 
 
 def keep_base(description: ApplicationDescription, task: str, checkpoint: Checkpoint) -> None:
-    """Keep the base of `task`, which has nothing to do in this epoch and is placed on this machine."""
+    """Keep the base of `task` on this machine.
+
+    The task is placed here and has nothing to do in this epoch.
+    """
     task_directory(description, task, checkpoint).keep()
 
 
 def clean_bases(description: ApplicationDescription, epoch: int) -> None:
-    """Delete bases of tasks that have moved away from this machine longer than `state.cleanup.delay.ms` ago."""
+    """Delete bases of tasks that left this machine longer than `state.cleanup.delay.ms` ago."""
     base_cleaner(application_directory(description.config), description.config["state.cleanup.delay.ms"]).look(epoch)
 
 
 class Scratch:
-    """A place on disk for the uncommitted changes of one attempt of a task."""
+    """A place on disk for the uncommitted changes of one attempt of a task.
+
+    The constructor deletes the remains of killed attempts.
+    """
 
     def __init__(self, description: ApplicationDescription, task: str) -> None:
-        """Take the place, and clear away what attempts left that were killed."""
         self._directory = _directory(description, "uncommitted", task)
         self.clear()
 

@@ -1,9 +1,9 @@
-"""The parent of Python workers: loads once what every worker needs, then forks them as Spark's own daemon does.
+"""The parent of Python workers: loads common modules once, then forks workers.
 
-Spark starts it in place of `pyspark.daemon` in sessions that Penstock makes (`spark.python.daemon.module`). Without it,
-each of the dozen processes of a query loads all modules itself. Loading is all that happens before a fork: no client,
-no thread of Penstock's own, no file is opened here. pandas is among it because Spark's own code for `mapInArrow`
-imports it in every worker, at half a second of CPU each.
+It forks as Spark's own daemon does. Spark starts it in place of `pyspark.daemon` in sessions that Penstock creates
+(`spark.python.daemon.module`). Without it, each of the dozen processes of a query loads all modules itself. Nothing but
+loading happens before a fork: no client, no thread of Penstock's own, no file is opened here. pandas is included
+because Spark's own code for `mapInArrow` imports it in every worker, at half a second of CPU each.
 """
 
 from __future__ import annotations
@@ -19,5 +19,5 @@ PRELOADED = (pandas, source, sink)
 
 if __name__ == "__main__":
     gc.collect()
-    gc.freeze()  # what is loaded is never garbage; the pages stay shared with the workers
+    gc.freeze()  # loaded objects are never garbage; the pages stay shared with the workers
     manager()

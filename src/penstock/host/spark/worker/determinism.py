@@ -1,9 +1,9 @@
-"""Finds user functions that are not deterministic: compares two runs of one task and epoch, record by record and change
-by change.
+"""Detects non-deterministic user functions.
 
-An epoch that is run again after a crash is to give the same: the output of one run may be with the brokers while the
-state of another is kept. Where a function reads a clock, draws at random or asks another system, that does not hold.
-This module only compares; `stage` decides when a task runs twice.
+It compares two runs of a task and epoch, record by record and change by change. An epoch that is run again after a
+crash must give the same result: the brokers may have the output of one run while the state of another is kept. A
+function that reads a clock, draws at random or asks another system breaks this. This module only compares; `stage`
+decides when a task runs twice.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SHOWN = 60  # characters of a key or value in a message
 
 
 class TaskResult(NamedTuple):
-    """What a task gave in an epoch."""
+    """The result of a task in an epoch."""
 
     output: Sequence[PartitionBatch]
     report: TaskReport
@@ -39,12 +39,14 @@ class _Sent(NamedTuple):
 
 
 def check_same(spec: SubtopologySpec, checkpoint: Checkpoint, first: TaskResult, second: TaskResult) -> None:
-    """Raise NonDeterministicError, with the first difference and the nodes that may have made it, where two runs of a
-    task gave different output or changed its stores differently.
+    """Raise NonDeterministicError if two runs of a task differ.
+
+    They differ in their output, or in their changes of stores. The error names the first difference and the nodes that
+    may have caused it.
 
     Args:
         spec: the sub-topology of the task.
-        checkpoint: where both runs wrote their segments.
+        checkpoint: the checkpoint to which both runs wrote their segments.
         first: the result that is used.
         second: the result of the second run.
     """

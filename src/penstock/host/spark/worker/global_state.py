@@ -1,12 +1,12 @@
-"""The global stores on one machine: one base, filled from all partitions of the global topics, which every task there
-reads.
+"""The global stores on one machine, in one base for all tasks there.
 
-The offset of an epoch holds the positions up to which it reads the global topics. The first worker of a machine that
-takes part in the epoch brings the base to exactly those positions, under a lock of the file system, while the others
-wait; then all read it in transactions at those positions. An epoch is planned when the one before is committed, so a
-replay finds the base where it was, or rebuilds it from the topics.
+The base is filled from all partitions of the global topics. The offset of an epoch contains the positions up to which
+it reads the global topics. The first worker of a machine that takes part in the epoch advances the base to exactly
+those positions, under a lock of the file system, while the others wait; then all read it in transactions at those
+positions. An epoch is planned after the commit of the previous one, so a replay finds the base at the same positions,
+or rebuilds it from the topics.
 
-The stamp of the base has the positions, and the clocks of the stores with them. A base of another checkpoint of the
+The stamp of the base contains the positions, and the clocks of the stores at them. A base of another checkpoint of the
 application, of other global stores, or ahead of the epoch (the checkpoint was restored from a copy, or a topic was
 created again) starts empty. A stamp of a later driver means that this worker is a zombie.
 """
@@ -43,13 +43,22 @@ from penstock.task.global_task import GlobalStateUpdateTask
 _log = logging.getLogger(__name__)
 
 _COMMIT_BYTES = 16 * 1024 * 1024
-"""Keys and values that are read between two commits of the base: what is lost when a worker is killed meanwhile."""
+"""Bytes of keys and values between two commits of the base: the most that is lost when a worker is killed meanwhile."""
 
 
 @dataclass(frozen=True)
 class _Stamp:
-    """The stamp of a base: the run and epoch that updated it last; the next offset of each partition by topic; what the
-    stores remember besides entries; the stores that it holds; and the ids of their topics, where brokers give ids."""
+    """The stamp of a base.
+
+    Args:
+        checkpoint_id: of the run that updated the base last.
+        generation: of that run.
+        epoch: of the last update.
+        positions: the next offset of each partition, by topic.
+        processor_metadata: the data of the stores besides entries.
+        stores: the stores in the base.
+        topic_ids: the ids of their topics, if brokers assign ids.
+    """
 
     checkpoint_id: str
     generation: int
@@ -68,7 +77,7 @@ class _Stamp:
 
 
 def global_directory(config: StreamsConfig) -> Path:
-    """Return where the base of the global stores is on each machine."""
+    """Return the directory of the base of the global stores on each machine."""
     return application_path(config) / GLOBAL_DIRECTORY
 
 
@@ -78,7 +87,7 @@ def lock_path(config: StreamsConfig) -> Path:
 
 
 def clocks_of(stamp: bytes) -> Mapping[str, int]:
-    """Return what the stores of a base with `stamp` remember besides entries."""
+    """Return the data besides entries of the stores of a base with `stamp`."""
     return _Stamp.decode(stamp).processor_metadata
 
 
@@ -86,8 +95,10 @@ def clocks_of(stamp: bytes) -> Mapping[str, int]:
 def global_stores(
     description: ApplicationDescription, checkpoint: Checkpoint, control: GlobalControl
 ) -> Iterator[Mapping[str, StateStore]]:
-    """Give the global stores by name, to be read, as they are at the positions of `control`; none where the topology
-    has none. If reading the topics takes long, its progress is reported through `checkpoint`.
+    """Provide the global stores by name, for reading, at the positions of `control`.
+
+    The mapping is empty if the topology has no global stores. If reading the topics takes long, the progress is
+    reported through `checkpoint`.
 
     Raises:
         TaskMigratedError: this worker belongs to an epoch that is over.
@@ -118,7 +129,10 @@ def global_stores(
 
 
 def _is_about(error: BaseException | None, database: Path) -> bool:
-    """Return whether `error`, or one that led to it, means that the base in the directory `database` is damaged."""
+    """Return whether `error` or one of its causes reports a damaged base.
+
+    The base is the one in the directory `database`.
+    """
     while error is not None:
         if isinstance(error, CorruptedBaseError):
             return error.path == str(database)
@@ -128,8 +142,10 @@ def _is_about(error: BaseException | None, database: Path) -> bool:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Admit one process of the machine at a time into the block; the lock ends with its holder, however that process
-    ends."""
+    """Admit one process of the machine at a time into the block.
+
+    The lock ends with its holder, however that process ends.
+    """
     with open_private(path, "ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -155,7 +171,7 @@ def _task(
 
 
 class _Updating:
-    """Brings a base to the positions of an epoch; its maker holds the lock."""
+    """Advances a base to the positions of an epoch; its creator holds the lock."""
 
     def __init__(
         self,
@@ -175,7 +191,10 @@ class _Updating:
         self._topic_ids: Mapping[str, str] = {}
 
     def run(self) -> _Stamp:
-        """Bring the base to the positions; return its stamp, as of the transaction in which it is read from now on."""
+        """Advance the base to the positions; return its stamp.
+
+        The stamp is read in the transaction that is used for reading from now on.
+        """
         stamp = self._usable_stamp()
         if stamp is None or not self._is_there(stamp):
             try:
@@ -192,14 +211,19 @@ class _Updating:
         return _Stamp.decode(data)
 
     def _is_there(self, stamp: _Stamp) -> bool:
-        """Return whether the base is at the positions, in the topics that the driver has found at its start."""
+        """Return whether the base is at the positions, in the driver's topics.
+
+        These are the topics that the driver found at its start.
+        """
         found = self._description.topic_ids
         ids = {topic: found[topic] for topic in self._spec.source_topics if topic in found}
         return dict(stamp.positions) == dict(self._control.positions) and stamp.topic_ids == ids
 
     def _usable_stamp(self) -> _Stamp | None:
-        """Return the stamp of the base, None if it is empty or must begin empty; raises TaskMigratedError for a
-        zombie."""
+        """Return the stamp of the base, None if it is empty or must start empty.
+
+        Raises TaskMigratedError for a zombie.
+        """
         description, control = self._description, self._control
         data = self._base.stamp()
         if data is None:
@@ -226,7 +250,10 @@ class _Updating:
         return None
 
     def _update(self, stamp: _Stamp | None) -> None:
-        """Process what lies between `stamp`, or the beginning of the topics, and the positions of the epoch."""
+        """Process the records from `stamp` to the positions of the epoch.
+
+        Without a stamp, it starts at the beginning of the topics.
+        """
         self._topic_ids = open_admin(self._description).topic_ids(self._spec.source_topics)
         if stamp is not None and self._is_of_others(stamp):
             _log.warning("Topics of global stores were deleted and created again: the global stores are rebuilt.")
@@ -238,7 +265,7 @@ class _Updating:
         remembered = {} if stamp is None else stamp.processor_metadata
         task = _task(self._description, self._spec, self._base, self._control, remembered)
         description = self._description
-        is_restore = stamp is None or stamp.generation < description.generation  # the first way of this driver here
+        is_restore = stamp is None or stamp.generation < description.generation  # this driver's first update here
         with GlobalRestore(description, self._checkpoint, self._spec, self._control.epoch, is_restore) as progress:
             progress.begin(reached, ends)
             try:
@@ -248,7 +275,10 @@ class _Updating:
         crash_point("base.after_apply", self._control.epoch)
 
     def _is_of_others(self, stamp: _Stamp) -> bool:
-        """Return whether a topic has been deleted and created again since, however many records it has now."""
+        """Return whether a topic has been deleted and created again since.
+
+        The number of its records does not matter.
+        """
         now = self._topic_ids
         return any(now.get(topic, topic_id) != topic_id for topic, topic_id in stamp.topic_ids.items())
 
@@ -312,6 +342,6 @@ def _flat(positions: Mapping[str, list[int]]) -> Iterator[tuple[TopicPartition, 
 
 
 def _at(positions: Mapping[str, list[int]], tp: TopicPartition, default: int) -> int:
-    """Return the position of `tp`; that of a topic that is no longer a global one is `default`."""
+    """Return the position of `tp`; `default` if its topic is no longer global."""
     offsets = positions.get(tp.topic, ())
     return offsets[tp.partition] if tp.partition < len(offsets) else default

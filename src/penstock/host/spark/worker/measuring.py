@@ -1,5 +1,7 @@
-"""What is measured of a task in an epoch, a few numbers whatever it processes, on its way to the driver as plain data:
-measurements by operation, and the reports of sensors."""
+"""Measurements of a task in an epoch: a few numbers, whatever it processes.
+
+They are sent to the driver as plain data: measurements by operation, and the reports of sensors.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,14 @@ from penstock_broker.common.clock import SystemClock
 
 
 class EpochMeasuring:
-    """Measures one task in one epoch."""
+    """Measures one task in one epoch.
+
+    Args:
+        spec: the sub-topology of the task.
+        between: as for TaskMeasuring.
+    """
 
     def __init__(self, spec: SubtopologySpec, between: Container[str]) -> None:
-        """Measure a task of the sub-topology `spec`; between: as for TaskMeasuring."""
         clock = SystemClock()
         self.nanoseconds: Callable[[], int] = clock.nanoseconds
         self._milliseconds = clock.milliseconds
@@ -34,7 +40,7 @@ class EpochMeasuring:
         self._fetch = self._process = 0
 
     def fetched(self, inputs: Iterable[PartitionBatch]) -> Iterator[PartitionBatch]:
-        """Yield the inputs, and measure how long they are waited for."""
+        """Yield the inputs, and measure the time spent waiting for them."""
         each = iter(inputs)
         while True:
             began = self.nanoseconds()
@@ -46,25 +52,31 @@ class EpochMeasuring:
 
     @contextmanager
     def processing(self) -> Iterator[None]:
-        """Measure the time of the block, but for what it waits for inputs, as that of processing."""
+        """Count the time of the block, without waiting for inputs, as processing."""
         began = self.nanoseconds() - self._fetch
         yield
         self._process += self.nanoseconds() - self._fetch - began
 
     def phases(self) -> TaskPhases:
-        """Return when the task ran and what it took until now; what is left is the time of its state."""
+        """Return the phases of the task until now.
+
+        The time besides fetching and processing counts as state.
+        """
         took = (self.nanoseconds() - self._began) / 1e6
         fetch, process = self._fetch / 1e6, self._process / 1e6
         return TaskPhases(self._began_ms, self._began_ms + took, fetch, process, max(took - fetch - process, 0.0))
 
     def process(self, process: Callable[[], int]) -> None:
-        """Call `process`, which returns how many records it took, and measure the time of each as their average."""
+        """Call `process`, which returns its number of records; measure the average time per record."""
         began = self.nanoseconds()
         records = process()
         self._task.processed(records, self.nanoseconds() - began)
 
     def polled(self, inputs: Iterable[PartitionBatch]) -> Iterator[PartitionBatch]:
-        """As `fetched`, and measure how long each of the inputs took to come, and how many records it has."""
+        """Yield the inputs as `fetched` does, and measure each.
+
+        The measurements are the waiting time and the number of records.
+        """
         before = self._fetch
         for each in self.fetched(inputs):
             took, records = (self._fetch - before) / 1_000_000, float(len(each.batch))
@@ -74,23 +86,23 @@ class EpochMeasuring:
             before = self._fetch
 
     def take(self, commit: TaskCommit) -> None:
-        """Take what the task measured, and how old the records are now that sinks have written."""
+        """Add the measurements of the task, and the age of the records written."""
         self._task.prepared(commit, self._milliseconds())
         self._measured.update(commit.measured)
         self._measured.update(self._task.take())
         self._sensors = commit.sensors
 
     def take_base(self, task: str, measured: Mapping[str, Measurement]) -> None:
-        """Take the measurements of the base of `task`."""
+        """Add the measurements of the base of `task`."""
         self._measured.update(of_base(task, measured))
 
     def held(self, batches: Sequence[PartitionBatch]) -> None:
-        """Take what waits in the task for the next epoch."""
+        """Measure the records that wait in the task for the next epoch."""
         self._measured[BUFFER_COUNT] = measured_once(sum(len(each.batch) for each in batches))
         self._measured[BUFFER_BYTES] = measured_once(sum(size_of(each.batch) for each in batches))
 
     def take_clients(self, measured: Mapping[str, Measurement]) -> None:
-        """Take what the clients of this process have reported since the last task that ran in it."""
+        """Add the reports of this process's clients since the last task that ran in it."""
         self._measured.update(measured)
 
     def measured(self) -> dict[str, tuple[float, ...]]:
@@ -110,8 +122,10 @@ def plain(measured: Mapping[str, Measurement]) -> dict[str, tuple[float, ...]]:
 def measured_by_task(
     reports: Iterable[TaskReport], of_sinks: Iterable[Mapping[str, Sequence[float]]]
 ) -> dict[str, Mapping[str, Sequence[float]]]:
-    """Return the measurements of an epoch by task; those of all sinks together, which work for no task in particular,
-    are under an empty name."""
+    """Return the measurements of an epoch by task.
+
+    Those of all sinks together, which work for no task in particular, are under an empty name.
+    """
     together: dict[str, Measurement] = {}
     for of_sink in of_sinks:
         for name, (number, *others) in of_sink.items():
@@ -121,14 +135,14 @@ def measured_by_task(
 
 
 def operations_of(task: str, measured: Mapping[str, Sequence[float]]) -> Iterator[tuple[Operation, Measurement]]:
-    """Yield what was measured of `task`, with the operations."""
+    """Yield the operations of `task` with their measurements."""
     for name, values in measured.items():
         number, *others = values
         yield Operation.reported(name, task), Measurement(int(number), *others)
 
 
 def added_up(reports: Iterable[Sequence[Any]]) -> list[Any]:
-    """Return the reports of sensors of all tasks, those with the same metrics as one."""
+    """Return the reports of sensors of all tasks, merged by equal metrics."""
     found: dict[tuple[SensorMetric, ...], Measurement] = {}
     for of_task in reports:
         for metrics, measured in map(SensorReport.of_fields, of_task):

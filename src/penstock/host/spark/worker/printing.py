@@ -1,7 +1,7 @@
-"""What user functions print in workers, kept for the program that started them.
+"""The output of user functions' print in workers, kept for the program that started them.
 
-The text goes down with the report of the task and is printed by the driver when the epoch is committed: once, however
-often the epoch was tried.
+The text is sent with the report of the task, and the driver prints it when the epoch is committed: once, however often
+the epoch was tried.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MAXIMUM_CHARACTERS = 64 * 1024
 
 
 class PrintBuffer(io.TextIOBase):
-    """Takes what is printed, up to MAXIMUM_CHARACTERS; counts the rest."""
+    """Collects printed text up to MAXIMUM_CHARACTERS; counts the rest."""
 
     def __init__(self) -> None:
         self._parts: list[str] = []
@@ -27,7 +27,7 @@ class PrintBuffer(io.TextIOBase):
         return True
 
     def write(self, text: str) -> int:
-        """Take `text`."""
+        """Add `text`."""
         room = MAXIMUM_CHARACTERS - self._size
         self._parts.append(text[:room])
         self._size += min(len(text), room)
@@ -35,7 +35,7 @@ class PrintBuffer(io.TextIOBase):
         return len(text)
 
     def text(self) -> str:
-        """Return what was printed."""
+        """Return the printed text."""
         rest = (
             f"\n... and {self._dropped} more characters that one task printed in one epoch\n" if self._dropped else ""
         )
@@ -44,7 +44,7 @@ class PrintBuffer(io.TextIOBase):
 
 @contextmanager
 def captured_print() -> Iterator[PrintBuffer]:
-    """Send what is printed inside the block to a buffer."""
+    """Redirect print inside the block to a buffer."""
     buffer = PrintBuffer()
     with redirect_stdout(buffer):
         yield buffer

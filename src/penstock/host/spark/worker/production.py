@@ -1,5 +1,7 @@
-"""What the sink does about records that brokers refuse: see `host.production`. A dead letter that is refused ends the
-query."""
+"""The sink's treatment of records that brokers refuse: see `host.production`.
+
+A refused dead letter ends the query.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +17,22 @@ from penstock.record import PartitionBatch
 
 
 class RefusedOutput:
-    """Decides about the records of one write."""
+    """Decides about the refused records of one write.
+
+    Args:
+        description: of the application.
+        lanes: the lane from which each part of the output came.
+    """
 
     def __init__(self, description: ApplicationDescription, lanes: Sequence[int]) -> None:
-        """Take the description, and the lane from which each part of the output came."""
         self._description = description
         self._lanes = lanes
 
     def __call__(self, refused: RefusedRecord) -> list[PartitionBatch]:
-        """Return the dead letters to be written in place of a record; raises ProductionFailedError if the query is
-        to end."""
+        """Return the dead letters to write in place of a record.
+
+        Raises ProductionFailedError if the query is to end.
+        """
         if refused.part >= len(self._lanes):
             raise ProductionFailedError(f"A dead letter cannot be written: {refused.error}") from refused.error
         description = self._description

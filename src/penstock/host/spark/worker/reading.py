@@ -1,8 +1,8 @@
-"""Reads the ranges of topics that an epoch was planned to read, though topics change meanwhile. Runs in workers.
+"""Reads the topic ranges planned for an epoch, despite changes of the topics. Runs in workers.
 
-A range that was planned must be readable for ever, or no later epoch ever runs. So records that retention has deleted
-are left out, by the offset reset of the source, and a topic that a pattern had matched and that is deleted has no more
-records. Everything else that is missing is an error.
+A planned range must stay readable forever, or no later epoch can run. So records that retention has deleted are
+skipped, by the offset reset of the source, and a deleted topic that a pattern had matched has no more records. Any
+other missing record is an error.
 """
 
 from __future__ import annotations
@@ -26,10 +26,18 @@ _MOST_RESETS = 8
 def read_range(
     description: ApplicationDescription, partition: TopicPartition, start: int, end: int, planned_ms: int
 ) -> Iterator[RecordBatch]:
-    """Yield the committed records of `partition` from `start` to before `end`, as far as there are any left.
+    """Yield the remaining committed records of `partition` from `start` to before `end`.
 
-    planned_ms: the clock of the epoch. Raises KafkaError if they cannot be read now, and StreamsError where records
-    have been deleted and the offset reset is `none`.
+    Args:
+        description: of the application.
+        partition: the partition to read.
+        start: first offset.
+        end: offset after the last.
+        planned_ms: the clock of the epoch.
+
+    Raises:
+        KafkaError: they cannot be read now.
+        StreamsError: records have been deleted and the offset reset is `none`.
     """
     reached = start
     for attempt in range(_MOST_RESETS):
@@ -55,9 +63,11 @@ def read_range(
 
 
 def check_topics(description: ApplicationDescription, topics: Collection[str]) -> None:
-    """Raise StreamsError if one of `topics` was deleted and created again since the application started: what was
-    read of it may be of the new one. Called when all is read of them and nothing is written. Raises KafkaError if
-    brokers do not answer."""
+    """Raise StreamsError if one of `topics` was deleted and created again since the application's start.
+
+    Records read from it may be of the new topic. Called after all records are read and before any are written. Raises
+    KafkaError if brokers do not answer.
+    """
     known = {topic: description.topic_ids[topic] for topic in topics if topic in description.topic_ids}
     ids = open_admin(description).topic_ids(known) if known else {}
     recreated = sorted(topic for topic, topic_id in ids.items() if topic_id != known[topic])

@@ -1,9 +1,9 @@
-"""The progress of restores, reported by the workers that rebuild stores; `restore_watch` reads it in the driver.
+"""The progress of restores, reported by the workers that rebuild stores.
 
-A worker that restores for longer than a moment writes, every now and then, how far it is, as a small file beside the
-state, where workers on any machine can put it. With a restore listener, a worker also writes the end of each restore,
-and the driver deletes the files that it has read. The files are reports, not state: one of another generation, or of a
-committed epoch without an end, is ignored, and losing one does no harm.
+`restore_watch` reads it in the driver. A worker that restores for longer than a moment regularly writes its progress to
+a small file in the checkpoint, which workers on any machine can write to. With a restore listener, a worker also writes
+the end of each restore, and the driver deletes the files that it has read. The files are reports, not state: one of
+another generation, or of a committed epoch without an end, is ignored, and losing one does no harm.
 """
 
 from __future__ import annotations
@@ -29,7 +29,17 @@ _WRITE_MS = 1_000
 
 
 class StoreRestore(NamedTuple):
-    """How far one store is from one partition: offsets at the start, reached, and at the end; records restored."""
+    """The progress of one store with one partition.
+
+    Args:
+        topic: the topic.
+        partition: number of the partition.
+        store: name of the store.
+        start: offset at the start.
+        reached: offset reached.
+        end: offset at the end.
+        restored: records restored.
+    """
 
     topic: str
     partition: int
@@ -41,8 +51,17 @@ class StoreRestore(NamedTuple):
 
 
 class RestoreState(NamedTuple):
-    """The progress of a restore: the generation of the driver, epoch and task, entries restored and in all, whether it
-    is done, and its stores, none if listeners need no report."""
+    """The progress of a restore.
+
+    Args:
+        generation: of the driver.
+        epoch: number of the epoch.
+        task: id of the task.
+        restored: entries restored.
+        total: entries to restore.
+        done: whether the restore is done.
+        stores: its stores, empty if listeners need no report.
+    """
 
     generation: int
     epoch: int
@@ -58,7 +77,7 @@ class RestoreState(NamedTuple):
 
     @staticmethod
     def decode(data: bytes) -> RestoreState | None:
-        """Return the state that `encode` gave, None for that of another version, or what is left of one."""
+        """Return the state that `encode` wrote, None for other versions or incomplete data."""
         try:
             fields = orjson.loads(data)
         except orjson.JSONDecodeError:
@@ -70,13 +89,21 @@ class RestoreState(NamedTuple):
 
 
 class RestoreProgress(ABC):
-    """The report of one worker about one restore; the restore is done at the end of the `with` block."""
+    """The report of one worker about one restore.
+
+    The restore is done at the end of the `with` block. Nothing is reported before `begin`.
+
+    Args:
+        description: of the application.
+        checkpoint: receives the reports.
+        task: name of the task.
+        epoch: the epoch to which the task's stores advance.
+        is_restore: whether listeners receive the report; the usual advance from epoch to epoch is not a restore.
+    """
 
     def __init__(
         self, description: ApplicationDescription, checkpoint: Checkpoint, task: str, epoch: int, is_restore: bool
     ) -> None:
-        """Report how the stores of `task` advance to `epoch`. Nothing is reported before `begin`, and listeners only
-        receive it if it `is_restore`; the usual advance from epoch to epoch is none."""
         self._description = description
         self._is_restore = is_restore
         self._checkpoint = checkpoint
@@ -87,10 +114,10 @@ class RestoreProgress(ABC):
 
     @abstractmethod
     def _stores(self) -> Sequence[StoreRestore]:
-        """Return how far each store is."""
+        """Return the progress of each store."""
 
     def _begin(self, total: int) -> None:
-        """Start to count: `total` entries are to be restored."""
+        """Start counting: `total` entries are to be restored."""
         self._state = self._state._replace(restored=0, total=total)
         self._told_ms = elapsed_milliseconds()
 
@@ -119,24 +146,26 @@ class RestoreProgress(ABC):
 
 
 class TaskRestore(RestoreProgress):
-    """The rebuild of the base of a task: offsets count the entries of its segments."""
+    """The rebuild of the base of a task: offsets count the entries of its segments.
+
+    For the arguments see RestoreProgress.
+    """
 
     def __init__(
         self, description: ApplicationDescription, checkpoint: Checkpoint, task: TaskId, epoch: int, is_restore: bool
     ) -> None:
-        """Tell of the rebuild of the base of `task` for `epoch`; see RestoreProgress."""
         super().__init__(description, checkpoint, str(task), epoch, is_restore)
         self._partition = task.partition
         self._spec = description.subtopologies[task.subtopology]
         self._counts: Counter[str] = Counter()
 
     def begin(self, entries: int) -> None:
-        """Start counting, or start over: the segments have this many entries."""
+        """Start counting, or start over: `entries` is the number of entries in the segments."""
         self._counts.clear()
         self._begin(entries)
 
     def restored(self, entries: Mapping[str, int]) -> None:
-        """Count so many entries more, by store."""
+        """Count more entries, by store."""
         self._counts.update(entries)
         self._restored(sum(entries.values()))
 
@@ -149,7 +178,13 @@ class TaskRestore(RestoreProgress):
 
 
 class GlobalRestore(RestoreProgress):
-    """The way of the global stores to the positions of an epoch: offsets are those of their topics."""
+    """The advance of the global stores to the positions of an epoch.
+
+    Offsets are those of their topics.
+
+    Args:
+        spec: the sub-topology of the global stores; for the other arguments see RestoreProgress.
+    """
 
     def __init__(
         self,
@@ -159,7 +194,6 @@ class GlobalRestore(RestoreProgress):
         epoch: int,
         is_restore: bool,
     ) -> None:
-        """Tell of the way to `epoch`; spec: that of the global stores. See RestoreProgress."""
         super().__init__(description, checkpoint, GLOBAL_TASK_ID, epoch, is_restore)
         self._stores_of = _stores_by_topic(spec)
         self._starts: dict[TopicPartition, int] = {}
@@ -168,12 +202,12 @@ class GlobalRestore(RestoreProgress):
         self._counts: Counter[TopicPartition] = Counter()
 
     def begin(self, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> None:
-        """Start to count: each partition is read from an offset on, to before an offset."""
+        """Start counting: each partition is read from its start to before its end."""
         self._starts, self._reached, self._ends = dict(starts), dict(starts), ends
         self._begin(sum(max(end - starts[partition], 0) for partition, end in ends.items()))
 
     def restored(self, partition: TopicPartition, records: int, reached: int) -> None:
-        """Count records of a partition, the next of which is at the offset `reached`."""
+        """Count records of a partition; `reached` is the offset of the next one."""
         self._counts[partition] += records
         self._reached[partition] = reached
         self._restored(records)
@@ -187,7 +221,7 @@ class GlobalRestore(RestoreProgress):
 
 
 def _changelog_topics(application_id: str, spec: SubtopologySpec) -> Mapping[str, str]:
-    """Return the changelog topic of each store; for one without, what its name would be."""
+    """Return the changelog topic of each store; for a store without one, its hypothetical name."""
     named = {name: changelog_topic(application_id, builder)[0] for name, builder in spec.stores.items()}
     return {**named, **{name: topic for name, (topic, _) in spec.changelogs.items()}}
 

@@ -1,9 +1,9 @@
-"""The sink of the query: writes the output of an epoch to topics, and commits the epoch. A Python data source of Spark.
+"""The sink of the query: writes the output of an epoch and commits it.
 
-`write` runs in workers, one call per sink partition and epoch; `commit` runs once per epoch on the driver's machine, in
-a separate process. A sink partition writes all that it has in one transaction, or nothing if that epoch is written
-already. The commit checks that every task has reported exactly once and went on from the head of the manifest before,
-and writes the manifest: from then on the epoch has happened.
+It is a Python data source of Spark. `write` runs in workers, one call per sink partition and epoch; `commit` runs once
+per epoch on the driver's machine, in a separate process. A sink partition writes all its output in one transaction, or
+nothing if that epoch is already written. The commit checks that every task has reported exactly once and continued from
+the head in the previous manifest, then writes the manifest: from then on the epoch is committed.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class SinkBase(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return the name by which the query asks for the sink."""
+        """Return the name of the sink in the query."""
         return FORMAT
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802  # Spark's name
@@ -67,7 +67,10 @@ class SinkBase(DataSource):
 
 
 def sink_class(description_bytes: bytes) -> type[SinkBase]:
-    """Return the data source of one run. A class made here is pickled by value, and the description with it."""
+    """Return the data source of one run.
+
+    A class created here is pickled by value, together with the description.
+    """
 
     class PenstockSink(SinkBase):
         description = description_bytes
@@ -77,9 +80,16 @@ def sink_class(description_bytes: bytes) -> type[SinkBase]:
 
 @dataclass
 class PartitionCommit(WriterCommitMessage):
-    """What one sink partition tells the driver: what it knew of the epoch, the reports that came to it, what it wrote
-    as (topic, records, bytes), how long (ms) that took, what its producers have reported, as measurements by operation,
-    and a failure that ends the query."""
+    """The message of one sink partition to the driver.
+
+    Args:
+        control: the control of the epoch that it received.
+        reports: the task reports that it received.
+        output: its output as (topic, records, bytes).
+        write_ms: duration of the write.
+        measured: reports of its producers, as measurements by operation.
+        failure: a failure that ends the query.
+    """
 
     control: bytes | None = None
     reports: list[bytes] = field(default_factory=list)
@@ -90,10 +100,13 @@ class PartitionCommit(WriterCommitMessage):
 
 
 class EpochSink(StreamWriter):
-    """Writes and commits epochs; see the module."""
+    """Writes and commits epochs; see the module docstring.
+
+    Args:
+        description: of the application, as bytes.
+    """
 
     def __init__(self, description: bytes) -> None:
-        """Take the description."""
         self._description = description
 
     def write(self, rows: Iterator[Row]) -> WriterCommitMessage:
@@ -106,14 +119,17 @@ class EpochSink(StreamWriter):
             raise QueryFailedError(encode_failure(error, ""), description.failure_key) from error
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Check the reports of all tasks and write the manifest; raises QueryFailedError to end the query."""
+        """Check the reports of all tasks and write the manifest.
+
+        Raises QueryFailedError to end the query.
+        """
         description = load_description(self._description)
         received = [message for message in messages if isinstance(message, PartitionCommit)]
         for message in received:
             if message.failure is not None:
                 raise QueryFailedError(message.failure, description.failure_key)
         if not any(message.control or message.reports for message in received):
-            return  # a driver that stopped before its first epoch leaves Spark a batch of nothing
+            return  # a driver that stopped before its first epoch leaves an empty batch for Spark
         try:
             commit_epoch(description, received)
         except StreamsError as error:
@@ -139,7 +155,7 @@ def _write(description: ApplicationDescription, rows: list[Row]) -> PartitionCom
     offset = SinkControl.decode(result.control).offset
     epoch = offset.epoch
     parts = [(decode_batch(row.batch), row.lane) for row in output]
-    if description.writes_changelogs:  # what a task left over is older than what others have sent to it
+    if description.writes_changelogs:  # leftover input of a task is older than records from others
         parts.sort(key=lambda part: not _is_left_over(description, *part))
     batches = [batch for batch, _ in parts]
     crash_point("transaction.before", epoch)
@@ -150,7 +166,7 @@ def _write(description: ApplicationDescription, rows: list[Row]) -> PartitionCom
         writer = _writer(description, rows[0].task)
         group_commit = _group_commit(description, offset, committed) if committed else None
         written = writer.write(epoch, description.query_id, batches, refused, note, group_commit)
-    except (ProductionFailedError, AuthenticationError, AuthorizationError) as error:  # another attempt meets it again
+    except (ProductionFailedError, AuthenticationError, AuthorizationError) as error:  # another attempt would fail too
         return PartitionCommit(failure=encode_failure(error, ""))
     result.write_ms = _ms_since(began)
     result.measured = plain(STATISTICS.take_of(description.config))
@@ -162,14 +178,17 @@ def _write(description: ApplicationDescription, rows: list[Row]) -> PartitionCom
 
 
 def _committed(description: ApplicationDescription, reports: Sequence[bytes]) -> list[tuple[str, int, int, str]]:
-    """Return what the group is to commit for the tasks of `reports`; see TaskReport."""
+    """Return the group's commits for the tasks of `reports`; see TaskReport."""
     if not description.writes_changelogs:
         return []
     return [each for report in reports for each in TaskReport.decode(report).committed]
 
 
 def _is_left_over(description: ApplicationDescription, output: PartitionBatch, lane: int) -> bool:
-    """Return whether the task of `lane` has left `output` of its own input for the next epoch."""
+    """Return whether `output` is the task's own input, left for the next epoch.
+
+    The task is that of `lane`.
+    """
     consumer = description.placement.consumers.get(TopicPartition(output.topic, output.partition))
     return consumer is not None and description.placement.places[consumer].lane == lane
 
@@ -177,8 +196,10 @@ def _is_left_over(description: ApplicationDescription, output: PartitionBatch, l
 def _group_commit(
     description: ApplicationDescription, end: EpochOffset, committed: Sequence[tuple[str, int, int, str]]
 ) -> GroupCommit:
-    """Return the offsets from which another host continues behind the epoch that ends at `end`. What waits between
-    tasks is written behind the present ends of the repartition topics."""
+    """Return the offsets from which another host continues after the epoch that ends at `end`.
+
+    Records that wait between tasks are written after the current ends of the repartition topics.
+    """
     internal = description.topology.repartition_topics
     between = [TopicPartition(topic, partition) for topic, partition, *_ in committed if topic in internal]
     ends = open_admin(description).end_offsets(between) if between else {}
@@ -195,7 +216,7 @@ def _group_commit(
 def _writer(description: ApplicationDescription, sink_partition: int) -> EpochWriter:
     """Return the writer of a sink partition, kept for the life of the process.
 
-    It looks for a newer driver before it writes. Markers alone do not stop a worker of an earlier topology version:
+    It checks for a newer driver before it writes. Markers alone do not stop a worker of an earlier topology version:
     they name the next version, and the producer of this worker would fence the producer of that one.
     """
     alone = partial(_check_generation, description.checkpoint, description.generation)
@@ -210,14 +231,16 @@ def _check_generation(checkpoint: str, generation: int) -> None:
 
 
 def _is_in_manifest(checkpoint: str, query_id: str, epoch: int) -> bool:
-    """Return whether an epoch is completely committed, by its manifest: markers are committed offsets, and once they
-    have expired, only the manifest shows that the output exists."""
+    """Return whether an epoch is completely committed, by its manifest.
+
+    Markers are committed offsets, and once they have expired, only the manifest shows that the output exists.
+    """
     manifest = open_checkpoint(checkpoint).read_manifest(epoch, query_id)
     return manifest is not None and manifest.query_id == query_id
 
 
 def commit_epoch(description: ApplicationDescription, messages: Sequence[PartitionCommit]) -> None:
-    """Write the manifest of the epoch that `messages` tell of.
+    """Write the manifest of the epoch of `messages`.
 
     Raises:
         TaskMigratedError: a newer driver has taken over.
@@ -237,11 +260,11 @@ def commit_epoch(description: ApplicationDescription, messages: Sequence[Partiti
     _check(description, end, reports, before)
     existing = checkpoint.read_manifest(end.epoch, description.query_id)
     if existing is not None and existing.query_id == description.query_id:
-        # A driver that this one has replaced was about to write it at the last look.
+        # A driver that this one has replaced may have been about to write it at the last check.
         check_follows(existing, end, checkpoint.manifest_name(end.epoch))
         return
     crash_point("manifest.before_write", end.epoch)
-    # As late as possible: the next topology version, of a newer driver, begins with this number of an epoch.
+    # As late as possible: the next topology version, of a newer driver, begins with this epoch number.
     checkpoint.check_generation(description.generation)
     committed_ms, commit_ms = SystemClock().milliseconds(), _longest_write(messages) + _ms_since(began)
     manifest = Manifest(
@@ -282,8 +305,10 @@ def _longest_write(messages: Sequence[PartitionCommit]) -> float:
 
 
 def _phases(epoch_ms: float, plan_ms: float, reports: Iterable[TaskReport], transaction_ms: float) -> dict[str, float]:
-    """Return how long (ms) an epoch of `epoch_ms` was in each phase. The time in which tasks ran, many at a time, is
-    divided as they took it; what is left is Spark's."""
+    """Return the duration (ms) of each phase of an epoch of `epoch_ms`.
+
+    The time in which tasks ran, many at a time, is divided in proportion to their own phases; the rest is Spark's.
+    """
     ran = sorted(report.phases for report in reports if report.phases is not None)
     busy_ms, until_ms = 0.0, 0.0
     for each in ran:

@@ -1,10 +1,9 @@
-"""The source of the query: hands out the epochs that `planner` plans, fetches their records and runs level 0. A Python
-data source of Spark.
+"""The source of the query: returns epochs, fetches records and runs level 0.
 
-Two kinds of process run this. One long-lived process a query makes the `EpochReader`: it plans (`next_offset`), makes
-the input partitions (`partitions`), and clears away what is no longer needed (`commit`); its clients and caches live as
-long as the query. Workers run `read`: each takes one input partition, which has the controls of some tasks and the
-ranges of topics that they read, of later levels too.
+It is a Python data source of Spark; `planner` plans its epochs. Two kinds of process run it. One long-lived process per
+query creates the `EpochReader`: it plans (`next_offset`), makes the input partitions (`partitions`), and deletes
+obsolete files (`commit`); its clients and caches live as long as the query. Workers run `read`: each takes one input
+partition, which contains the controls of some tasks and the ranges of topics that they read, of later levels too.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class SourceBase(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return the name by which the query asks for the source."""
+        """Return the name of the source in the query."""
         return FORMAT
 
     def schema(self) -> str:
@@ -56,7 +55,10 @@ class SourceBase(DataSource):
 
 
 def source_class(description_bytes: bytes) -> type[SourceBase]:
-    """Return the data source of one run. A class made here is pickled by value, and the description with it."""
+    """Return the data source of one run.
+
+    A class created here is pickled by value, together with the description.
+    """
 
     class PenstockSource(SourceBase):
         description = description_bytes
@@ -65,26 +67,29 @@ def source_class(description_bytes: bytes) -> type[SourceBase]:
 
 
 class EpochReader(StreamReader):
-    """Plans epochs and reads their partitions; see the module."""
+    """Plans epochs and reads their partitions; see the module docstring.
+
+    Args:
+        description: of the application, as bytes. Nothing is opened before it is needed.
+    """
 
     def __init__(self, description: bytes) -> None:
-        """Take the description; nothing is opened before it is needed."""
         self._description = description
         self._epoch_planner: EpochPlanner | None = None
 
     def first_offset(self) -> dict[str, Any]:
-        """Return where this run begins: behind the last manifest. Each run is a new query to Spark."""
+        """Return the start of this run: after the last manifest. Each run is a new query to Spark."""
         start = load_description(self._description).start
         assert start is not None, "the description of a run has a topology version"
         return start.to_json()
 
     def fix_end(self) -> None:
-        """Fix the ends at which the query stops."""
+        """Fix the end offsets at which the query stops."""
         with self._errors_told():
             self._planner().fix_ends()
 
     def next_offset(self, start: dict[str, Any]) -> dict[str, Any]:
-        """Return the end of the next epoch, or `start` when nothing is due."""
+        """Return the end of the next epoch, or `start` if no epoch is due."""
         with self._errors_told():
             return self._planner().next_epoch(EpochOffset.from_json(start)).to_json()
 
@@ -96,7 +101,7 @@ class EpochReader(StreamReader):
             return self._planner().partitions(EpochOffset.from_json(start), EpochOffset.from_json(end))
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Tell that the epoch that ends at `end` is committed."""
+        """Report that the epoch that ends at `end` is committed."""
         with self._errors_told():
             self._planner().committed(EpochOffset.from_json(end))
 
@@ -159,7 +164,10 @@ def _fetched(
 def _passed_on(
     description: ApplicationDescription, level: int, number: int, inputs: Iterator[PartitionBatch]
 ) -> Iterator[Row]:
-    """Yield the records of topics that feed a later level; a partition of a topic has the one lane 0."""
+    """Yield the records of topics that feed a later level.
+
+    A partition of a topic has only the lane 0.
+    """
     sequence = 0
     for each in inputs:
         for blob in encode_batch(each.topic, each.partition, each.batch, description.config["penstock.row.max.bytes"]):

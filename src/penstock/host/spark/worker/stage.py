@@ -1,8 +1,8 @@
-"""A stage of the query: the tasks of one level that are in one Spark partition, for one epoch. Runs in a worker.
+"""A stage of the query: the tasks of a level in one Spark partition.
 
-`run_level` is the whole of a level above 0, by `mapInArrow`; level 0 runs inside the source (`source.py`), where its
-records are fetched. Rows for later levels pass through. Imports nothing of the DSL or of the lowering: what runs comes
-with the description.
+It runs in a worker, for one epoch. `run_level` is a complete level above 0, for `mapInArrow`; level 0 runs inside the
+source (`source.py`), where its records are fetched. Rows for later levels pass through. This module imports nothing of
+the DSL or of the lowering: the description contains the objects to run.
 """
 
 from __future__ import annotations
@@ -39,9 +39,12 @@ from penstock.state.api import StateStore
 
 @lru_cache(maxsize=1)
 def prepare_worker() -> None:
-    """Prepare a worker, once per process: Spark's daemon collects all garbage after every task, and freezing the loaded
-    objects makes this cheap. In between, only young objects are collected, and seldom, because the columns of a batch
-    are millions of objects that stay. What tasks log has their attributes from now on."""
+    """Prepare a worker, once per process.
+
+    Spark's daemon collects all garbage after every task; freezing the loaded objects makes this cheap. In between, only
+    young objects are collected, and seldom, because the columns of a batch are millions of objects that stay. Log
+    records of tasks have their attributes from now on.
+    """
     mark_log_records()
     gc.collect()
     gc.freeze()
@@ -49,7 +52,7 @@ def prepare_worker() -> None:
 
 
 def stage(description: bytes, level: int, title: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function of `level` for `mapInArrow`; title: the name under which Spark shows it."""
+    """Return the function of `level` for `mapInArrow`; title: its name in Spark's UI."""
 
     def run(frames: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return run_level(description, level, frames)
@@ -59,7 +62,10 @@ def stage(description: bytes, level: int, title: str) -> Callable[[Iterator[pa.R
 
 
 def run_level(description: bytes, level: int, frames: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Run the tasks of `level` whose control rows are in `frames`; yield the rows for what comes after."""
+    """Run the tasks of `level` whose control rows are in `frames`.
+
+    Yield the rows for later levels and the sink.
+    """
     prepare_worker()
     loaded = load_description(description)
     rows = ended_by_failure(loaded, level, _level_rows(loaded, level, read_rows(frames)))
@@ -88,7 +94,7 @@ def _level_rows(description: ApplicationDescription, level: int, rows: Iterable[
 def _run_tasks(
     description: ApplicationDescription, level: int, controls: Mapping[int, TaskControl], data: dict[int, list[Row]]
 ) -> Iterator[Row]:
-    """Run the tasks of `controls`, and take their rows out of `data`."""
+    """Run the tasks of `controls`, and remove their rows from `data`."""
     if not controls:
         return
     epoch = next(iter(controls.values())).global_control()
@@ -108,10 +114,10 @@ def run_task(
     inputs: Iterable[PartitionBatch],
     global_stores: Mapping[str, StateStore],
 ) -> Iterator[Row]:
-    """Run one task for one epoch, with the global stores to read by name; yield its output as rows, then its report.
+    """Run one task for one epoch; yield its output as rows, then its report.
 
-    What it has for tasks that do not run after it in this epoch goes to the sink, which writes it to the repartition
-    topic.
+    `global_stores` are for reading, by name. Output for tasks that do not run after it in this epoch goes to the sink,
+    which writes it to the repartition topic.
     """
     placement = description.placement
     own_level, _, lane = placement.places[task]
@@ -163,12 +169,13 @@ class _TaskFailedError(StreamsError):
 
 
 def ended_by_failure(description: ApplicationDescription, level: int, rows: Iterator[Row]) -> Iterator[Row]:
-    """Yield `rows`; if they end with an error that another attempt would meet again, tell every sink partition, so that
-    none writes. The lane of such a row is the `level`: later levels, which then lack rows, fail too, and the first
-    failure is the one to report.
+    """Yield `rows`; report a permanent error to every sink partition.
+
+    Then no sink partition writes. An error is permanent if another attempt would meet it again. The lane of such a row
+    is the `level`: later levels, which then lack rows, fail too, and the first failure is the one to report.
 
     Raises QueryFailedError for an error of a broker, which may be back for the next attempt, and for a damaged base,
-    which the next attempt makes again.
+    which the next attempt rebuilds.
     """
     try:
         yield from rows

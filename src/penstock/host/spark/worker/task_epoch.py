@@ -1,5 +1,8 @@
-"""One epoch of one task, in a worker: open its state, run it, write its commit as segments, report. What it did counts
-when the driver has committed it."""
+"""One epoch of one task, in a worker.
+
+The worker opens the task's state, runs it, writes its commit as segments, and reports. The results count when the
+driver has committed them.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,16 @@ from penstock.task.stream_task import StreamTask, TaskCommit
 
 
 class TaskEpoch:
-    """Runs `task` for the epoch of `control`."""
+    """Runs `task` for the epoch of `control`.
+
+    Args:
+        description: of the application.
+        checkpoint: of the application.
+        task: the task to run; nothing is opened before `run`.
+        control: of the epoch.
+        global_stores: by name, for reading, as of this epoch.
+        prepare: called with the task before it processes.
+    """
 
     def __init__(
         self,
@@ -52,8 +64,6 @@ class TaskEpoch:
         global_stores: Mapping[str, StateStore],
         prepare: Callable[[StreamTask], None] = lambda task: None,
     ) -> None:
-        """Take what to run; nothing is opened yet. global_stores: by name, to be read, as of this epoch. prepare:
-        called with the task before it processes."""
         self._description = description
         self._checkpoint = checkpoint
         self._task = task
@@ -73,7 +83,7 @@ class TaskEpoch:
         self._tapped: dict[str, list[bytes]] = {}
 
     def run(self, inputs: Iterable[PartitionBatch], printed: PrintBuffer) -> tuple[list[PartitionBatch], TaskReport]:
-        """Return output and report; raises StreamsError if the task fails, with nothing done that counts."""
+        """Return output and report; raises StreamsError, without any lasting effect, if the task fails."""
         control = self._control
         reads_topics = self._description.placement.places[self._task].level == 0  # later levels wait for other tasks
         new = self._measuring.polled(inputs) if reads_topics else self._measuring.fetched(inputs)
@@ -156,8 +166,10 @@ class TaskEpoch:
         return commit
 
     def _apart(self, output: list[PartitionBatch]) -> tuple[list[PartitionBatch], list[PartitionBatch]]:
-        """Return the output that moves on in this epoch, and that for tasks that have run in it already, or run beside
-        this one."""
+        """Return the output for later levels, and the output for the next epoch.
+
+        The latter is for tasks on this or an earlier level: they have run in this epoch, or run at the same time.
+        """
         places = self._description.placement.places
         level, _, lane = places[self._task]
         sent: list[PartitionBatch] = []
@@ -179,13 +191,16 @@ class TaskEpoch:
             yield PartitionBatch(topic, self._task.partition, batch)
 
     def _waiting(self, carried: list[PartitionBatch]) -> Iterator[PartitionBatch]:
-        """Yield what waits for the next epoch between tasks: another host finds it in the repartition topics."""
+        """Yield the records between tasks that wait for the next epoch.
+
+        Another host finds them in the repartition topics.
+        """
         internal = self._description.topology.repartition_topics
         yield from (each for each in self._held if each.topic in internal)
         yield from carried
 
     def _offsets(self, commit: TaskCommit) -> tuple[tuple[str, int, int, str], ...]:
-        """Return what the group is to commit for the partitions of the task; see TaskReport."""
+        """Return the group's commits for the partitions of the task; see TaskReport."""
         offsets = dict.fromkeys(self._description.placement.groups[self._task], AT_END)
         for topic, partition, batch, _ in reversed(self._held):
             offsets[TopicPartition(topic, partition)] = int(batch.offsets[0])
@@ -194,7 +209,10 @@ class TaskEpoch:
         return tuple((*partition, each.offset, each.metadata) for partition, each in found.items())
 
     def _write_carried(self, sent: list[PartitionBatch]) -> Mapping[str, Any] | None:
-        """Write what waits and `sent` for the next epoch, if there is any; return its entry for the manifest."""
+        """Write the waiting records and `sent` for the next epoch, if any.
+
+        Return their manifest entry.
+        """
         epoch = self._control.epoch
         encoded = encode_carried(epoch, self._held, sent, self._description.config["penstock.row.max.bytes"])
         if encoded is None:
@@ -230,8 +248,10 @@ class TaskEpoch:
         )
 
     def _write_order(self, commit: TaskCommit) -> None:
-        """Write the order in which records were taken, if asked to: a file a task and epoch, so that a replay writes
-        the same again."""
+        """Write the order in which records were processed, if requested.
+
+        There is one file per task and epoch, so that a replay writes the same file again.
+        """
         directory = self._description.config["penstock.trace.order"]
         if directory is not None and commit.order is not None:
             path = Path(directory) / str(self._task)

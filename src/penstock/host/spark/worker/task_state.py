@@ -1,13 +1,14 @@
-"""The state of one task in one epoch: its base at the head that the manifest names, and its next commit as segments.
+"""The state of one task in one epoch.
 
-The base is a copy that any worker of this machine may find or make: it is stamped with (checkpoint id, generation,
-epoch, position) and advanced to the head of the manifest before a task reads it, in transactions that check the stamp
-they began from. A stamp of a later epoch or generation means that this worker is a zombie. A position is a digest of
-all that came before it, so a base at one that the log knows is right, whichever topology version made it; any
-other is rebuilt from all live segments, in one transaction.
+It consists of the base at the manifest's head, and the next commit as segments. The base is a copy that any worker of
+this machine may find or create: it is stamped with (checkpoint id, generation, epoch, position) and advanced to the
+head of the manifest before a task reads it, in transactions that check the stamp from which they started. A stamp of a
+later epoch or generation means that this worker is a zombie. A position is a digest of all changes before it, so a base
+at a position in the log is right, whichever topology version made it; any other base is rebuilt from all live segments,
+in one transaction.
 
-Changes that outgrow memory inside the epoch are written as the first segments of the commit, without its checkpoint,
-and kept in a database of this attempt alone; a base never has what is not committed.
+Changes that exceed the memory inside the epoch are written as the first segments of the commit, without its checkpoint,
+and kept in a database of this attempt alone; a base never contains uncommitted changes.
 """
 
 from __future__ import annotations
@@ -49,13 +50,15 @@ _MOST_RACES = 8
 
 
 class EpochTaskState:
-    """Base and checkpoint of a task at the beginning of an epoch."""
+    """Base and checkpoint of a task at the beginning of an epoch.
+
+    The constructor opens the base and advances it to the head. It raises TaskMigratedError, and TaskCorruptedError if a
+    segment is missing.
+    """
 
     def __init__(
         self, description: ApplicationDescription, checkpoint: Checkpoint, task: TaskId, control: TaskControl
     ) -> None:
-        """Open the base and bring it up to the head; raises TaskMigratedError, and TaskCorruptedError if a segment is
-        missing."""
         self._description = description
         self._files = checkpoint
         self._id = task
@@ -64,7 +67,7 @@ class EpochTaskState:
         self._control = control
         clean_bases(description, control.epoch)
         self._log: SegmentLog = log_from_json(dict(control.entry.segments))
-        # A task without stores has nothing to keep on this machine.
+        # A task without stores has no data to keep on this machine.
         content_bytes = self._log.content_bytes()
         self._opened = TaskBase(description, checkpoint, self._task, content_bytes) if self._spec.stores else None
         self._is_damaged = False
@@ -87,11 +90,11 @@ class EpochTaskState:
             raise
 
     def distrust(self, error: CorruptedBaseError) -> None:
-        """Make the next attempt rebuild the base, if `error` is about the base."""
+        """Force the next attempt to rebuild the base, if `error` is about the base."""
         self._is_damaged = self._opened is not None and self._opened.is_at(error.path)
 
     def close(self) -> None:
-        """Release the base, and drop what was spilled over it."""
+        """Release the base, and drop spilled changes."""
         self.spilled.close()
         self._scratch.clear()
         self._close_base()
@@ -101,8 +104,10 @@ class EpochTaskState:
             self._opened.close(self._is_damaged)
 
     def write_commit(self, commit: TaskCommit) -> TaskEntry:
-        """Write a commit as segments, merge and snapshot what is due; return the task's new entry. Nothing is written
-        for a commit without content."""
+        """Write a commit as segments, merge and snapshot if due; return the task's new entry.
+
+        Nothing is written for a commit without content.
+        """
         due_ms = commit.checkpoint.next_wall_clock_ms()
         unchanged = not commit.changes and not self._parts
         if unchanged and commit.checkpoint == (self.checkpoint or TaskCheckpoint()):
@@ -116,7 +121,7 @@ class EpochTaskState:
         return TaskEntry(log.head.hex(), log_to_json(log), due_ms)
 
     def _write_part(self, changes: Changes) -> None:
-        """Write changes that are spilled, as a part of the commit that ends the epoch."""
+        """Write spilled changes, as a part of the commit that ends the epoch."""
         self._parts += self._write_changes(changes, None)
 
     def _write_changes(self, changes: Changes, checkpoint: bytes | None) -> list[SegmentInfo]:
@@ -126,7 +131,7 @@ class EpochTaskState:
         return self._write(encode(header, changes, max_bytes=self._description.config["penstock.segment.max.bytes"]))
 
     def _advance(self) -> None:
-        """Bring the base to the head of the log, and read the checkpoint that stands there."""
+        """Advance the base to the head of the log, and read the checkpoint there."""
         if not self._log.deltas:
             if self._spec.stores and self._position() is not None:
                 self.base.clear()  # of another task or checkpoint: this one has no state yet
@@ -142,10 +147,10 @@ class EpochTaskState:
         self.checkpoint = TaskCheckpoint.decode(read.checkpoint)
 
     def _advance_base(self) -> Segment | None:
-        """Bring the base to the head of the log; return the segment that was applied last, None if it was there.
+        """Advance the base to the head of the log; return the last segment applied.
 
-        A worker of another attempt may do the same at the same time and be first: then this one looks at the base
-        again.
+        None if the base is already there. A worker of another attempt may do the same at the same time and be first:
+        then this one checks the base again.
         """
         for _ in range(_MOST_RACES):
             route = path(self._log, self._position())
@@ -174,7 +179,7 @@ class EpochTaskState:
 
     def _rebuild(self, route: Route) -> None:
         assert self._opened is not None
-        # else the first commit comes into the empty base that its task has made
+        # otherwise it is the first commit, for the empty base that its task has created
         is_restore = self._opened.is_new or route.segments != self._log.last_commit()
         with TaskRestore(self._description, self._files, self._id, self._control.epoch, is_restore) as progress:
 
@@ -185,7 +190,10 @@ class EpochTaskState:
             self.base.rebuild(commits, self._stamp(route.segments[-1].last))
 
     def _position(self) -> bytes | None:
-        """Return the position of the base, None if it has none; raises TaskMigratedError for a zombie."""
+        """Return the position of the base, None if it has no position.
+
+        Raises TaskMigratedError for a zombie.
+        """
         stamp = self.base.stamp()
         if stamp is None:
             return None
@@ -209,7 +217,7 @@ class EpochTaskState:
         )
 
     def _maintain(self, log: SegmentLog) -> SegmentLog:
-        """Merge and snapshot as far as the log asks for with this commit."""
+        """Merge and snapshot as the log requires with this commit."""
         live = sum(self.base.view(name).approximate_num_entries() for name in self._spec.stores)
         due = maintenance_due(log, live)
         for group in due.merges:

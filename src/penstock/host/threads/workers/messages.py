@@ -1,8 +1,8 @@
-"""What crosses between an instance and its worker processes: actions and events of `vocabulary`, reads of stores, lines
-of the log.
+"""Messages between an instance and its worker processes.
 
-A message is a pickle behind its length. Record batches within it are blobs of columns (`record_blobs`): no record is
-pickled. A connection carries messages in one order, and never two at a time in one direction.
+They are actions and events of `vocabulary`, reads of stores, and log lines. A message is a pickle after its length. Its
+record batches are blobs of columns (`record_blobs`): no record is pickled. A connection carries messages in order, and
+never two at a time in one direction.
 """
 
 from __future__ import annotations
@@ -27,14 +27,19 @@ from penstock.task.changelog_copy import ChangelogStamp
 from penstock.task.task_checkpoint import TaskCheckpoint
 
 _LENGTH = struct.Struct(">Q")
-_WHOLE = 2**63  # a batch is one blob, however large
+_WHOLE = 2**63  # a batch is one blob of any size
 _PIECE = 1024 * 1024
 
 
 @dataclass(frozen=True)
 class WorkerProgram:
-    """The first message to a worker. layout: of the application (`Layout`), with the functions of the user, pickled by
-    `dump_program`. run: of the state directory, see `StateDirectory.run`. log_level: of the lines that are wanted."""
+    """The first message to a worker.
+
+    Args:
+        layout: the `Layout` of the application with the user's functions, pickled by `dump_program`.
+        run: run of the state directory, see `StateDirectory.run`.
+        log_level: the lowest level of the log lines to send.
+    """
 
     layout: bytes
     run: str
@@ -43,14 +48,14 @@ class WorkerProgram:
 
 @dataclass(frozen=True)
 class WorkerReady:
-    """A worker has loaded the program, unless `error` says why it could not."""
+    """A worker has loaded the program, or could not because of `error`."""
 
     error: str = ""
 
 
 @dataclass(frozen=True)
 class Open:
-    """`vocabulary.Start`, of a task whose base is on the disk and closed here."""
+    """`vocabulary.Start` of a task with a base on disk that is closed here."""
 
     task: TaskId
     stamp: ChangelogStamp
@@ -61,7 +66,7 @@ class Open:
 
 @dataclass(frozen=True)
 class OpenGlobal:
-    """Start the task of the global stores with these entries by store: each worker has a copy of them."""
+    """Start the task of the global stores with these entries by store. Each worker has a copy of them."""
 
     task: TaskId
     stamp: ChangelogStamp
@@ -71,12 +76,12 @@ class OpenGlobal:
 
 
 WorkerAction = Open | OpenGlobal | v.RunTask | v.Prepare | v.Apply | v.Close
-"""What a worker does."""
+"""An action of a worker."""
 
 
 @dataclass(frozen=True)
 class LogLine:
-    """A line of the log: logger, level, text, and what it comes from."""
+    """A log line: logger, level, text and the work that caused it."""
 
     logger: str
     level: int
@@ -86,14 +91,14 @@ class LogLine:
 
 @dataclass(frozen=True)
 class ReadPositions:
-    """Ask for the `OpenTaskPositions` of each open task of the worker that has the store."""
+    """Request the `OpenTaskPositions` of each open task of the worker that has the store."""
 
     store: str
 
 
 @dataclass(frozen=True)
 class ReadStore:
-    """Call a method of the bytes of a store, or look at an attribute. part: see `TaskRunner.reads`."""
+    """Call a method on the bytes of a store, or read an attribute. part: see `TaskRunner.reads`."""
 
     task: TaskId
     store: str
@@ -104,7 +109,7 @@ class ReadStore:
 
 @dataclass(frozen=True)
 class ReadTap:
-    """Ask for the last records that have reached a node, and for such records to be kept: `OpenTasks.tapped`."""
+    """Request the last records that have reached a node, and keep such records: `OpenTasks.tapped`."""
 
     node: str
     limit: int
@@ -112,26 +117,25 @@ class ReadTap:
 
 @dataclass(frozen=True)
 class CloseTap:
-    """Ask for the records of a node to be kept no longer."""
+    """Stop keeping the records of a node."""
 
     node: str
 
 
 class WorkerConnection:
-    """One end of a stream of messages."""
+    """One end of a stream of messages; it owns its socket."""
 
     def __init__(self, stream: socket.socket) -> None:
-        """Take over `stream`."""
         self._stream = stream
 
     def send(self, message: object) -> None:
-        """Send a message; raises OSError if nobody is at the other end."""
+        """Send a message; raises OSError if the other end is gone."""
         data = encoded(message)
         self._stream.sendall(_LENGTH.pack(len(data)))
         self._stream.sendall(data)
 
     def receive(self) -> Any:
-        """Return the next message; raises EOFError if there is none, because nobody is at the other end."""
+        """Return the next message; raises EOFError if the other end is gone."""
         (length,) = _LENGTH.unpack(self._exactly(_LENGTH.size))
         return pickle.loads(self._exactly(length))
 
@@ -149,17 +153,17 @@ class WorkerConnection:
         return data
 
     def close(self) -> None:
-        """Close the stream, also for a thread that waits at it."""
+        """Close the stream, and wake a thread that waits for it."""
         with suppress(OSError):
             self._stream.shutdown(socket.SHUT_RDWR)
         self._stream.close()
 
 
 class _Pickler(pickle.Pickler):
-    """Makes blobs of record batches."""
+    """Pickles record batches as blobs, and errors with their causes."""
 
     def reducer_override(self, obj: Any) -> Any:
-        """Return how `obj` is made again."""
+        """Return the function and arguments that rebuild `obj`."""
         if isinstance(obj, RecordBatch):
             (blob,) = encode_batch("", 0, obj, _WHOLE)
             return _batch, (blob,)
@@ -180,8 +184,8 @@ def _batch(blob: bytes) -> RecordBatch:
 
 
 def _carried(error: BaseException) -> list[CarriedError]:
-    """Return `error` and its causes. The innermost one has a note with the user's lines that led to it, which a pickle
-    does not hold."""
+    """Return `error` and its causes. The innermost one has a note with the user's lines that led to it, because a
+    pickle does not hold them."""
     chain = list(with_causes(error))
     errors = [carried(each) for each in chain]
     if lines := called_lines(chain[-1]):

@@ -1,8 +1,8 @@
-"""Which worker runs which task.
+"""The placement of tasks on workers.
 
-The tasks of a sub-topology are spread over the workers, and those of one partition too: the records of a partition go
-through its sub-topologies at about the same time. A task that comes back has the worker that it had, unless that has
-more to do than another.
+The tasks of a sub-topology are spread over the workers, and so are those of one partition: the records of a partition
+go through its sub-topologies at about the same time. A task that returns gets its previous worker, unless another one
+has less to do.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from penstock.plan.subtopology import TaskId
 
 
 def place(task: TaskId, running: Mapping[TaskId, int], before: int | None, workers: Collection[int]) -> int:
-    """Return the worker that `task` runs in.
+    """Return the worker for `task`.
 
     Args:
-        task: which one.
-        running: the worker of each task that is open.
-        before: the worker that had it, None for none.
-        workers: all of them.
+        task: the task to place.
+        running: the worker of each open task.
+        before: the previous worker of the task, or None.
+        workers: all workers.
     """
 
     def load(worker: int) -> tuple[int, int, int]:

@@ -1,7 +1,7 @@
-"""A worker process: runs tasks as a processing thread does, and answers reads of their stores.
+"""A worker process: runs tasks like a processing thread, and answers reads of their stores.
 
-It ends when the process that started it does, or closes the connection, whatever a function of the user is about. It
-ignores SIGINT: Ctrl-C is for the program, which closes its workers.
+It ends when its parent ends or closes the connection, even while a function of the user runs. It ignores SIGINT: Ctrl-C
+is for the program, which closes its workers.
 """
 
 from __future__ import annotations
@@ -54,19 +54,19 @@ from penstock.state.memory import MemoryBase
 from penstock.task.task_checkpoint import TaskCheckpoint
 
 OUT_OF_MEMORY = 70
-"""The exit code of a worker that had no memory left: what it has taken is free when it ends."""
+"""The exit code of a worker that ran out of memory. Its end frees the memory."""
 
-_LOOK_MS = 1_000  # between two looks for the parent, whose end of the connection a child of its own may hold
+_LOOK_MS = 1_000  # interval of checks for the parent: a child of it may hold its end of the connection
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Work for the parent: arguments are the descriptors of two connections, for tasks and for reads, and the pid of
-    the parent."""
+    """Work for the parent. arguments: the descriptors of two connections, for tasks and for reads, and the parent's
+    pid."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     switch_threads_often()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(line_buffering=True)  # what functions print is seen when they print it
+            stream.reconfigure(line_buffering=True)  # output of functions appears immediately
     tasks, reads = (socket.socket(fileno=int(each)) for each in arguments[:2])
     threading.Thread(target=_end_with, args=(tasks, int(arguments[2])), daemon=True).start()
     connection = _Answers(tasks)
@@ -74,9 +74,9 @@ def main(arguments: Sequence[str]) -> None:
         worker = _loaded(connection, connection.receive())
         if worker is not None:
             threading.Thread(target=worker.read, args=(WorkerConnection(reads),), daemon=True).start()
-            gc.freeze()  # what is loaded is never garbage
+            gc.freeze()  # the loaded program is never garbage
             worker.run(connection)
-    os._exit(0)  # nothing of it is needed: no thread of a library keeps it
+    os._exit(0)  # at once: no thread of a library delays the end
 
 
 class _Answers(WorkerConnection):
@@ -87,7 +87,7 @@ class _Answers(WorkerConnection):
         self._sending = threading.Lock()
 
     def send(self, message: object) -> None:
-        """Send a message; the process ends if nobody is at the other end."""
+        """Send a message; the process ends if the other end is gone."""
         with self._sending:
             try:
                 super().send(message)
@@ -96,9 +96,9 @@ class _Answers(WorkerConnection):
 
 
 def _end_with(stream: socket.socket, parent: int) -> None:
-    """End this process with its parent, even while a function of the user does not return."""
+    """End this process with its parent, even during a function that does not return."""
     hung_up = select.poll()
-    hung_up.register(stream, 0)  # of the other end closing it tells anyway, and of messages not
+    hung_up.register(stream, 0)  # this mask reports a close by the other end, but no messages
     while not hung_up.poll(_LOOK_MS):
         if os.getppid() != parent:
             break
@@ -106,7 +106,7 @@ def _end_with(stream: socket.socket, parent: int) -> None:
 
 
 def _loaded(connection: _Answers, program: WorkerProgram) -> _Worker | None:
-    """Load the program and tell whether that was possible."""
+    """Load the program and report whether that was possible."""
     logging.getLogger().setLevel(program.log_level)
     logging.getLogger().addHandler(_LogLines(connection))
     try:
@@ -122,10 +122,14 @@ def _loaded(connection: _Answers, program: WorkerProgram) -> _Worker | None:
 
 
 class WorkerTasks:
-    """The tasks of a worker process."""
+    """The tasks of a worker process.
+
+    Args:
+        runner: runs the open tasks.
+        open_base: opens the base of a task.
+    """
 
     def __init__(self, runner: TaskRunner, open_base: Callable[[TaskId], Base]) -> None:
-        """Have no task. runner: runs those that are opened. open_base: opens the base of one."""
         self._runner = runner
         self._open_base = open_base
 
@@ -148,14 +152,14 @@ class WorkerTasks:
 
 
 class _Worker:
-    """What this process does."""
+    """The actions and reads of this process."""
 
     def __init__(self, runner: TaskRunner, open_base: Callable[[TaskId], Base]) -> None:
         self._runner = runner
         self._tasks = WorkerTasks(runner, open_base)
 
     def run(self, connection: _Answers) -> None:
-        """Do what arrives, in order; raises EOFError when there is nothing more to do."""
+        """Perform incoming actions in order; raises EOFError when the connection ends."""
         while True:
             event = self._tasks.do(connection.receive())
             if isinstance(event, v.Failed) and _is_out_of_memory(event.error):
@@ -163,7 +167,7 @@ class _Worker:
             connection.send(event)
 
     def read(self, connection: WorkerConnection) -> None:
-        """Answer reads: with a list of what was found, or with the error."""
+        """Answer reads with their result, or with the error."""
         with suppress(EOFError, OSError):
             while True:
                 asked = connection.receive()
@@ -188,7 +192,7 @@ class _Worker:
                 raise TypeError(f"A worker cannot answer {asked!r}.")
 
     def _read(self, asked: ReadStore) -> Any:
-        """Return what a call gives, of an iterator as much as one read takes."""
+        """Return the result of a call, of an iterator the entries of one read."""
         reads = self._runner.reads(asked.task, asked.store, asked.part)
         match asked.name:
             case "range":
@@ -200,7 +204,8 @@ class _Worker:
 
 
 def _admin(config: StreamsConfig) -> Admin:
-    """Return a client, whose modules take longer to load than all others, and which few programs need here."""
+    """Return an admin client. It is loaded on demand, because its modules load slowest and few programs need it
+    here."""
     module = extras.load("penstock.client.confluent.admin", "A topic that a function names")
     admin: Admin = module.ConfluentAdmin(config)
     return admin
@@ -215,7 +220,7 @@ def _is_out_of_memory(error: BaseException | None) -> bool:
 
 
 class _LogLines(logging.Handler):
-    """Gives lines of the log to the program."""
+    """Sends log lines to the program."""
 
     def __init__(self, connection: _Answers) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""One worker process, as the instance sees it."""
+"""One worker process, as seen by the instance."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ from penstock.host.threads.workers.worker import main
 main(sys.argv[1:4])
 """
 MOST_DEATHS = 3
-"""Worker processes that run the same task and end, without a commit of it between them, before the application's
-handler of uncaught exceptions decides."""
+"""The number of deaths after which the handler of uncaught exceptions decides. They count worker processes that run the
+same task and end, without a commit of the task in between."""
 
 _START_SECONDS = 120.0
 _END_SECONDS = 5.0
 
 Died = Callable[[str, int, list[WorkerAction]], None]
-"""Takes how a worker has ended, its pid, and what it has not answered, that which it was doing first."""
+"""Receives a description of a worker's end, its pid and unanswered actions, the current first."""
 
 
 class WorkerDiedError(StreamsError):
@@ -60,37 +60,37 @@ class WorkerDiedError(StreamsError):
 
     @property
     def is_first(self) -> bool:
-        """Whether so few have ended that the tasks are opened again without a question."""
+        """Whether so few processes have ended that the tasks are reopened without asking the handler."""
         return self.deaths < MOST_DEATHS
 
 
 class Worker(Protocol):
-    """A worker, as its instance sees it."""
+    """A worker, as seen by its instance."""
 
     @property
     def pid(self) -> int:
-        """The id of the process."""
+        """The process id."""
         ...
 
     @property
     def is_alive(self) -> bool:
-        """Whether it can do anything."""
+        """Whether the worker can still do anything."""
         ...
 
     def refusal(self) -> str:
-        """Wait until it has loaded the program; return why it could not, an empty text if it has."""
+        """Wait until the program is loaded; return the reason for a failure, empty on success."""
         ...
 
     def do(self, action: WorkerAction) -> bool:
-        """Have the worker do `action`; return False if it has ended."""
+        """Pass `action` to the worker; return False if it has ended."""
         ...
 
     def is_hung(self, limit_ms: int) -> bool:
-        """Return whether it has been doing one action for `limit_ms`."""
+        """Return whether its current action has taken at least `limit_ms`."""
         ...
 
     def kill_if_hung(self, limit_ms: int) -> None:
-        """End it if it has been doing one action for `limit_ms`."""
+        """End it if its current action has taken at least `limit_ms`."""
         ...
 
     def read(self, question: object) -> Any:
@@ -98,16 +98,27 @@ class Worker(Protocol):
         ...
 
     def close(self) -> None:
-        """End it."""
+        """End the worker."""
         ...
 
 
 StartWorker = Callable[[Callable[[v.Event], None], Died, Turn | None], Worker]
-"""Starts a worker: the arguments take its answers and its end, and are what its runs take; see `WorkerProcess`."""
+"""Starts a worker. The arguments receive its answers and its end, and give turns to its runs; see `WorkerProcess`."""
 
 
 class WorkerProcess:
-    """A worker process, from its start to its end (implements Worker)."""
+    """A worker process, from its start to its end (implements Worker).
+
+    The constructor starts it; it is ready later.
+
+    Args:
+        name: the name of the application, for threads and errors.
+        program: the first message to the process.
+        answer: receives the answers to actions, in a thread of this process.
+        died: called in the same thread after an unrequested end.
+        turn: the turn for runs of tasks, None for no turns. Updates of global stores, which each worker has, take no
+            turn.
+    """
 
     def __init__(
         self,
@@ -117,16 +128,6 @@ class WorkerProcess:
         died: Died,
         turn: Turn | None = None,
     ) -> None:
-        """Start it; it is ready later.
-
-        Args:
-            name: of the application, for its threads and errors.
-            program: what it loads first.
-            answer: takes the answers to what it does, in a thread of this process.
-            died: called in the same thread if it ends without having been asked to.
-            turn: what runs of tasks take; None if they take none. The updates of global stores, which each worker
-                has, take none.
-        """
         self._name = name
         self._answer = answer
         self._died = died
@@ -134,7 +135,7 @@ class WorkerProcess:
         self._lock = threading.Lock()
         self._unanswered: deque[WorkerAction] = deque()
         self._busy_since_ms = 0
-        """Since when it has been doing the first of these."""
+        """The start (ms) of the first of these actions."""
         self._is_closed = False
         self._has_ended = False
         self._killed_after = ""
@@ -148,7 +149,7 @@ class WorkerProcess:
                 [*command, str(os.getpid()), *module_path()],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[their.fileno() for _, their in ends],
-                process_group=0,  # Ctrl-C is for the program alone
+                process_group=0,  # Ctrl-C is for the program only
             )
         finally:
             for _, their in ends:
@@ -164,22 +165,22 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int:
-        """The id of the process."""
+        """The process id."""
         return self._process.pid
 
     @property
     def is_alive(self) -> bool:
-        """Whether it can do anything."""
+        """Whether the worker can still do anything."""
         return not self._has_ended
 
     def refusal(self) -> str:
-        """Wait until it has loaded the program; return why it could not, an empty text if it has."""
+        """Wait until the program is loaded; return the reason for a failure, empty on success."""
         if not self._ready.wait(_START_SECONDS):
             return f"a worker process was not up within {int(_START_SECONDS)} s"
         return self._refusal
 
     def do(self, action: WorkerAction) -> bool:
-        """Have the worker do `action`; return False if it has ended."""
+        """Pass `action` to the worker; return False if it has ended."""
         with self._lock:
             if self._has_ended:
                 return False
@@ -190,12 +191,12 @@ class WorkerProcess:
             return True
 
     def is_hung(self, limit_ms: int) -> bool:
-        """Return whether it has been doing one action for `limit_ms`."""
+        """Return whether its current action has taken at least `limit_ms`."""
         with self._lock:
             return bool(self._unanswered) and elapsed_milliseconds() - self._busy_since_ms >= limit_ms
 
     def kill_if_hung(self, limit_ms: int) -> None:
-        """Kill the process if it has been doing one action for `limit_ms` (max.poll.interval.ms)."""
+        """Kill the process if its current action has taken at least `limit_ms` (max.poll.interval.ms)."""
         is_hung = self.is_hung(limit_ms)
         with self._lock:
             if is_hung and not self._has_ended:
@@ -211,8 +212,8 @@ class WorkerProcess:
                 self._process.kill()
 
     def read(self, question: object) -> Any:
-        """Return the answer to a read; raises what it raised there, InvalidStateStoreError if the worker is gone. From
-        any thread."""
+        """Return the answer to a read; from any thread. Raises the error of the read, InvalidStateStoreError if the
+        worker is gone."""
         with self._reading:
             try:
                 self._reads.send(question)
@@ -227,7 +228,7 @@ class WorkerProcess:
         return answer
 
     def close(self) -> None:
-        """End the process; a function of the user that does not return ends with it."""
+        """End the process, even if a function of the user does not return."""
         self._is_closed = True
         if self._turn is not None:
             self._turn.leave()
@@ -253,7 +254,7 @@ class WorkerProcess:
                     self._busy_since_ms = elapsed_milliseconds()
         try:
             self._tasks.send(message)
-        except OSError:  # it has ended, which the other thread sees
+        except OSError:  # the process has ended, as the other thread notices
             self._tasks.close()
 
     def _receive(self) -> None:
@@ -279,7 +280,7 @@ class WorkerProcess:
         self._ended()
 
     def _ended(self) -> None:
-        """Tell that it has ended, unless it was asked to."""
+        """Report the end of the process, unless it was requested."""
         if self._turn is not None:
             self._turn.leave()
         if self._is_closed:
@@ -301,7 +302,7 @@ def _takes_turn(action: object) -> bool:
 
 
 def _how(code: int) -> str:
-    """Return how a process ended: behind "it"."""
+    """Return a description of the end of a process, to follow "it"."""
     if code == OUT_OF_MEMORY:
         return "ran out of memory"
     if code >= 0:

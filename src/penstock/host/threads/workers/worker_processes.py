@@ -1,10 +1,10 @@
-"""The worker processes of an instance: each task has one, where it is open.
+"""The worker processes of an instance; each open task is in one of them.
 
-- The base of a task is restored here, closed, and opened again by its worker. Workers close it before they answer.
-- The task of the global stores runs here, and each worker has a copy of it, which tasks there read: it receives the
-  same records, and the action is answered when all of them have answered.
-- A worker that dies takes its tasks along. What it was asked for is answered with WorkerDiedError, and the next task
-  that is opened in its place starts another.
+- The base of a task is restored here, closed, and reopened by its worker. Workers close it before they answer.
+- The task of the global stores runs here, and each worker has a copy of it for reads by its tasks. The copies receive
+  the same records, and an action is answered when all of them have answered.
+- The tasks of a worker end with it. Its outstanding actions are answered with WorkerDiedError, and the next task opened
+  in its place starts a new worker.
 """
 
 from __future__ import annotations
@@ -60,24 +60,24 @@ _NO_WORKER = -1
 
 
 class WorkerRefusedError(StreamsError):
-    """The program was sent to a worker process, which could not load it."""
+    """A worker process could not load the program."""
 
 
 class OwnThread(Protocol):
-    """A thread that does one action after the other."""
+    """A thread that performs one action after another."""
 
     def put(self, item: v.TaskAction) -> None:
-        """Give the thread an action."""
+        """Pass an action to the thread."""
         ...
 
     def close(self, seconds: float) -> bool:
-        """End behind what was given; return whether it has ended in time."""
+        """End after the pending actions; return whether it has ended in time."""
         ...
 
 
 def starter_of_workers(layout: Layout, run: str) -> StartWorker:
-    """Return what starts worker processes for an application. run: see `StateDirectory.run`. Raises StreamsError if the
-    program cannot be sent to other processes."""
+    """Return a function that starts worker processes for an application. run: see `StateDirectory.run`. Raises
+    StreamsError if the program cannot be sent to other processes."""
     parts = parts_of(layout.topology, layout.config)
     level = logging.getLogger().getEffectiveLevel()
     program = WorkerProgram(dump_program(layout, parts, "worker processes"), run, level)
@@ -85,7 +85,22 @@ def starter_of_workers(layout: Layout, run: str) -> StartWorker:
 
 
 class WorkerProcesses:
-    """Runs tasks in worker processes (implements Processing)."""
+    """Runs tasks in worker processes (implements Processing).
+
+    The constructor starts the processes, and waits until they have loaded the program.
+
+    Args:
+        layout: the layout of the application.
+        start: starts a worker.
+        workers: the number of workers.
+        global_runner: runs the task of the global stores here.
+        answer: receives answers, in any thread.
+        turns: the turns for runs of tasks, None for no turns.
+        make_thread: creates a thread of this process from its name and function.
+
+    Raises:
+        StreamsError: the processes cannot load the program.
+    """
 
     def __init__(
         self,
@@ -97,20 +112,6 @@ class WorkerProcesses:
         turns: TopologyTurns | None = None,
         make_thread: Callable[[str, Callable[[v.TaskAction], None]], OwnThread] = QueuedThread,
     ) -> None:
-        """Start the processes, and wait until they have loaded the program.
-
-        Args:
-            layout: of the application.
-            start: starts one of them.
-            workers: how many.
-            global_runner: runs the task of the global stores here.
-            answer: takes the answers, in any thread.
-            turns: what runs take; None if they take none.
-            make_thread: makes a thread of this process, by name and what it does.
-
-        Raises:
-            StreamsError: the processes cannot load the program.
-        """
         self._layout = layout
         self._name = str(layout.config["application.id"])
         self._start_worker = start
@@ -138,7 +139,7 @@ class WorkerProcesses:
 
     @property
     def worker_count(self) -> int:
-        """How many processes there are."""
+        """The number of processes."""
         return len(self._workers)
 
     def pids(self) -> list[int]:
@@ -146,19 +147,18 @@ class WorkerProcesses:
         return [worker.pid for worker in self._workers]
 
     def worker_of(self, task: TaskId) -> int:
-        """Return the number of the worker that an open task runs in; that of the global stores takes no worker's
-        time."""
+        """Return the worker number of an open task. The task of the global stores has no worker."""
         return self._running.get(task, _NO_WORKER)
 
     def workers(self) -> dict[TaskId, str]:
-        """Return the number and the id of the process of each open task."""
+        """Return the worker number and process id of each open task."""
         with self._lock:
             return {task: f"process {self._running[task]} (pid {worker.pid})" for task, worker in self._open.items()}
 
     def do(self, action: v.TaskAction) -> None:
-        """Have `action` done; the polling thread asks."""
+        """Pass on `action`; called by the polling thread."""
         match action:
-            case v.Close(state=state) if state is not None:  # it was restored here, and never left
+            case v.Close(state=state) if state is not None:  # restored here, and never opened by a worker
                 self._here.put(action)
             case _ if action.task == GLOBAL_TASK:
                 if isinstance(action, v.Start):
@@ -178,14 +178,14 @@ class WorkerProcesses:
                 assert_never(action)
 
     def look_for_hung(self, limit_ms: int) -> None:
-        """Tell of all tasks of a process in which a function has not returned for `limit_ms`: each process runs one
-        after the other."""
+        """Report all tasks of a process in which a function hangs for `limit_ms`. A process runs its tasks one after
+        another."""
         for number, worker in enumerate(self._workers):
             if worker.is_hung(limit_ms):
                 self._answer(v.Hangs(frozenset(task for task, where in self._running.items() if where == number)))
 
     def end_hung(self, limit_ms: int) -> None:
-        """Kill the workers that have been doing one action for `limit_ms` (max.poll.interval.ms): other processes take
+        """Kill workers that have been performing one action for `limit_ms` (max.poll.interval.ms). Other processes take
         their places."""
         for worker in self._workers:
             worker.kill_if_hung(limit_ms)
@@ -217,7 +217,7 @@ class WorkerProcesses:
     # ---------------------------------------- answers
 
     def _answered(self, event: v.Event) -> None:
-        """Take an answer of a worker, in a thread of its own."""
+        """Process an answer of a worker, in its receiving thread."""
         match event:
             case v.Failed(error, task) if task == GLOBAL_TASK:
                 self._answer(v.Failed(error))
@@ -231,7 +231,7 @@ class WorkerProcesses:
                 self._answer(event)
 
     def _note_progress(self, event: v.Event) -> None:
-        """Count no more deaths of a task that has committed records since."""
+        """Reset the deaths of a task that has committed records since."""
         match event:
             case v.Started(task):
                 self._has_processed.discard(task)
@@ -243,7 +243,7 @@ class WorkerProcesses:
                 pass
 
     def _died(self, how: str, pid: int, unanswered: Sequence[WorkerAction]) -> None:
-        """Answer what a worker that has ended has not."""
+        """Answer the outstanding actions of a worker that has ended."""
         task = next((action.task for action in unanswered), None)
         deaths = 1
         if task is not None:
@@ -261,7 +261,7 @@ class WorkerProcesses:
             self._answer(v.Failed(error))
 
     def _undone(self, action: WorkerAction, error: WorkerDiedError) -> bool:
-        """Answer an action that no worker does; return whether that is an error."""
+        """Answer an action without a worker; return whether the answer is an error."""
         if isinstance(action, OpenGlobal) or action.task == GLOBAL_TASK:
             self._answered_globally(None)
             return False
@@ -274,7 +274,8 @@ class WorkerProcesses:
     # ---------------------------------------- the task of the global stores
 
     def _do_here(self, action: v.TaskAction) -> None:
-        """Do an action about the global stores, and have all workers do it; close what no worker has opened."""
+        """Perform an action about the global stores here and in all workers. Also close tasks that no worker has
+        opened."""
         if action.task != GLOBAL_TASK or (isinstance(action, v.Close) and action.state is not None):
             self._answer(self._global_runner.do(action))
             return
@@ -294,7 +295,7 @@ class WorkerProcesses:
         return OpenGlobal(GLOBAL_TASK, state.stamp, state.positions, entries, action.now_ms)
 
     def _answered_globally(self, event: v.Event | None) -> None:
-        """Take that one more has answered; event: the answer of the task here."""
+        """Count one more answer. event: the answer of the task here."""
         with self._lock:
             self._global_answer = self._global_answer or event
             self._global_missing -= 1
@@ -305,7 +306,7 @@ class WorkerProcesses:
     # ---------------------------------------- queries
 
     def open_tasks(self) -> list[TaskId]:
-        """Return the tasks of the topology that are open."""
+        """Return the open tasks of the topology."""
         with self._lock:
             return sorted(self._open)
 
@@ -322,8 +323,8 @@ class WorkerProcesses:
         return sorted(found, key=lambda each: each.task)
 
     def entries(self, store_name: str) -> int | None:
-        """Return about how many entries the stores of that name of all open tasks have as of the last commit, None if
-        there is none, or it is of a class of the program."""
+        """Return the approximate number of committed entries in the open stores of that name. None if no such store is
+        open, or its class is from the program."""
         with self._lock:
             workers = dict(self._open)
         counts = [self._global_runner.entries(store_name)]
@@ -335,7 +336,7 @@ class WorkerProcesses:
         return sum_of_known(counts)
 
     def tapped(self, node: str, limit: int) -> list[TappedRecord]:
-        """Return the last records that have reached a node, and keep such records from now on."""
+        """Return the last records of a node, and keep such records from now on."""
         found: list[TappedRecord] = []
         for worker in list(self._workers):
             with suppress(InvalidStateStoreError):  # its tasks are being opened again
@@ -343,13 +344,13 @@ class WorkerProcesses:
         return sorted(found, key=lambda record: TaskId.parse(record.task))
 
     def untap(self, node: str) -> None:
-        """Keep the records of a node no longer."""
+        """Stop keeping the records of a node."""
         for worker in list(self._workers):
             with suppress(InvalidStateStoreError):
                 worker.read(CloseTap(node))
 
     def _remote(self, worker: Worker, found: OpenTaskPositions, name: str, committed: bool) -> StateStore:
-        """Return a store of a worker, to be read here."""
+        """Return a store of a worker, for reads from here."""
         task, config = found.task, self._layout.config
         builders = self._layout.spec(task).stores
         if builders[name].supplier.kind == CUSTOM:
@@ -367,7 +368,7 @@ class WorkerProcesses:
         return store.over(lambda part: _remote_reads(worker, task, name, part))
 
     def close(self) -> None:
-        """End the processes; a function of the user that does not return ends with its process."""
+        """End the processes, even if a function of the user does not return."""
         self._here.close(LAST_SECONDS)
         for worker in self._workers:
             worker.close()
@@ -385,7 +386,7 @@ class _CommittedEntries:
         return _remote_reads(self._worker, self._task, store_name, None)
 
     def close(self) -> None:
-        """Do nothing: the worker has them."""
+        """Do nothing: the entries are in the worker."""
 
 
 def _remote_reads(worker: Worker, task: TaskId, store: str, part: str | None) -> GuardedReads:
@@ -393,7 +394,7 @@ def _remote_reads(worker: Worker, task: TaskId, store: str, part: str | None) ->
 
 
 class _RemoteReads:
-    """Reads the bytes of a store in a worker; of a range, as many entries as one read takes."""
+    """Reads the bytes of a store in a worker. A range returns the entries of one read."""
 
     def __init__(self, worker: Worker, task: TaskId, store: str, part: str | None) -> None:
         self._worker = worker
@@ -403,20 +404,20 @@ class _RemoteReads:
         return self._worker.read(ReadStore(*self._at, name, arguments))
 
     def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Return the value of each of `keys`, None if there is none."""
+        """Return the value of each of `keys`, None for missing keys."""
         found: list[bytes | None] = self._call("multi_get", list(keys))
         return found
 
     def range(self, from_key: bytes | None, to_key: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
-        """Return an iterator over the first entries with from_key <= key < to_key in byte order, or reversed."""
+        """Return the first entries with from_key <= key < to_key in byte order, or reversed."""
         return iter(self._call("range", from_key, to_key, reverse))
 
     def approximate_num_entries(self) -> int:
-        """Return about how many entries there are."""
+        """Return the approximate number of entries."""
         return int(self._call("approximate_num_entries"))
 
     def segments(self, from_time: int, to_time: int) -> list[bytes]:
-        """Return the segments with entries that are of `from_time` to `to_time` (ms), in order."""
+        """Return the segments with entries from `from_time` to `to_time` (ms), in order."""
         found: list[bytes] = self._call("segments", from_time, to_time)
         return found
 
