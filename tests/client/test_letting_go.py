@@ -7,16 +7,18 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Message, Producer
 from confluent_kafka.admin import AdminClient
 
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.client.confluent.at_least_once import AtLeastOnceWriter
+from penstock.client.confluent.batch_producer import ConfluentBatchProducer
+from penstock.client.confluent.commit_marker import CommitMarker
 from penstock.client.confluent.producer import ConfluentProducer
 from penstock.client.confluent.transactions import TransactionalWriter, transactions_refused
 from penstock.config import StreamsConfig
 from penstock.errors import KafkaError
-from penstock.record import TopicPartition
+from penstock.record import PartitionBatch, RecordBatch, TopicPartition
 from tests.support.waiting import until
 
 NOWHERE = StreamsConfig({"application.id": "letting-go", "bootstrap.servers": "127.0.0.1:1"}, environment={})
@@ -40,7 +42,7 @@ MADE: dict[str, Callable[[], object]] = {
     "positions of a group": lambda: ConfluentAdmin(NOWHERE, 200).committed_offsets("group", GROUP),
     "writer": lambda: AtLeastOnceWriter(NOWHERE).write(1, "owner", ()),
     "transactions": lambda: transactional().fence(),
-    "marker": lambda: transactional()._committed(),
+    "marker": lambda: CommitMarker(NOWHERE, "letting-go", "group", GROUP[0], 200, lambda _: False).read(),
     "checking transactions": lambda: transactions_refused(NOWHERE, "letting-go", 200),
 }
 
@@ -79,3 +81,10 @@ def test_a_producer_that_is_closed_keeps_no_client() -> None:
     assert until(lambda: not clients_but(before))
     with pytest.raises(KafkaError, match="closed"):
         producer.flush()
+
+
+def test_a_producer_of_batches_that_is_closed_keeps_no_records() -> None:
+    producer = ConfluentBatchProducer(NOWHERE)
+    producer.send([PartitionBatch("topic", 0, RecordBatch.of([(b"k", b"dropped", 5, 0, ())] * 100))])
+    producer.close()
+    assert not [each for each in gc.get_objects() if isinstance(each, Message) and each.value() == b"dropped"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
+from time import monotonic
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -24,6 +25,7 @@ from penstock.config import StreamsConfig
 from penstock.errors import KafkaError, ProducerFencedError, StreamsError
 from penstock.plan.partitioning import partition_for
 from penstock.record import PartitionBatch, RecordBatch, TopicPartition
+from penstock.testing import EmbeddedBroker
 from tests.support.brokers import RunningBroker
 from tests.support.waiting import until
 
@@ -33,7 +35,7 @@ Row = tuple[bytes, int]
 class Place:
     """A topic with two partitions, and what is in it."""
 
-    def __init__(self, broker: RunningBroker, name: str) -> None:
+    def __init__(self, broker: RunningBroker | EmbeddedBroker, name: str) -> None:
         self.name = name
         self.config = StreamsConfig({"application.id": name, "bootstrap.servers": broker.bootstrap_servers})
         self.admin, self.fetcher = ConfluentAdmin(self.config), ConfluentFetcher(self.config)
@@ -144,6 +146,20 @@ def test_a_transaction_of_such_records_alone_is_committed_or_aborted(place: Plac
                 producer.abort()
         producer.send([place.batch(0, (b"open", 0))])
     assert place.has([(b"1", 0), (b"2", 0)])
+
+
+@pytest.mark.timeout(60)
+def test_an_abort_waits_for_no_coordinator_that_does_not_answer(unique_name: Callable[[str], str]) -> None:
+    with EmbeddedBroker() as broker, closing(Place(broker, unique_name("topic"))) as place:
+        with closing(ConfluentTransactionalProducer(place.config, place.name, timeout_ms=30_000)) as producer:
+            producer.send([place.batch(0, (b"lost", 0))])
+            broker.delay("EndTxn", 3_600_000)
+            start = monotonic()
+            producer.abort()
+            assert monotonic() - start < 20
+            producer.send([place.batch(0, (b"1", 0))])
+            producer.commit({}, place.nobody())
+        assert place.has([(b"1", 0)])
 
 
 def test_librdkafka_writes_all_again_after_commits_without_such_records(place: Place) -> None:

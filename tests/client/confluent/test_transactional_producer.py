@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import Consumer, KafkaException, Message, Producer
 from confluent_kafka import KafkaError as KafkaErrorCode
 
-from penstock.client.api import CommitRefusedError, GroupIdentity, NewTopic, OffsetAndMetadata, RefusedOutputError
+from penstock.client.api import (
+    CommitRefusedError,
+    GroupIdentity,
+    NewTopic,
+    OffsetAndMetadata,
+    RefusedOutputError,
+    RefusedRecord,
+)
 from penstock.client.confluent import (
     ConfluentAdmin,
     ConfluentFetcher,
     ConfluentTransactionalProducer,
-    transactional_producer,
-    transactions,
+    transactional_client,
 )
 from penstock.client.confluent.connection import ClientConnection
-from penstock.client.confluent.transactions import group_metadata
+from penstock.client.confluent.transactional_client import group_metadata
 from penstock.client.sockets.offsets import TransactionOffsets
 from penstock.config import StreamsConfig
 from penstock.errors import (
@@ -31,6 +39,7 @@ from penstock.errors import (
     TransactionalIdAuthorizationError,
 )
 from penstock.record import PartitionBatch, RecordBatch, TopicPartition
+from penstock.testing import EmbeddedBroker
 from penstock_broker.wire.error_codes import ErrorCode
 from tests.support.api_keys import OFFSET_FETCH
 from tests.support.brokers import RunningBroker
@@ -43,7 +52,7 @@ SECONDS = 120.0
 class Place:
     """A topic, a group and a transactional id of a test's own."""
 
-    def __init__(self, broker: RunningBroker, unique_name: Callable[[str], str]) -> None:
+    def __init__(self, broker: RunningBroker | EmbeddedBroker, unique_name: Callable[[str], str]) -> None:
         self.topic, self.group, self.id = unique_name("topic"), unique_name("group"), unique_name("id")
         self.config = StreamsConfig({"application.id": self.group, "bootstrap.servers": broker.bootstrap_servers})
         self.admin = ConfluentAdmin(self.config)
@@ -136,6 +145,25 @@ def test_other_clients_read_the_text_beside_an_offset_as_it_was_given(place: Pla
         producer.close()
 
 
+def test_an_abort_keeps_no_records_that_it_drops(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[int] = []
+
+    class Told(Producer):
+        def abort_transaction(self, *arguments: object) -> None:
+            super().abort_transaction(*arguments)
+            records = (each for each in gc.get_objects() if isinstance(each, Message))
+            kept.append(sum(each.value() == b"dropped" for each in records))
+
+    monkeypatch.setattr(transactional_client, "Producer", Told)
+    producer = place.producer(**{"producer.linger.ms": 5_000})
+    try:
+        producer.send([batch(place.first, *[b"dropped"] * 100)])
+        producer.abort()
+    finally:
+        producer.close()
+    assert kept == [0]
+
+
 def test_what_is_aborted_is_never_read(place: Place) -> None:
     producer = place.producer()
     try:
@@ -175,7 +203,7 @@ def test_a_lost_answer_to_offsets_is_not_waited_for_longer_than_the_transaction_
         bounds.append(timeout_ms)
         return TransactionOffsets(config, transactional_id, timeout_ms)
 
-    monkeypatch.setattr(transactional_producer, "TransactionOffsets", made)
+    monkeypatch.setattr(transactional_client, "TransactionOffsets", made)
     place.producer(**{"producer.transaction.timeout.ms": 7_000}).close()
     assert bounds == [7_000]
 
@@ -258,7 +286,7 @@ def test_a_client_that_cannot_send_offsets_is_replaced_when_the_time_of_the_tran
         clients.append(_StuckClient())
         return clients[-1]
 
-    monkeypatch.setattr(transactions, "initialized", initialized)
+    monkeypatch.setattr(transactional_client, "initialized", initialized)
     config = StreamsConfig({"bootstrap.servers": "localhost:1", "transaction.timeout.ms": 100})
     producer = ConfluentTransactionalProducer(config, "id")
     try:
@@ -266,6 +294,84 @@ def test_a_client_that_cannot_send_offsets_is_replaced_when_the_time_of_the_tran
             producer.commit({TopicPartition("t", 0): OffsetAndMetadata(1)}, GroupIdentity("g", 1, "m"))
         producer.abort()
         assert len(clients) == 2
+    finally:
+        for client in clients:
+            client.has_ended.set()
+        producer.close()
+
+
+class _LateAbortClient(_StuckClient):
+    """A client that aborts later than it should, and reports then that a record was not delivered."""
+
+    def __init__(self, delivered: Callable[[KafkaErrorCode, object], None]) -> None:
+        super().__init__()
+        self._delivered = delivered
+        self.has_reported = threading.Event()
+
+    def send_offsets_to_transaction(self, *_: object) -> None:
+        pass
+
+    def commit_transaction(self, timeout: float) -> None:
+        pass
+
+    def abort_transaction(self, timeout: float) -> None:
+        self.has_ended.wait(SECONDS)
+        self._delivered(KafkaErrorCode(KafkaErrorCode._PURGE_QUEUE, "a report"), _RefusedMessage())
+        self.has_reported.set()
+
+
+@pytest.mark.timeout(60)
+def test_a_report_of_an_abandoned_abort_is_not_of_the_next_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    clients: list[_LateAbortClient] = []
+
+    def initialized(connection: ClientConnection, *_: object) -> _LateAbortClient:
+        clients.append(_LateAbortClient(connection.settings["on_delivery"]))
+        return clients[-1]
+
+    monkeypatch.setattr(transactional_client, "initialized", initialized)
+    monkeypatch.setattr(transactional_client, "_ABORT_SECONDS", 0.1)
+    producer = ConfluentTransactionalProducer(StreamsConfig({"bootstrap.servers": "localhost:1"}), "id")
+    try:
+        producer.send([])
+        producer.abort()
+        producer.send([])
+        clients[0].has_ended.set()
+        assert clients[0].has_reported.wait(SECONDS)
+        assert producer.commit({}, GroupIdentity("g", 1, "m")) == {}
+    finally:
+        for client in clients:
+            client.has_ended.set()
+        producer.close()
+
+
+class _ThrottledClient(_StuckClient):
+    """A stuck client whose broker says with each answer that the client is above its quota."""
+
+    def __init__(self, throttled: Callable[[object], None]) -> None:
+        super().__init__()
+        self._throttled = throttled
+
+    def poll(self, timeout: float) -> int:
+        self._throttled(SimpleNamespace(throttle_time=3_600.0))
+        return 0
+
+
+@pytest.mark.timeout(60)
+def test_a_quota_makes_nobody_wait_for_offsets_behind_the_end_of_the_transaction(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clients: list[_ThrottledClient] = []
+
+    def initialized(connection: ClientConnection, *_: object) -> _ThrottledClient:
+        clients.append(_ThrottledClient(connection.settings["throttle_cb"]))
+        return clients[-1]
+
+    monkeypatch.setattr(transactional_client, "initialized", initialized)
+    config = StreamsConfig({"bootstrap.servers": "localhost:1", "transaction.timeout.ms": 100})
+    producer = ConfluentTransactionalProducer(config, "id")
+    try:
+        with pytest.raises(TaskMigratedError, match="above its quota"):
+            producer.commit({TopicPartition("t", 0): OffsetAndMetadata(1)}, GroupIdentity("g", 1, "m"))
     finally:
         for client in clients:
             client.has_ended.set()
@@ -313,7 +419,7 @@ def test_a_commit_does_not_wait_for_the_records_behind_one_that_brokers_refuse(m
     def initialized(connection: ClientConnection, *_: object) -> _RefusingClient:
         return _RefusingClient(connection.settings["on_delivery"])
 
-    monkeypatch.setattr(transactions, "initialized", initialized)
+    monkeypatch.setattr(transactional_client, "initialized", initialized)
     producer = ConfluentTransactionalProducer(StreamsConfig({"bootstrap.servers": "localhost:1"}), "id")
     try:
         with pytest.raises(RefusedOutputError, match="topic t, partition 0"):
@@ -342,7 +448,7 @@ def test_a_record_that_is_refused_is_the_cause_though_those_behind_it_are_report
     def initialized(connection: ClientConnection, *_: object) -> _LateClient:
         return _LateClient(connection.settings["on_delivery"])
 
-    monkeypatch.setattr(transactions, "initialized", initialized)
+    monkeypatch.setattr(transactional_client, "initialized", initialized)
     producer = ConfluentTransactionalProducer(StreamsConfig({"bootstrap.servers": "localhost:1"}), "id")
     try:
         with pytest.raises(RefusedOutputError, match="topic t, partition 0"):
@@ -390,7 +496,7 @@ def test_a_client_that_has_ended_is_replaced_and_its_reason_reported(
         clients.append(_EndedClient(code, reason))
         return clients[-1]
 
-    monkeypatch.setattr(transactions, "initialized", initialized)
+    monkeypatch.setattr(transactional_client, "initialized", initialized)
     producer = ConfluentTransactionalProducer(StreamsConfig({"bootstrap.servers": "localhost:1"}), "id")
     try:
         with pytest.raises(error) as raised:
@@ -419,6 +525,66 @@ def test_a_record_that_cannot_be_written_ends_the_transaction(place: Place) -> N
     assert place.has(place.first, b"beside")
     with pytest.raises(KafkaError, match="closed"):
         write(place.first)
+
+
+def test_records_that_brokers_refuse_are_named_one_by_one_and_made_again_without(place: Place) -> None:
+    small = TopicPartition(f"{place.topic}-small", 0)
+    place.admin.create_topics([NewTopic(small.topic, 1, 1, {"max.message.bytes": "2000"})])
+    output = [batch(small, b"a", b"x" * 5_000, b"b", b"y" * 6_000), batch(place.first, b"beside")]
+    refused: list[tuple[str, int, int]] = []
+    errors: list[str] = []
+
+    def drop(record: RefusedRecord) -> list[PartitionBatch]:
+        refused.append((record.topic, record.partition, len(record.value or b"")))
+        return []
+
+    producer = place.producer()
+    try:
+        while True:
+            refused.clear()
+            try:
+                producer.send(output, drop)
+                producer.commit({}, place.nobody())
+                break
+            except RefusedOutputError as error:
+                errors.append(str(error))
+        assert all(f"topic {small.topic}, partition 0" in each for each in errors)
+        assert len(errors) in (2, 3)  # the batch, and then the records, of which several may be on their way
+        assert refused == [(*small, 5_000), (*small, 6_000)]
+        producer.send([batch(place.first, b"after")])
+        producer.commit({}, place.nobody())
+    finally:
+        producer.close()
+    assert place.has(small, b"a", b"b")
+    assert place.has(place.first, b"beside", b"after")
+
+
+def test_a_commit_whose_answer_is_lost_has_happened_once(unique_name: Callable[[str], str]) -> None:
+    with EmbeddedBroker() as broker:
+        place = Place(broker, unique_name)
+        producer = place.producer()
+        try:
+            for value in (b"a", b"b"):
+                producer.send([batch(place.first, value)])
+                broker.lose_answer("EndTxn")
+                producer.commit({place.second: OffsetAndMetadata(1)}, place.nobody())
+        finally:
+            producer.close()
+        assert place.has(place.first, b"a", b"b")
+
+
+def test_what_is_called_before_a_commit_finds_all_sent_and_nothing_committed(place: Place) -> None:
+    found: list[list[bytes]] = []
+    producer = ConfluentTransactionalProducer(
+        place.config, place.id, before_commit=lambda: found.append(place.read(place.first))
+    )
+    try:
+        producer.send([batch(place.first, b"a")])
+        producer.commit({}, place.nobody())
+    finally:
+        producer.close()
+    assert found == [[]]
+    assert place.has(place.first, b"a")
 
 
 def test_a_member_is_shown_as_librdkafka_shows_it() -> None:

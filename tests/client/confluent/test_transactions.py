@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from queue import Queue
 from threading import Event
+from time import sleep
 from typing import Any
 
 import pytest
@@ -16,8 +17,8 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka import KafkaError as Code
 from confluent_kafka import TopicPartition as Position
 
-from penstock.client.api import NewTopic
-from penstock.client.confluent import transactions
+from penstock.client.api import GroupCommit, NewTopic, OffsetAndMetadata
+from penstock.client.confluent import commit_marker, transactional_client, transactions
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.client.confluent.at_least_once import AtLeastOnceWriter
 from penstock.client.confluent.connection import ClientConnection
@@ -27,6 +28,9 @@ from penstock.client.confluent.transactions import (
     TransactionalWriter,
     transactions_refused,
 )
+from penstock.client.settings import PRODUCER
+from penstock.client.sockets.cluster import Cluster
+from penstock.client.sockets.offsets import committed_offsets
 from penstock.config import StreamsConfig
 from penstock.errors import (
     BrokerNotFoundError,
@@ -57,6 +61,7 @@ class Place:
         before_commit: Callable[[int], object] | None = None,
         was_committed: Callable[[int], bool] = lambda _: False,
         timeout_ms: int = 60_000,
+        before_write: Callable[[], object] = lambda: None,
     ) -> TransactionalWriter:
         writer = TransactionalWriter(
             self.config,
@@ -66,6 +71,7 @@ class Place:
             before_commit or self.before_commit,
             was_committed=was_committed,
             timeout_ms=timeout_ms,
+            before_write=before_write,
         )
         self.writers.append(writer)
         return writer
@@ -246,6 +252,21 @@ def test_what_a_killed_writer_left_open_is_aborted(place: Place) -> None:
     assert place.read() == [b"a"]
 
 
+def test_a_writer_that_was_interrupted_begins_again(place: Place) -> None:
+    interrupted: list[int] = []
+
+    def interrupt(epoch: int) -> None:
+        if not interrupted:
+            interrupted.append(epoch)
+            raise KeyboardInterrupt
+
+    writer = place.writer(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        writer.write(1, "q", place.output("a"))
+    assert writer.write(1, "q", place.output("a"))
+    assert place.read() == [b"a"]
+
+
 LARGE = "x" * 3_000_000
 """More than the producer takes."""
 
@@ -329,8 +350,8 @@ def test_the_transaction_before_is_waited_for_in_short_steps_unless_the_user_say
             made.append(settings["retry.backoff.ms"])
             super().__init__(settings)
 
-    monkeypatch.setattr(transactions, "Producer", Told)
-    monkeypatch.setattr(transactions, "Consumer", ToldReader)
+    monkeypatch.setattr(transactional_client, "Producer", Told)
+    monkeypatch.setattr(commit_marker, "Consumer", ToldReader)
     place.config = StreamsConfig({**place.config.given(), **given})
     writer = place.writer()
     for epoch in range(1, 4):  # back to back
@@ -361,8 +382,8 @@ def test_a_producer_that_does_not_answer_is_abandoned_and_what_it_does_later_is_
         def abort_transaction(self, *arguments: object) -> None:
             raise AssertionError("a producer that hangs cannot abort")
 
-    monkeypatch.setattr(transactions, "Producer", Stuck)
-    monkeypatch.setattr(transactions, "_COORDINATOR_TIMEOUT_MS", 1_000)
+    monkeypatch.setattr(transactional_client, "Producer", Stuck)
+    monkeypatch.setattr(transactions, "COORDINATOR_TIMEOUT_MS", 1_000)
     writer = place.writer()
     assert writer.write(1, "q", place.output("a"))
     assert len(stuck) == 1
@@ -376,7 +397,7 @@ def test_a_producer_that_does_not_answer_is_abandoned_and_what_it_does_later_is_
 def test_a_coordinator_that_answers_late_or_never_gets_new_producers_with_more_time_as_soon_as_brokers_accept_one(
     unique_name: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    initialized, connections = transactions.initialized, list[ClientConnection]()
+    initialized, connections = transactional_client.initialized, list[ClientConnection]()
 
     def away_for_the_second(connection: ClientConnection, *arguments: Any) -> Producer:
         connections.append(connection)
@@ -384,9 +405,9 @@ def test_a_coordinator_that_answers_late_or_never_gets_new_producers_with_more_t
             raise BrokerNotFoundError("away")
         return initialized(connection, *arguments)
 
-    monkeypatch.setattr(transactions, "initialized", away_for_the_second)
+    monkeypatch.setattr(transactional_client, "initialized", away_for_the_second)
     monkeypatch.setattr(transactions, "_ATTEMPTS", 1)
-    monkeypatch.setattr(transactions, "_COORDINATOR_TIMEOUT_MS", 500)
+    monkeypatch.setattr(transactions, "COORDINATOR_TIMEOUT_MS", 500)
     with EmbeddedBroker() as broker, place_on(broker.bootstrap_servers, unique_name) as made:
         writer = made.writer()
         broker.delay("AddOffsetsToTxn", 3_600_000)
@@ -408,8 +429,8 @@ def test_a_reader_that_finds_its_group_no_more_is_replaced(place: Place, monkeyp
                 raise KafkaException(Code(Code._TIMED_OUT))
             return super().committed(*arguments)
 
-    monkeypatch.setattr(transactions, "Consumer", Lost)
-    monkeypatch.setattr(transactions, "_COORDINATOR_TIMEOUT_MS", 3_000)
+    monkeypatch.setattr(commit_marker, "Consumer", Lost)
+    monkeypatch.setattr(commit_marker, "COORDINATOR_TIMEOUT_MS", 3_000)
     assert place.writer().write(1, "q", place.output("a"))
     assert not place.writer().write(1, "q", place.output("a"))
     assert place.read() == [b"a"]
@@ -443,6 +464,52 @@ def test_records_that_no_broker_accepts_in_time_fail_with_a_retriable_error_and_
         assert made.read() == [b"a", b"b"]
 
 
+@pytest.mark.timeout(60)
+def test_a_producer_with_something_to_report_does_not_take_records_for_written(
+    unique_name: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts: list[int] = []
+
+    def before_write() -> None:
+        attempts.append(len(attempts))
+        sleep(0.5)  # until there are statistics
+        assert len(attempts) <= 2, "an attempt in which brokers took nothing was no failure"
+
+    monkeypatch.setattr(transactions, "_ATTEMPTS", 2)
+    settings = {"producer.transaction.timeout.ms": 1_000, "producer.statistics.interval.ms": 100}
+    with EmbeddedBroker() as broker, place_on(broker.bootstrap_servers, unique_name, **settings) as made:
+        writer = made.writer(timeout_ms=4_000, before_write=before_write)
+        assert writer.write(1, "q", made.output("a"))
+        attempts.clear()
+        broker.fail("Produce", "NOT_ENOUGH_REPLICAS", times=1_000_000)
+        with pytest.raises(RetriableError, match=r"min\.insync\.replicas"):
+            writer.write(2, "q", made.output("b"))
+        attempts.clear()
+        broker.clear_faults()
+        assert writer.write(2, "q", made.output("b"))
+        assert made.read() == [b"a", b"b"]
+
+
+def test_each_new_producer_reads_secrets_again(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[object] = []
+
+    class Told(Producer):
+        def __init__(self, settings: dict[str, object]) -> None:
+            made.append(settings["client.rack"])
+            super().__init__(settings)
+
+    monkeypatch.setattr(transactional_client, "Producer", Told)
+    place.config = StreamsConfig({**place.config.given(), "producer.client.rack": "${env:PENSTOCK_TEST_SECRET}"})
+    monkeypatch.setenv("PENSTOCK_TEST_SECRET", "old")
+    first = place.writer()
+    assert first.write(1, "q", place.output("a"))
+    monkeypatch.setenv("PENSTOCK_TEST_SECRET", "new")
+    assert place.writer().write(2, "q", place.output("b"))
+    made.clear()
+    assert first.write(3, "q", place.output("c"))  # fenced meanwhile
+    assert set(made) == {"new"}
+
+
 @pytest.mark.slow
 def test_a_transaction_of_an_epoch_gets_the_time_that_a_slow_broker_needs(unique_name: Callable[[str], str]) -> None:
     settings = {"producer.transaction.timeout.ms": 1_000}
@@ -465,3 +532,78 @@ def test_a_record_that_no_broker_accepts_in_time_fails_without_transactions_too(
         broker.clear_faults()
         assert writer.write(1, "q", made.output("a"))
         assert made.read() == [b"a"]
+
+
+def test_a_writer_that_may_not_write_has_fenced_the_one_before_and_sends_nothing(place: Place) -> None:
+    allowed: list[bool] = []
+
+    def check() -> None:
+        if not allowed:
+            raise TaskMigratedError("a newer driver writes")
+
+    def overtake(epoch: int) -> None:
+        if not allowed:
+            with pytest.raises(TaskMigratedError, match="a newer driver"):
+                place.writer(before_write=check).write(1, "q", place.output("never"))
+            allowed.append(True)
+            fenced.append(epoch)
+
+    fenced: list[int] = []
+    assert place.writer(overtake).write(1, "q", place.output("a"))
+    assert fenced == [1]
+    assert place.read() == [b"a"]
+
+
+def test_a_commit_whose_answer_is_lost_is_not_repeated(unique_name: Callable[[str], str]) -> None:
+    with EmbeddedBroker() as broker, place_on(broker.bootstrap_servers, unique_name) as made:
+        writer = made.writer()
+        broker.lose_answer("EndTxn")
+        writer.write(1, "q", made.output("a"))
+        assert not writer.write(1, "q", made.output("a"))
+        assert writer.write(2, "q", made.output("b"))
+        assert made.read() == [b"a", b"b"]
+
+
+def group_of(place: Place) -> GroupCommit:
+    """Return the offsets of a group that are to be committed with an epoch."""
+    return GroupCommit(f"{place.topic}-group", {TopicPartition(place.topic, 0): OffsetAndMetadata(7, "text")})
+
+
+def test_offsets_of_a_group_are_committed_with_the_epoch_and_their_texts(place: Place) -> None:
+    commit = group_of(place)
+    assert place.writer().write(1, "q", place.output("a"), group_commit=commit)
+    with Cluster(place.config, 60_000, PRODUCER) as cluster:
+        assert committed_offsets(cluster, commit.group, list(commit.offsets)) == commit.offsets
+
+
+def test_an_epoch_whose_group_has_members_is_aborted_at_once(place: Place) -> None:
+    commit = group_of(place)
+    settings = {"bootstrap.servers": str(place.config["bootstrap.servers"]), "group.id": commit.group}
+    member = Consumer({**settings, "auto.offset.reset": "earliest", "enable.auto.commit": False})
+    member.subscribe([place.topic])
+    try:
+        assert until(lambda: member.poll(0.2) is not None or bool(member.assignment()))
+        with pytest.raises(TaskMigratedError, match="has members"):
+            place.writer().write(1, "q", place.output("never"), group_commit=commit)
+        assert place.read() == []  # no transaction is open, though no other writer has fenced this one
+    finally:
+        member.close()
+    assert place.writer().write(1, "q", place.output("a"), group_commit=commit)
+    assert place.read() == [b"a"]
+
+
+def test_a_dead_letter_that_is_refused_is_decided_about_too(place: Place) -> None:
+    small = place.small_topic()
+    parts: list[int] = []
+
+    def instead(record: RefusedRecord) -> list[PartitionBatch]:
+        parts.append(record.part)
+        if record.part:
+            raise record.error
+        return [PartitionBatch(small, 0, place.output("y" * 6_000)[0].batch)]
+
+    (one,) = place.output("a", "x" * 5_000)
+    with pytest.raises(KafkaError, match=f"refuse a record for topic {small}, partition 0"):
+        place.writer().write(1, "q", [PartitionBatch(small, 0, one.batch)], instead)
+    assert parts == [0, 1]
+    assert place.read_topic(small) == []

@@ -10,12 +10,12 @@ from confluent_kafka import KafkaException, Producer
 
 from penstock.client.api import GroupCommit, OnRefused
 from penstock.client.confluent.connection import ClientConnection
+from penstock.client.confluent.delivery_reports import DeliveryReports
 from penstock.client.confluent.pace import PATIENT, drained_while_taken
 from penstock.client.confluent.refusals import (
     GAPLESS,
     ONE_BY_ONE,
     RefusedError,
-    Reports,
     fail_on_refused,
     is_held_back,
     is_refusal,
@@ -96,7 +96,7 @@ class AtLeastOnceWriter:
         self._timeout_ms = timeout_ms
         self._producer: tuple[ClientConnection, Producer] | None = None
         self._cluster: Cluster | None = None
-        self._reports = Reports()
+        self._reports = DeliveryReports()
         self._time_zero = TimeZero(config, timeout_ms, self._has_written_all)
 
     def write(
@@ -136,7 +136,7 @@ class AtLeastOnceWriter:
         """Send `output` and return its unwritten rows."""
         connection, producer = self._ready(one_by_one)
         doing = f"writing epoch {epoch}"
-        self._reports.clear()
+        self._reports.forget()
         at_once: list[RefusedError] = []
         try:
             send_output(connection, producer, self._time_zero, output, at_once.append, _is_unwritten)
@@ -152,8 +152,8 @@ class AtLeastOnceWriter:
         if remaining:
             self._producer = None
             connection.fail(Code(Code._TIMED_OUT, f"{counted(remaining, 'record')} not accepted"), doing)
-        refused = [each for each in at_once if is_refusal(each.code)] + self._reports.refused(output)
-        held_back = [each for each in at_once if is_held_back(each.code)] + self._reports.held_back(output)
+        refused = [each for each in at_once if is_refusal(each.code)] + self._reports.rows(output, is_refusal)
+        held_back = [each for each in at_once if is_held_back(each.code)] + self._reports.rows(output, is_held_back)
         if held_back and not refused:
             self._producer = None
             connection.fail(held_back[0].code, doing)
@@ -165,7 +165,7 @@ class AtLeastOnceWriter:
         """Wait for the records sent, and return whether no refused record holds back later ones."""
         connection, producer = self._producer or self._ready(one_by_one=False)
         drained_while_taken(connection, producer)
-        return not (isinstance(producer, _GaplessProducer) and self._reports)
+        return not (isinstance(producer, _GaplessProducer) and self._reports.failures)
 
     def _ready(self, one_by_one: bool) -> tuple[ClientConnection, Producer]:
         if self._producer is None:

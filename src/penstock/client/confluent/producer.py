@@ -7,9 +7,10 @@ import time
 from typing import Any, NoReturn
 
 from confluent_kafka import KafkaError as Code
-from confluent_kafka import KafkaException, Message, Producer
+from confluent_kafka import KafkaException, Producer
 
 from penstock.client.confluent.connection import ClientConnection, drained, nothing_to_serve
+from penstock.client.confluent.delivery_reports import DeliveryReports
 from penstock.client.confluent.time_zero import TimeZero
 from penstock.client.failures import Right
 from penstock.client.settings import PRODUCER, client_settings
@@ -22,25 +23,19 @@ from penstock_broker.common.durations import timestamp_ms
 _PARTITIONER = "murmur2_random"
 
 
-class _Deliveries:
-    """Keeps the first record that was not delivered. The client refers to it; it refers to no client."""
-
-    def __init__(self) -> None:
-        self.failed: tuple[Code, str, int | None] | None = None
-
-    def delivered(self, error: Code | None, message: Message) -> None:
-        """Record the report of one record (a callback of librdkafka)."""
-        if error is not None and self.failed is None:
-            self.failed = (error, message.topic() or "", message.partition())
-
-
 class ConfluentProducer:
-    """Producer over confluent-kafka: idempotent, without transactions."""
+    """Producer over confluent-kafka: idempotent, without transactions.
+
+    It connects in the background.
+
+    Args:
+        config: the configuration of the application.
+        timeout_ms: the timeout (ms) of a flush, and of a wait for space in the buffer.
+    """
 
     def __init__(self, config: StreamsConfig, timeout_ms: int = 120_000) -> None:
-        """Connect in the background. timeout_ms: longest wait for room in the buffer, and of a flush."""
-        self._deliveries = _Deliveries()
-        forced = {"on_delivery": self._deliveries.delivered}
+        self._reports = DeliveryReports()
+        forced = {"on_delivery": self._reports.delivered}
         self._connection = ClientConnection(client_settings(config, PRODUCER, forced), timeout_ms)
         self._client: Producer | None = self._connection.make(Producer)
         self._connection.serve = self._client.poll
@@ -80,7 +75,7 @@ class ConfluentProducer:
         self._raise_failed()
 
     def flush(self) -> None:
-        """Return when all records taken are written; raises KafkaError if one could not be."""
+        """Wait until all records are written. Raises KafkaError if one failed."""
         try:
             remaining = drained(self._open(), self._connection.timeout)
         except KafkaException as error:
@@ -90,7 +85,7 @@ class ConfluentProducer:
             self._connection.fail(Code(Code._TIMED_OUT, f"{counted(remaining, 'record')} not written"), "writing")
 
     def close(self) -> None:
-        """Flush and release connections and threads; harmless when called again."""
+        """Flush and release connections and threads; idempotent."""
         self._time_zero.close()
         if self._client is not None:
             try:
@@ -126,8 +121,10 @@ class ConfluentProducer:
         return random.randrange(count) if key is None else partition_for(key, count)
 
     def _raise_failed(self) -> None:
-        if self._deliveries.failed is not None:
-            (error, topic, partition), self._deliveries.failed = self._deliveries.failed, None
+        if self._reports.failures:
+            error, message = self._reports.failures[0]
+            self._reports.failures.clear()
+            topic, partition = message.topic() or "", message.partition()
             where = repr(topic) if partition is None else str(TopicPartition(topic, partition))
             self._connection.fail(error, f"writing to {where}", Right("WRITE", "topic", topic))
 
@@ -138,8 +135,10 @@ class ConfluentProducer:
             self._fail_for_good(error)
 
     def _fail_for_good(self, error: KafkaException) -> NoReturn:
-        """Raise a fatal error, if any; after it, the producer cannot write any more. Where the right to write one topic
-        at least is missing, it is not for a topic."""
+        """Raise the error for a failed poll, after which the producer cannot continue.
+
+        The user may lack the right to write to any topic, so the topic of the last record is named.
+        """
         self._connection.fail(error.args[0], f"writing to {self._topic!r}", Right("WRITE", "topic", self._topic))
 
     def _open(self) -> Producer:

@@ -1,9 +1,9 @@
-"""What the writers of epochs share: their protocol, and how records are handed to a producer."""
+"""Shared parts of all epoch writers: their protocol, and the calls of `produce`."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
 from typing import Any, Protocol
 
@@ -20,7 +20,7 @@ _POLL_EVERY = 4096
 
 
 class EpochWriter(Protocol):
-    """Writes the output of one sink partition, an epoch at a time."""
+    """Writes the output of one sink partition, one epoch per call."""
 
     def write(
         self,
@@ -31,9 +31,19 @@ class EpochWriter(Protocol):
         note: str = "",
         group_commit: GroupCommit | None = None,
     ) -> bool:
-        """Write `output` as that of `epoch` of `owner`; return False if it was there already. on_refused: decides about
-        records that brokers refuse. note: identifies the input of the epoch. group_commit: offsets to commit with the
-        output. Raises KafkaError if it cannot be written, TaskMigratedError if the group of the offsets has members."""
+        """Write the output of one epoch; return False if it is already committed.
+
+        Args:
+            epoch, owner: identify the output together.
+            output: the records, in order for each partition.
+            on_refused: decides about records that brokers refuse.
+            note: identifies the input of the epoch.
+            group_commit: offsets to commit with the output.
+
+        Raises:
+            KafkaError: the output cannot be written.
+            TaskMigratedError: the group of the offsets has members.
+        """
         ...
 
     def close(self) -> None:
@@ -42,7 +52,7 @@ class EpochWriter(Protocol):
 
 
 class UntakenError(KafkaException):
-    """A record that a producer does not take. partition: its partition."""
+    """A producer does not accept a record of `partition`."""
 
     def __init__(self, code: Code, partition: TopicPartition) -> None:
         super().__init__(code)
@@ -50,7 +60,7 @@ class UntakenError(KafkaException):
 
 
 def partition_of(error: KafkaException, output: Sequence[PartitionBatch]) -> TopicPartition:
-    """Return the partition that `error` is about; the first one of `output` if the client itself cannot go on."""
+    """Return the partition of `error`; the first one of `output` if the client itself has failed."""
     if isinstance(error, UntakenError):
         return error.partition
     return TopicPartition(output[0].topic, output[0].partition) if output else TopicPartition("", 0)
@@ -60,13 +70,23 @@ def send_output(
     connection: ClientConnection,
     producer: Producer,
     by_itself: ByItself,
-    output: Iterable[PartitionBatch],
+    output: Sequence[PartitionBatch],
     on_refused: Callable[[RefusedError], object] = raise_refused,
     refuses: Callable[[Code], bool] = is_refusal,
 ) -> None:
-    """Give all records to `producer`, waiting while its buffer is full, but those that `by_itself` writes; on_refused:
-    takes those that are refused with an error that `refuses` accepts. Raises UntakenError for the first one that is not
-    taken for another reason."""
+    """Send all records, and wait while the buffer of the producer is full.
+
+    Args:
+        connection: the connection of the producer.
+        producer: the producer.
+        by_itself: writes records with timestamp 0 without the producer.
+        output: the records.
+        on_refused: called with each record whose error `refuses` accepts.
+        refuses: selects the errors that are refusals.
+
+    Raises:
+        UntakenError: the first record that failed with another error.
+    """
     for part, each in enumerate(output):
         try:
             for row, code in by_itself.write(each) if by_itself.takes(each) else _produced(connection, producer, each):
@@ -78,7 +98,7 @@ def send_output(
 
 
 def _produced(connection: ClientConnection, producer: Producer, output: PartitionBatch) -> Iterator[tuple[int, Code]]:
-    """Give the records of a batch to `producer`, and yield row and error of those that it does not take."""
+    """Send the records of a batch; yield row and error of each record that `producer` does not accept."""
     produce, poll = producer.produce, producer.poll
     for row, arguments in enumerate(_produce_arguments(output)):
         if row % _POLL_EVERY == _POLL_EVERY - 1:
@@ -94,31 +114,31 @@ def _produced(connection: ClientConnection, producer: Producer, output: Partitio
                 break
 
 
-def send_accepted(
-    connection: ClientConnection,
-    producer: Producer,
-    by_itself: ByItself,
-    output: Sequence[PartitionBatch],
-    on_refused: OnRefused,
-) -> None:
-    """Give `producer` all records but those that it refuses for what they are, and behind them what `on_refused` gives
-    in their place; raises what that raises. What brokers refuse is not known yet."""
+def send_accepted(send: Callable[..., None], output: Sequence[PartitionBatch], on_refused: OnRefused) -> None:
+    """Send all valid records, and after them the replacements of invalid ones.
+
+    Brokers may refuse further records later.
+
+    Args:
+        send: `send_output` of a producer.
+        output: the records.
+        on_refused: returns the replacements; its errors are raised.
+    """
     refused: list[RefusedError] = []
-    send_output(connection, producer, by_itself, output, refused.append)
+    send(output, refused.append)
     if refused:
-        instead = replaced(output, refused, on_refused)[len(output) :]
-        send_output(connection, producer, by_itself, instead, refuses=lambda code: False)
+        send(replaced(output, refused, on_refused)[len(output) :], refuses=lambda code: False)
 
 
 def _produce_arguments(output: PartitionBatch) -> Iterator[tuple[Any, ...]]:
-    """Return the arguments of `produce` for each record, by position: by name a call costs half as much again."""
+    """Return the positional arguments of `produce` for each record: keywords would cost half as much again."""
     topic, partition, batch, _ = output
     columns = [
         repeat(topic),
         batch.values,
         batch.keys,
         repeat(partition),
-        repeat(None),  # callback and on_delivery: that of the producer
+        repeat(None),  # callback and on_delivery: the producer has its own
         repeat(None),
         batch.timestamps.tolist(),
     ]
@@ -131,4 +151,4 @@ def _wait_for_room(connection: ClientConnection, producer: Producer) -> None:
     while len(producer) >= waiting:
         producer.poll(0.05)
         if time.monotonic() >= max(deadline, connection.throttled_until + connection.timeout):
-            raise KafkaException(Code(Code._TIMED_OUT, "the brokers take no more records"))
+            raise KafkaException(Code(Code._TIMED_OUT, "the brokers accept no more records"))

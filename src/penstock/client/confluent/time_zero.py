@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from functools import partial
 from typing import Any, Final, Protocol
 from weakref import WeakMethod
 
@@ -125,7 +127,6 @@ class TransactionalTimeZero:
         config: the configuration of the application.
         timeout_ms: the timeout (ms) of one call.
         transactional_id: the transactional id of the client.
-        written: called with a partition and the offset after its last written record.
     """
 
     def __init__(
@@ -133,12 +134,11 @@ class TransactionalTimeZero:
         config: StreamsConfig,
         timeout_ms: int,
         transactional_id: str,
-        written: Callable[[TopicPartition, int], object] = nothing_written,
     ) -> None:
         self._config = config
         self._timeout_ms = timeout_ms
         self._transactional_id = transactional_id
-        self._written = written
+        self._written: Callable[[TopicPartition, int], object] = nothing_written
         self._writer: RecordWriter | None = None
         self._own: set[TopicPartition] = set()
         self._of_client: set[TopicPartition] = set()
@@ -168,8 +168,15 @@ class TransactionalTimeZero:
         self._own |= found
         return self._is_ready and not new & self._of_client
 
-    def continue_with(self, client: Producer, seconds: float) -> None:
-        """Use a new client, created with `settings`. Raises RetriableError if its epoch is not known in time."""
+    def continue_with(self, client: Producer, seconds: float, written: Callable[[TopicPartition, int], object]) -> None:
+        """Use a new client, created with `settings`.
+
+        Args:
+            client: the new client.
+            seconds: how long to wait for its epoch. Raises RetriableError if it is not known in time.
+            written: called with a partition and the offset after its last written record.
+        """
+        self._written = written
         self._of_client.clear()
         self._is_ready = bool(self._own)
         if not self._own:
@@ -198,11 +205,20 @@ class TransactionalTimeZero:
         assert self._writer is not None
         return list(_written_rows(self._writer, output, self._written))
 
-    def end(self, is_commit: bool) -> None:
-        """End the transaction for a client that may have no records in it. Raises KafkaException if brokers refuse."""
-        code = 0 if self._writer is None else self._writer.end(is_commit)
+    def commit(self) -> None:
+        """Commit the transaction for a client that may have no records in it. Raises KafkaException if refused."""
+        code = 0 if self._writer is None else self._writer.end(is_commit=True)
         if code:
             raise KafkaException(Code(code))
+
+    def give_up(self) -> Callable[[], object]:
+        """Return a function that aborts the transaction, for a client that may have no records in it.
+
+        It takes as long as one call, and may run concurrently with the next client, which uses other connections.
+        """
+        writer, self._writer = self._writer, None
+        assert writer is not None
+        return partial(_abort, writer)
 
     def committed(self) -> bool:
         """Note a commit; return whether the next transaction needs a new client.
@@ -251,6 +267,11 @@ class _ReportedEpoch:
 
 def _ignore(text: str) -> None:
     """Ignore the statistics."""
+
+
+def _abort(writer: RecordWriter) -> None:
+    with closing(writer):
+        writer.end(is_commit=False)
 
 
 def _written_rows(
