@@ -18,11 +18,11 @@ demo: bootstrap ## count the words of a real text on Spark, and watch the counts
 PYTEST = PENSTOCK_BROKERS=$(BROKERS) exec $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --max-worker-restart 0
 
 # The parts of `make quick`, one for each building: tests in this process, without a JVM and mostly without a broker.
-core := tests/application tests/config tests/dsl tests/kip28 tests/metrics tests/otel tests/plan tests/processor tests/serdes tests/state \
+core := tests/application tests/config tests/dsl tests/kip28 tests/metrics tests/plan tests/processor tests/serdes tests/state \
   tests/task $(wildcard tests/test_*.py)
 broker := tests/broker
 threads := tests/host/commits tests/host/deployment tests/host/measuring tests/host/storage tests/host/supervision tests/host/threads
-tools := tests/docs/test_contributing.py tests/docs/test_snippets.py tests/packaging tests/scripts
+tools := tests/tools/otel tests/docs/test_contributing.py tests/docs/test_snippets.py tests/packaging tests/scripts
 # Processes, simulations and waits for time-outs are too slow for it; `make test` runs them.
 LATER := $(addprefix tests/broker/,groups/test_simulation.py test_bounds.py test_fuzz.py test_power.py common/test_log_limits.py test_process.py test_quotas.py) \
   tests/broker/test_transactions.py tests/task/test_taking_turns.py \

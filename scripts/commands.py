@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from typer.core import TyperArgument, TyperGroup
 
-from penstock.cli.main import COMMANDS, command
+from penstock.tools.cli.main import COMMANDS, command
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAGE: Final = ROOT / "docs" / "commands-reference.md"

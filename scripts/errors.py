@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Final
 
 from penstock import errors
-from penstock.cli.program import ProgramError
 from penstock.host.spark.protocol.failures import ProcessLostError
 from penstock.host.threads.subscription import IncompatibleMemberError
 from penstock.host.threads.workers.worker_process import WorkerDiedError
-from penstock.transfers.redrive import NotADeadLetterError
+from penstock.tools.cli.program import ProgramError
+from penstock.tools.transfers.redrive import NotADeadLetterError
 from penstock_broker.errors import BrokerError
 
 ROOT: Final = Path(__file__).resolve().parents[1]

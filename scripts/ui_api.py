@@ -1,5 +1,5 @@
 """Writes docs/ui-api.md below its introduction: what each address of a running application answers in JSON, from the
-types of penstock.ui.schema.
+types of penstock.tools.ui.schema.
 
 python scripts/ui_api.py           write the page
 python scripts/ui_api.py --check   fail if it is not what would be written
@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from penstock.ui import openapi, schema
+from penstock.tools.ui import openapi, schema
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAGE: Final = ROOT / "docs" / "ui-api.md"

@@ -65,7 +65,7 @@ def test_a_package_that_is_too_old_is_not_called_missing(monkeypatch: pytest.Mon
 
 def test_an_application_that_is_to_show_itself_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_uvicorn(module: str) -> None:
-        assert module == "penstock.ui.server"
+        assert module == "penstock.tools.ui.server"
         raise ModuleNotFoundError("No module named 'uvicorn'", name="uvicorn")
 
     host = TestHost()
@@ -83,8 +83,8 @@ def test_an_application_that_is_to_show_itself_names_the_extra(monkeypatch: pyte
 
 def test_a_broker_with_a_schema_registry_names_its_extras(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    monkeypatch.delitem(sys.modules, "penstock.ui.connections", raising=False)
-    monkeypatch.delitem(sys.modules, "penstock.registry.server", raising=False)
+    monkeypatch.delitem(sys.modules, "penstock.tools.ui.connections", raising=False)
+    monkeypatch.delitem(sys.modules, "penstock.tools.registry.server", raising=False)
     with pytest.raises(BrokerError, match=r"needs the package uvicorn, .*: pip install 'penstock-streams\[avro,ui\]'"):
         run(BrokerConfig(data_dir=tmp_path, schema_registry_port=0))
 

@@ -60,7 +60,7 @@ class SavepointCommands:
 
     def _run(self, *arguments: str) -> None:
         ended = subprocess.run(
-            [sys.executable, "-m", "penstock.cli.main", "savepoint", *arguments],
+            [sys.executable, "-m", "penstock.tools.cli.main", "savepoint", *arguments],
             env={**os.environ, "PYTHONPATH": f"{SOURCES}:{_ROOT}"},
             stdin=subprocess.DEVNULL,
             capture_output=True,

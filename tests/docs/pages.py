@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 
 import penstock
 from penstock import Consumed, Serdes, StreamsBuilder, Topology
-from penstock.cli.main import command
+from penstock.tools.cli.main import command
 
 ROOT = Path(__file__).parents[2]
 

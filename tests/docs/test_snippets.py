@@ -18,8 +18,8 @@ import yaml
 from confluent_kafka import Consumer, Producer
 from typer.core import TyperGroup
 
-from penstock.cli.main import COMMANDS, command
 from penstock.testing import EmbeddedBroker
+from penstock.tools.cli.main import COMMANDS, command
 from tests.docs.pages import PAGES, ROOT, command_lines, fences, parsed
 from tests.support.commands import Command, Run
 from tests.support.waiting import until

@@ -12,9 +12,9 @@ from typing import Any
 import orjson
 import pytest
 
-from penstock.cli.program import load_program
 from penstock.serdes import Serdes
 from penstock.testing import TestRecord, TopologyTestDriver
+from penstock.tools.cli.program import load_program
 
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parents[1] / "examples"

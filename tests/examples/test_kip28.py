@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.program import load_program
 from penstock.serdes import Serdes
 from penstock.testing import TestInputTopic, TestOutputTopic, TestRecord, TopologyTestDriver
+from penstock.tools.cli.program import load_program
 
 KIP28 = Path(__file__).parents[2] / "examples" / "kip28"
 STRING, INTEGER = Serdes.string(), Serdes.integer()

@@ -15,7 +15,7 @@ from tests.host.support import WITH_A_SESSION, InputRecord, Runner, lines
 from tests.host.test_topologies import TEXT, TEXT_OUT
 from tests.support.browser import WITH_CHROMIUM, Browser
 from tests.support.waiting import WAIT_SECONDS
-from tests.ui.test_server import address_in
+from tests.tools.ui.test_server import address_in
 
 pytestmark = [WITH_CHROMIUM, WITH_A_SESSION, pytest.mark.one_broker, pytest.mark.slow]
 
@@ -96,8 +96,8 @@ def test_a_browser_sees_and_steers_an_application(
         "penstock.ui.port": 0,
         "penstock.ui.control": True,
     }
-    monkeypatch.setattr("penstock.ui.routes.EVENTS_MS", 50)
-    monkeypatch.setattr("penstock.ui.observer.INTERVAL_MS", 50)
+    monkeypatch.setattr("penstock.tools.ui.routes.EVENTS_MS", 50)
+    monkeypatch.setattr("penstock.tools.ui.observer.INTERVAL_MS", 50)
     config: StreamsConfig = runner.config(application, values)
     streams = KafkaStreams(walked(source, target, names, poison), config, **runner.options())
     streams.set_uncaught_exception_handler(lambda error: StreamThreadExceptionResponse.REPLACE_THREAD)

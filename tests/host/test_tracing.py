@@ -153,7 +153,7 @@ def test_spans_of_other_processes_and_metrics_of_all(
     telemetry: Telemetry,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("penstock.otel.setup._is_set_up", Event())
+    monkeypatch.setattr("penstock.tools.otel.setup._is_set_up", Event())
     source, target = topics
     producer, headers = produced()
     runner.write(source, [InputRecord(None, b"a b", 1_000 + number, number, headers) for number in range(2)])

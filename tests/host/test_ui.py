@@ -17,7 +17,7 @@ from penstock.savepoints import inspect
 from tests.host.support import WITH_A_SESSION, Runner, lines, wait_for
 from tests.host.test_topologies import TEXT, word_count
 from tests.support.answers import check_answer
-from tests.ui.test_schema import READ
+from tests.tools.ui.test_schema import READ
 
 pytestmark = [WITH_A_SESSION, pytest.mark.one_broker]
 

@@ -17,7 +17,7 @@ BUILDINGS = {
     "penstock/host/spark/": "Spark host",
     "penstock/host/threads/": "threads host",
     "penstock/host/": "shared by hosts",
-    **dict.fromkeys((f"penstock/{name}/" for name in ("cli", "ui", "transfers", "registry", "otel", "kip28")), "tools"),
+    **dict.fromkeys(("penstock/tools/", "penstock/kip28/"), "tools"),
     "penstock/": "core",
 }
 """Building by the beginning of a module's name; the first match counts."""

@@ -199,7 +199,7 @@ def test_what_pages_load_is_in_the_wheel(site: Path) -> None:
 def test_what_needs_spark_says_how_to_install_it(site: Path, arguments: tuple[str, ...]) -> None:
     command, *names = arguments
     files = [str(site / name) for name in names]
-    ran = run(site, "-m", "penstock.cli.main", command, *files)
+    ran = run(site, "-m", "penstock.tools.cli.main", command, *files)
     assert ran.returncode == 1
     assert "pip install 'penstock-streams[spark]'" in ran.stderr
     assert ("penstock demo --host threads" in ran.stderr) is (command == "demo")
@@ -208,14 +208,16 @@ def test_what_needs_spark_says_how_to_install_it(site: Path, arguments: tuple[st
 
 
 def test_commands_that_need_no_spark_are_there(site: Path) -> None:
-    ran = run(site, "-m", "penstock.cli.main", "describe", str(site / "penstock" / "examples" / "word_count.py"))
+    ran = run(site, "-m", "penstock.tools.cli.main", "describe", str(site / "penstock" / "examples" / "word_count.py"))
     assert "KSTREAM-SOURCE" in ran.stdout
-    assert run(site, "-m", "penstock.cli.main", "topics", "--help").returncode == 0
+    assert run(site, "-m", "penstock.tools.cli.main", "topics", "--help").returncode == 0
 
 
 def test_the_demo_runs_on_the_threads_host(site: Path, tmp_path: Path) -> None:
     directory = str(tmp_path / "demo")
-    ran = run(site, "-m", "penstock.cli.main", "demo", "--host", "threads", "--repeat", "1", "--data-dir", directory)
+    ran = run(
+        site, "-m", "penstock.tools.cli.main", "demo", "--host", "threads", "--repeat", "1", "--data-dir", directory
+    )
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 

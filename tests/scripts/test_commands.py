@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from typer.core import TyperGroup
 
-from penstock.cli.main import COMMANDS
+from penstock.tools.cli.main import COMMANDS
 from scripts import commands
 
 

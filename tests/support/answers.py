@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.ui.schema import ADDRESSES, Failure
+from penstock.tools.ui.schema import ADDRESSES, Failure
 
 
 def check_answer(path: str, answer: Any, status: int = 200) -> None:

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.common import set_verbose
-from penstock.cli.main import main
+from penstock.tools.cli.common import set_verbose
+from penstock.tools.cli.main import main
 from tests.support.waiting import WAIT_SECONDS, until
 
 _MARK = "PENSTOCK_TEST_RUN"
@@ -50,7 +50,7 @@ class Command:
         arguments: Sequence[str],
         directory: Path,
         environment: Mapping[str, str] | None = None,
-        program: Sequence[str] = ("-m", "penstock.cli.main"),
+        program: Sequence[str] = ("-m", "penstock.tools.cli.main"),
     ) -> None:
         self.mark = uuid.uuid4().hex
         self._out, self._err = (directory / f"{self.mark}.{name}" for name in ("out", "err"))

@@ -446,10 +446,10 @@ class ApplicationLife(ABC, Generic[_HostType]):
             module = load("penstock.application.prometheus", "penstock.metrics.prometheus.port")
             self._servers.append(module.PrometheusExporter(self._shown_metrics, self._config))
         if self._config["penstock.otel.enabled"]:
-            instruments = load("penstock.otel.instruments", "penstock.otel.enabled")
+            instruments = load("penstock.tools.otel.instruments", "penstock.otel.enabled")
             self._servers.append(instruments.ObservedMetrics(self._shown_metrics, self._config))
         if self._config["penstock.ui.port"] is not None:
-            server = load("penstock.ui.server", "penstock.ui.port")
+            server = load("penstock.tools.ui.server", "penstock.ui.port")
             self._servers.append(server.UiServer(self, self._config, self._compare()))
 
     def _release(self, timeout_ms: int, leaves_group: bool = True) -> bool:

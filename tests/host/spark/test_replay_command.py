@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.program import load_program
+from penstock.tools.cli.program import load_program
 from tests.host.spark.inline import InlineQuery, failure_of
 from tests.host.spark.support import SparkRunner
 from tests.host.support import lines
@@ -62,7 +62,7 @@ class Program:
 
     def replay(self, *arguments: str, typed: str = "") -> tuple[int, str, str]:
         """Run the command; returns its exit code, standard output and standard error."""
-        command = [sys.executable, "-m", "penstock.cli.main", "replay", str(self.file), *arguments]
+        command = [sys.executable, "-m", "penstock.tools.cli.main", "replay", str(self.file), *arguments]
         ended = subprocess.run(
             command, input=typed, capture_output=True, text=True, timeout=240, check=False, env={**os.environ}
         )

@@ -16,8 +16,8 @@ from tests.host.test_named_topologies import counting
 from tests.host.test_topologies import TEXT
 from tests.host.threads.runner import ThreadsRunner
 from tests.support.answers import check_answer
-from tests.ui.test_schema import READ
-from tests.ui.test_server import address_in
+from tests.tools.ui.test_schema import READ
+from tests.tools.ui.test_server import address_in
 
 pytestmark = pytest.mark.one_broker
 

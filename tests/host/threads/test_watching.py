@@ -21,7 +21,7 @@ from tests.host.support import Listening, lines, wait_for
 from tests.host.test_topologies import word_count
 from tests.host.threads.runner import ThreadsRunner
 from tests.support.commands import Command
-from tests.ui.test_server import address_in
+from tests.tools.ui.test_server import address_in
 
 pytestmark = [pytest.mark.one_broker]
 

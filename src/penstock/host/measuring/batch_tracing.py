@@ -14,5 +14,5 @@ def batch_tracing(config: StreamsConfig) -> BatchTracing | None:
     """
     if not config["penstock.otel.enabled"]:
         return None
-    spans: BatchTracing = load("penstock.otel.batch_spans", "penstock.otel.enabled").BatchSpans(config)
+    spans: BatchTracing = load("penstock.tools.otel.batch_spans", "penstock.otel.enabled").BatchSpans(config)
     return spans

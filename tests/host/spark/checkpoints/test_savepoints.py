@@ -29,11 +29,11 @@ from penstock import (
     open_state,
     savepoints,
 )
-from penstock.cli.program import load_program
 from penstock.errors import IncompatibleCheckpointError, LockError, StreamsError
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.checkpoints.lock import CheckpointLock
 from penstock.plan.partitioning import partition_for
+from penstock.tools.cli.program import load_program
 from tests.host.spark.inline import InlineQuery
 from tests.host.spark.support import SparkRunner
 from tests.host.spark.test_changes import counting, counts, removed

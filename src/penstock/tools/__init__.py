@@ -1,0 +1,1 @@
+"""Tools: commands, pages in the browser, transfers between topics, exporters, the schema registry."""
