@@ -18,7 +18,7 @@ from penstock.client.confluent.at_least_once import AtLeastOnceWriter
 from penstock.client.confluent.sending import EpochWriter
 from penstock.client.confluent.transactions import TransactionalWriter
 from penstock.config import StreamsConfig
-from penstock.config.keys import AT_LEAST_ONCE, EXACTLY_ONCE_V2
+from penstock.config.kafka_keys import AT_LEAST_ONCE, EXACTLY_ONCE_V2
 from penstock.record import PartitionBatch, RecordBatch, TopicPartition
 
 

@@ -14,16 +14,16 @@ from typing import Any, Final
 
 from penstock.client import settings
 from penstock.config import FORMER_NAMES
-from penstock.config.definition import ConfigKey
+from penstock.config.definition import SPARK, THREADS, ConfigKey
 from penstock.config.keys import KEYS
 from penstock.exception_handlers import ExceptionHandler
-from penstock.host.threads.keys import WITHOUT_EFFECT as ON_THREADS
+from penstock.host.threads.keys import CLIENT_KEYS_WITHOUT_EFFECT as ON_THREADS
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAGE: Final = ROOT / "docs" / "configuration.md"
 
-HOSTS: Final[Mapping[str, Mapping[str, str]]] = {"Spark": settings.rows_without_effect(), "threads": ON_THREADS}
-"""For each host, the keys that have no effect there, and what to set instead."""
+HOSTS: Final[Mapping[str, str]] = {SPARK: "Spark", THREADS: "threads"}
+"""The hosts by their names in the configuration, as the page calls them."""
 
 _OF_THE_MACHINE: Final = {"state.dir": "`~/.local/state/penstock`, on macOS `~/Library/Application Support/penstock`"}
 """Defaults that depend on the machine."""
@@ -44,9 +44,9 @@ def default(key: ConfigKey) -> str:
             return f"`{other}`"
 
 
-def host(key: str) -> str:
+def host(key: ConfigKey) -> str:
     """Return the hosts on which a key has an effect."""
-    return ", ".join(name for name, without in HOSTS.items() if key not in without)
+    return ", ".join(name for host, name in HOSTS.items() if host not in key.without_effect)
 
 
 def why_ignored() -> Mapping[str, str]:
@@ -63,10 +63,9 @@ def entry(key: ConfigKey) -> Iterator[str]:
     yield ""
     yield linked(key.doc)
     yield ""
-    yield f"- Type: {key.parse.takes}. Default: {default(key)}. Importance: {key.importance}. Host: {host(key.name)}."
-    for name, without in HOSTS.items():
-        if key.name in without:
-            yield linked(f"- On {name}: {without[key.name]}.")
+    yield f"- Type: {key.parse.takes}. Default: {default(key)}. Importance: {key.importance}. Host: {host(key)}."
+    for name, why in key.without_effect.items():
+        yield linked(f"- On {HOSTS[name]}: {why}.")
     if key.change:
         yield linked(f"- With another value at a later start: {key.change}")
     yield ""

@@ -14,6 +14,7 @@ from typing import Any
 
 from penstock.client.security import JAVA_KEYS, librdkafka_security
 from penstock.config import FORMER_NAMES, StreamsConfig, warn_without_effect
+from penstock.config.kafka_keys import ASSIGNED_BY_SPARK
 from penstock.config.keys import KEYS
 from penstock.config_providers import is_of_providers, providers, resolved
 from penstock.errors import ConfigError
@@ -164,25 +165,17 @@ _OF_OTHERS: Mapping[str, frozenset[str]] = {
 These clients do not receive them from keys without a prefix.
 """
 
-_ASSIGNMENT = "Spark assigns tasks to its executors, and each of them can build the state of a task from the checkpoint"
 _SERDES = "operators that read and write topics take serdes, or set default.key.serde and default.value.serde"
 _JAVA_CLASS = "it names a Java class"
 _PARTITIONER = "librdkafka has one partitioner for all records; see sticky.partitioning.linger.ms"
-_CHECKPOINT = "the checkpoint has the state; set penstock.checkpoint.dir"
 _COMPRESSION = "librdkafka has one key for all codecs; set compression.level"
 
-_METRICS = ("metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms")
-"""Keys that have no effect with the prefix of a client, only without."""
-
 _WITHOUT_EFFECT: Mapping[str, str] = {
-    "acceptable.recovery.lag": _ASSIGNMENT,
     "allow.os.group.write.access": "only the user may read the directories; see docs/security.md",
     "auto.include.jmx.reporter": "there is no JMX; see metrics() and penstock.metrics.prometheus.port",
     "buffer.memory": "set queue.buffering.max.kbytes",
-    "buffered.records.per.partition": "tasks take records in batches; set penstock.batch.max.bytes",
     "built.in.metrics.version": "the metrics have one version",
     "cache.max.bytes.buffering": "statestore.cache.max.bytes is set too",
-    "commit.interval.ms": "each epoch ends with a commit; set penstock.batch.target.ms",
     "compression.gzip.level": _COMPRESSION,
     "compression.lz4.level": _COMPRESSION,
     "compression.zstd.level": _COMPRESSION,
@@ -193,52 +186,44 @@ _WITHOUT_EFFECT: Mapping[str, str] = {
     "default.production.exception.handler": "production.exception.handler is set too",
     "enable.metrics.push": "clients push no metrics; see metrics() and penstock.metrics.prometheus.port",
     "exclude.internal.topics": "a pattern matches no internal topic",
-    "group.protocol": "no consumer group assigns partitions",
     "group.remote.assignor": "no consumer group assigns partitions",
     "interceptor.classes": f"{_JAVA_CLASS}; set processor.wrapper.class to see the records of processors",
     "key.deserializer": _SERDES,
     "key.serializer": _SERDES,
     "max.block.ms": "set delivery.timeout.ms",
     "max.poll.records": "set penstock.batch.max.bytes",
-    "max.warmup.replicas": _ASSIGNMENT,
     "metadata.max.idle.ms": "librdkafka forgets no topic that it uses",
     "metric.reporters": f"{_JAVA_CLASS}; see metrics() and penstock.metrics.prometheus.port",
-    **dict.fromkeys(_METRICS, "set it without a prefix"),
-    "num.standby.replicas": _ASSIGNMENT,
-    "num.stream.threads": "the cores of Spark run tasks; set penstock.spark.master and penstock.spark.partitions",
     "partitioner.adaptive.partitioning.enable": _PARTITIONER,
     "partitioner.availability.timeout.ms": _PARTITIONER,
     "partitioner.class": f"{_JAVA_CLASS}; pass a StreamPartitioner to Produced",
     "partitioner.ignore.keys": _PARTITIONER,
-    "penstock.buffer.max.bytes": "set penstock.batch.max.bytes",
-    "penstock.state.remote.dir": _CHECKPOINT,
-    "penstock.state.remote.interval.ms": _CHECKPOINT,
-    "penstock.state.shared": "each task has a database of its own",
-    "penstock.topology.weight": "Spark shares its cores between the queries of all topologies",
-    "penstock.task.slice.ms": "set penstock.batch.target.ms",
-    "penstock.task.stuck.ms": "Spark waits for each function",
-    "poll.ms": "set penstock.poll.ms",
-    "probing.rebalance.interval.ms": _ASSIGNMENT,
-    "rack.aware.assignment.non_overlap_cost": _ASSIGNMENT,
-    "rack.aware.assignment.strategy": _ASSIGNMENT,
-    "rack.aware.assignment.tags": _ASSIGNMENT,
-    "rack.aware.assignment.traffic_cost": _ASSIGNMENT,
+    "rack.aware.assignment.non_overlap_cost": ASSIGNED_BY_SPARK,
+    "rack.aware.assignment.strategy": ASSIGNED_BY_SPARK,
+    "rack.aware.assignment.traffic_cost": ASSIGNED_BY_SPARK,
     "socket.connection.setup.timeout.max.ms": "set socket.connection.setup.timeout.ms",
     "state.cleanup.dir.max.age.ms": "clean_up() deletes the directories of an application",
-    "task.assignor.class": _ASSIGNMENT,
-    "task.timeout.ms": "the application waits for missing brokers, and then calls the uncaught exception handler",
+    "task.assignor.class": ASSIGNED_BY_SPARK,
     "transaction.two.phase.commit.enable": "transactions end with their epoch",
     "value.deserializer": _SERDES,
     "value.serializer": _SERDES,
     "zookeeper.connect": "Penstock only contacts brokers; set bootstrap.servers",
     "window.size.ms": "pass it to WindowedSerdes.time_windowed",
     "windowed.inner.class.serde": "pass it to WindowedSerdes.time_windowed",
-    "windowstore.changelog.additional.retention.ms": "state on Spark has no changelog topics",
 }
 """Keys of Kafka Streams and of the Java clients without effect, with reason and alternative.
 
-librdkafka does not have them. Those in the table of keys have an effect on hosts that run tasks in ordinary processes.
+librdkafka does not have them. For keys in the table, see `ConfigKey.without_effect`.
 """
+
+_OF_NO_CLIENT: Mapping[str, str] = dict.fromkeys(
+    (
+        *(key for key, row in KEYS.items() if row.without_effect),
+        *("metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms"),
+    ),
+    "set it without a prefix",
+)
+"""Keys that no client has, and that have no effect with the prefix of a client."""
 
 _NOT_THE_USERS: Mapping[str, str] = {
     "enable.auto.commit": "positions are committed with the epoch",
@@ -326,21 +311,6 @@ def client_defaults() -> Mapping[str, Mapping[str, Any]]:
     return {role: {**_COMMON_DEFAULTS, **defaults} for role, defaults in _DEFAULTS.items()}
 
 
-def rows_without_effect() -> Mapping[str, str]:
-    """Return the keys in the table with an effect in ordinary processes only. The values are alternatives."""
-    return {key: why for key, why in _WITHOUT_EFFECT.items() if key in KEYS and key not in _METRICS}
-
-
-def warn_of_rows_without_effect(config: StreamsConfig, acted_on: Collection[str]) -> None:
-    """Warn of the user's keys in the table with an effect on other hosts only.
-
-    acted_on: the keys with an effect on this host.
-    """
-    for key, why in rows_without_effect().items():
-        if key in config.given() and key not in acted_on:
-            warn_without_effect(key, why)
-
-
 def keys_for_librdkafka(config: StreamsConfig, role: str) -> dict[str, str]:
     """Return the user's keys for `role` that librdkafka receives, with their names there.
 
@@ -385,7 +355,7 @@ def _chosen(config: StreamsConfig, role: str) -> dict[str, tuple[str, Any]]:
     for key, (written, value) in chosen.items():
         if is_of_providers(key):
             continue
-        why = _WITHOUT_EFFECT.get(key) or _NOT_THE_USERS.get(key)
+        why = _WITHOUT_EFFECT.get(key) or _NOT_THE_USERS.get(key) or _OF_NO_CLIENT.get(key)
         if why is not None:
             warn_without_effect(written, why)
         elif value is not None:

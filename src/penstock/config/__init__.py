@@ -10,6 +10,7 @@ from penstock.config.streams_config import (
     environment_name,
     keys_of,
     redacted,
+    warn_of_keys_without_effect,
     warn_without_effect,
 )
 
@@ -21,5 +22,6 @@ __all__ = [
     "environment_name",
     "keys_of",
     "redacted",
+    "warn_of_keys_without_effect",
     "warn_without_effect",
 ]

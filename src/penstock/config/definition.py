@@ -7,14 +7,18 @@ It describes its values in words for the reference documentation. The keys thems
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from penstock.errors import ConfigError
 from penstock.exception_handlers import BUILT_IN, ExceptionHandler
 from penstock.serdes import Serde, Serdes
 from penstock.topic_names import why_illegal
+
+SPARK: Final = "spark"
+THREADS: Final = "threads"
+"""The values of `penstock.host`."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,7 @@ class ConfigKey:
         doc: its purpose.
         change: the consequences of a changed value at the next start for an application with state, beyond the value
             itself.
+        without_effect: the hosts on which the key has no effect, with the reason and the key to set instead.
     """
 
     name: str
@@ -59,6 +64,7 @@ class ConfigKey:
     importance: str
     doc: str
     change: str = ""
+    without_effect: Mapping[str, str] = field(default_factory=dict)
 
 
 @reader("string")

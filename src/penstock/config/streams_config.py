@@ -81,6 +81,13 @@ def warn_without_effect(key: str, why: str) -> None:
     _warn_once(key, "The configuration %s is ignored: %s.", key, why)
 
 
+def warn_of_keys_without_effect(config: StreamsConfig, host: str) -> None:
+    """Warn of the user's keys that have no effect on `host`; keys without a row are the clients'."""
+    for key in config.given():
+        if key in KEYS and host in KEYS[key].without_effect:
+            warn_without_effect(key, KEYS[key].without_effect[host])
+
+
 def _warn_once(key: str, message: str, *arguments: str) -> None:
     if key not in _warned:
         _warned.add(key)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from penstock.client.keys import check_client_keys
-from penstock.client.settings import warn_of_rows_without_effect
-from penstock.config import StreamsConfig
+from penstock.config import StreamsConfig, warn_of_keys_without_effect
+from penstock.config.definition import SPARK
 from penstock.dsl.builder import StreamsBuilder
 from penstock.errors import ConfigError, TopologyError
 from penstock.host.threads.keys import check_group_protocol, check_keys, commit_interval_ms
@@ -61,7 +61,7 @@ def test_keys_of_this_host_are_taken_here_and_named_elsewhere(caplog: pytest.Log
     with caplog.at_level(logging.WARNING):
         check_keys(config_of(**OF_THIS_HOST))
         assert caplog.messages == []
-        warn_of_rows_without_effect(config_of(**OF_THIS_HOST), ())
+        warn_of_keys_without_effect(config_of(**OF_THIS_HOST), SPARK)
         check_client_keys(config_of(**OF_THIS_HOST))
     assert sorted(message.split()[2] for message in caplog.messages) == sorted(OF_THIS_HOST)
     assert "The configuration poll.ms is ignored: set penstock.poll.ms." in caplog.messages

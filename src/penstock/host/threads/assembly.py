@@ -22,7 +22,7 @@ from penstock.client.confluent import (
 from penstock.client.confluent.refusals import Refusals
 from penstock.client.settings import RESTORE_CONSUMER
 from penstock.config import StreamsConfig
-from penstock.config.keys import EXACTLY_ONCE_V2
+from penstock.config.kafka_keys import EXACTLY_ONCE_V2
 from penstock.errors import StreamsError
 from penstock.extras import load
 from penstock.host.commits.production import RefusedRecords

@@ -13,7 +13,7 @@ from typing import Any
 
 from penstock.client.confluent.statistics import STATISTICS
 from penstock.config import StreamsConfig
-from penstock.config.keys import EXACTLY_ONCE_V2
+from penstock.config.kafka_keys import EXACTLY_ONCE_V2
 from penstock.errors import ConfigError, KafkaError, StreamsError, TaskMigratedError, TopologyError
 from penstock.host.api import HostListener, StateQueries, StreamThreadExceptionResponse
 from penstock.host.deployment.layout import Layout, own_topics

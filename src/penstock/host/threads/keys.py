@@ -12,73 +12,27 @@ from penstock.client.settings import (
     PRODUCER,
     RESTORE_CONSUMER,
     client_settings,
-    warn_of_rows_without_effect,
 )
-from penstock.config import StreamsConfig, warn_without_effect
-from penstock.config.keys import EXACTLY_ONCE_V2
+from penstock.config import StreamsConfig, warn_of_keys_without_effect, warn_without_effect
+from penstock.config.definition import THREADS
+from penstock.config.kafka_keys import EXACTLY_ONCE_V2
 from penstock.errors import ConfigError, TopologyError
 from penstock.plan.subtopology import BuiltTopology, SourceSpec
 from penstock.state.open import ROCKSDB
 
-_ACTED_ON: Final = frozenset(
-    (
-        "acceptable.recovery.lag",
-        "buffered.records.per.partition",
-        "commit.interval.ms",
-        "group.protocol",
-        "max.warmup.replicas",
-        "num.standby.replicas",
-        "num.stream.threads",
-        "penstock.buffer.max.bytes",
-        "penstock.state.remote.dir",
-        "penstock.state.remote.interval.ms",
-        "penstock.state.shared",
-        "penstock.topology.weight",
-        "penstock.task.slice.ms",
-        "penstock.task.stuck.ms",
-        "poll.ms",
-        "probing.rebalance.interval.ms",
-        "rack.aware.assignment.tags",
-        "task.timeout.ms",
-        "windowstore.changelog.additional.retention.ms",
-    )
-)
-
-_EPOCHS = "this host has no epochs; set commit.interval.ms"
-_CHECKPOINT = "this host keeps state in changelog topics and below state.dir, and has no checkpoint"
-_SPARK = "it is a key of the host spark"
 _ASSIGNOR = "all instances compute the assignment by the assignor of Penstock"
 _RACKS = "active tasks are assigned without regard to racks, standby tasks by rack.aware.assignment.tags"
-WITHOUT_EFFECT: Final[Mapping[str, str]] = {
+CLIENT_KEYS_WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "group.remote.assignor": "it belongs to group.protocol=consumer",
     "max.poll.records": "set buffered.records.per.partition",
     "partition.assignment.strategy": _ASSIGNOR,
-    "partition.pause.threshold.ms": "set buffered.records.per.partition",
-    "penstock.batch.max.bytes": "set penstock.buffer.max.bytes",
-    "penstock.batch.target.ms": _EPOCHS,
-    "penstock.changelog.topics": "this host always writes changelog topics",
-    "penstock.checkpoint.dir": _CHECKPOINT,
-    "penstock.clock.max.hold.back.ms": _EPOCHS,
-    "penstock.determinism.check.epochs": _EPOCHS,
-    "penstock.held.max.bytes": "set penstock.buffer.max.bytes",
-    "penstock.manifests.retained": _CHECKPOINT,
-    "penstock.poll.ms": "set poll.ms",
-    "penstock.query.refresh.ms": "queries see each write, or each commit, at once",
-    "penstock.row.max.bytes": _SPARK,
-    "penstock.segment.max.bytes": _CHECKPOINT,
-    "penstock.spark.checkpoint.dir": _SPARK,
-    "penstock.spark.log.level": _SPARK,
-    "penstock.spark.master": _SPARK,
-    "penstock.spark.partitions": _SPARK,
-    "penstock.spark.send.code": _SPARK,
-    "penstock.trace.order": "this host logs no order",
     "rack.aware.assignment.non_overlap_cost": _RACKS,
     "rack.aware.assignment.strategy": _RACKS,
     "rack.aware.assignment.traffic_cost": _RACKS,
     "task.assignor.class": _ASSIGNOR,
     "transactional.id": "it consists of the application.id and the id of this process",
 }
-"""Keys of other hosts and of Kafka Streams without effect here: reason and alternative."""
+"""Keys of Kafka Streams and its clients without a row and without effect here, with the reason and the alternative."""
 
 _BY_BROKERS = "the brokers assign the tasks; set group.protocol=classic for it"
 _STICKY = "the assignor of the brokers makes no warm-up copies; set group.protocol=classic for it"
@@ -99,10 +53,10 @@ _EXACTLY_ONCE_COMMIT_INTERVAL_MS: Final = 100
 
 def check_keys(config: StreamsConfig) -> None:
     """Warn of keys without effect here. Raises ConfigError for unknown keys and invalid combinations."""
-    for key, why in WITHOUT_EFFECT.items():
+    warn_of_keys_without_effect(config, THREADS)
+    for key, why in CLIENT_KEYS_WITHOUT_EFFECT.items():
         if key in config.given():
             warn_without_effect(key, why)
-    warn_of_rows_without_effect(config, _ACTED_ON)
     check_client_keys(config, (CONSUMER, RESTORE_CONSUMER, PRODUCER, ADMIN))
     if config["penstock.state.base"] != ROCKSDB and "rocksdb.config.setter" in config.given():
         warn_without_effect(

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self
 from penstock.client.api import Admin
 from penstock.client.confluent import ConfluentAdmin
 from penstock.config import StreamsConfig
-from penstock.config.keys import EXACTLY_ONCE_V2
+from penstock.config.kafka_keys import EXACTLY_ONCE_V2
 from penstock.errors import InvalidStateStoreError, StateStoreNotAvailableError
 from penstock.extras import load
 from penstock.host.api import Staleness, StoreSize, TaskMetadata

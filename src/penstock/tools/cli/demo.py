@@ -25,7 +25,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from penstock.client.api import NewTopic
 from penstock.client.confluent import ConfluentAdmin, ConfluentConsumer, ConfluentProducer
 from penstock.config import StreamsConfig
-from penstock.config.keys import EXACTLY_ONCE_V2
+from penstock.config.kafka_keys import EXACTLY_ONCE_V2
 from penstock.errors import LockError, StreamsError
 from penstock.host.api import State, StreamThreadExceptionResponse
 from penstock.host.open import check_host

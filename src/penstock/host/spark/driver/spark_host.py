@@ -19,8 +19,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.client.keys import check_client_keys
-from penstock.client.settings import warn_of_rows_without_effect
-from penstock.config import StreamsConfig
+from penstock.config import StreamsConfig, warn_of_keys_without_effect
+from penstock.config.definition import SPARK
 from penstock.errors import StreamsNotStartedError
 from penstock.host.api import HostListener, StateQueries
 from penstock.host.spark import session
@@ -103,7 +103,7 @@ class SparkHost:
     @staticmethod
     def check_keys(config: StreamsConfig) -> None:
         """Warn of keys without effect on this host. Raises ConfigError for an unknown key."""
-        warn_of_rows_without_effect(config, ())
+        warn_of_keys_without_effect(config, SPARK)
         check_client_keys(config)
 
     def start(self, listener: HostListener) -> None:

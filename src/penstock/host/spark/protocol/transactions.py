@@ -12,7 +12,7 @@ from functools import partial
 from penstock.client.api import Admin, NewTopic
 from penstock.client.confluent.transactions import TransactionalWriter, transactions_refused
 from penstock.config import StreamsConfig
-from penstock.config.keys import AT_LEAST_ONCE, EXACTLY_ONCE_V2
+from penstock.config.kafka_keys import AT_LEAST_ONCE, EXACTLY_ONCE_V2
 from penstock.errors import ConfigError, TopicExistsError, TransactionalIdAuthorizationError
 from penstock.host.crashpoints import crash_point
 from penstock.host.spark.protocol.epoch_offset import EpochOffset
