@@ -35,6 +35,12 @@ on self."""
 COMMENTED_LINES: Final = 50
 """A function with more lines needs a comment inside."""
 
+UNTESTED_LINES: Final = 40
+"""A module with more lines needs its own test file."""
+
+_TESTED_ELSEWHERE: Final = ("penstock/host/", "penstock/tools/", "penstock_broker/wire/schemas/")
+"""Hosts and tools, which are tested as a whole, and generated modules."""
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 _PLAIN: Final = (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.Expr)
 _LOADING: Final = ("__getattr__", "__dir__")
@@ -121,6 +127,25 @@ def uncommented(found: list[Module]) -> list[str]:
     return sorted(places)
 
 
+def untested(found: list[Module]) -> list[str]:
+    """Return the modules without a test file at the path of the module."""
+    return [
+        module.name
+        for module in found
+        if len(module.text.splitlines()) > UNTESTED_LINES
+        and not module.name.startswith(_TESTED_ELSEWHERE)
+        and not module.name.endswith("__init__.py")
+        and not (ROOT / "tests" / _file_of_tests(module.name)).is_file()
+    ]
+
+
+def _file_of_tests(module: str) -> Path:
+    """Return the path of a module's tests below `tests`; those of penstock-broker are in `tests/broker`."""
+    distribution, _, path = module.partition("/")
+    below = Path("broker", path) if distribution == "penstock_broker" else Path(path)
+    return below.with_name(f"test_{below.name}")
+
+
 def _tokens(text: str) -> Iterator[tokenize.TokenInfo]:
     return tokenize.generate_tokens(io.StringIO(text).readline)
 
@@ -162,7 +187,8 @@ def _written(found: list[Module]) -> Iterator[str]:
     """Yield the lines of `exceptions.toml` for the source as it is."""
     yield "# What exceeds a limit of tests/house/limits.py today, with its value. Entries may only shrink and go;"
     yield "# `python -m tests.house.limits` writes them anew."
-    for name, places in (("packages_with_logic", packages_with_logic(found)), ("uncommented", uncommented(found))):
+    for list_of in (packages_with_logic, uncommented, untested):
+        name, places = list_of.__name__, list_of(found)
         yield f"\n{name} = [{'' if places else ']'}"
         if places:
             yield from (f"  {json.dumps(place)}," for place in places)

@@ -16,6 +16,7 @@ from tests.house.limits import (
     packages_with_logic,
     shared_class_names,
     uncommented,
+    untested,
 )
 
 ALLOWED = tomllib.loads(EXCEPTIONS.read_text())
@@ -41,6 +42,10 @@ def test_a_public_class_name_has_one_meaning(found: list[Module]) -> None:
 
 def test_a_long_function_has_a_comment(found: list[Module]) -> None:
     assert uncommented(found) == ALLOWED["uncommented"]
+
+
+def test_a_module_has_its_own_tests(found: list[Module]) -> None:
+    assert untested(found) == ALLOWED["untested"]
 
 
 def module(text: str, name: str = "a.py") -> Module:
@@ -70,6 +75,15 @@ def test_names_of_several_classes_are_found() -> None:
     text = "class Same: pass\nclass _Own: pass\n"
     found = [module(text, name) for name in ("one/a.py", "one/b.py", "another/a.py")]
     assert shared_class_names(found) == {"Same": ["one/a.py", "one/b.py"]}
+
+
+def test_modules_without_tests_are_found() -> None:
+    long = "\n" * 41
+    names = ["penstock/streams.py", "penstock/state/nothing.py", "penstock/host/api.py", "penstock_broker/nothing.py"]
+    assert untested([module(long, name) for name in names]) == [
+        "penstock/state/nothing.py",
+        "penstock_broker/nothing.py",
+    ]
 
 
 def test_logic_of_packages_is_found() -> None:
