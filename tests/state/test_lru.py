@@ -1,0 +1,46 @@
+"""A store of the most recently used keys, against an ordered dict."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.state.stores import Stores
+from tests.support.stores import STRING, TaskStore
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["put", "get", "all"]), st.sampled_from("abcde"), st.none() | st.sampled_from("xyz"))
+        | st.tuples(st.just("restart")),
+        max_size=40,
+    ),
+    st.integers(0, 4),
+)
+def test_the_keys_used_last_are_kept(steps: list[Any], most: int) -> None:
+    task = TaskStore(Stores.key_value_store_builder(Stores.lru_map("l", most), STRING, STRING))
+    model: OrderedDict[str, str] = OrderedDict()
+    for step in steps:
+        match step:
+            case ("restart",):
+                task.commit()
+                task.restart()
+            case ("put", key, None):
+                task.store.put(key, None)
+                model.pop(key, None)
+            case ("put", key, value):
+                task.store.put(key, value)
+                model[key] = value
+                model.move_to_end(key)
+                if len(model) > most:
+                    model.popitem(last=False)
+            case ("get", key, _):
+                assert task.store.get(key) == model.get(key)
+                if key in model:
+                    model.move_to_end(key)
+            case _:
+                assert list(task.store.all()) == sorted(model.items())
+        assert task.store.approximate_num_entries() == len(model)
