@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.errors import InvalidStateStoreError
+from penstock.errors import InvalidStateStoreError, TaskCorruptedError
 from penstock.state.api import Base
 from penstock.state.lmdb import LmdbBase, SharedLmdb
 from penstock.state.memory import MemoryBase
@@ -65,6 +65,23 @@ def test_a_rebuild_leaves_nothing_of_before(base: Base) -> None:
     base.rebuild(lambda: iter([{"s": {b"c": b"1", b"d": b"1"}}, {"s": {b"c": None, b"d": b"2"}}]), b"two")
     assert base.stamp() == b"two"
     assert (entries(base), entries(base, "t")) == ([(b"d", b"2")], [])
+
+
+def test_a_rebuild_that_fails_changes_nothing(base: Base) -> None:
+    def broken() -> Iterator[dict[str, dict[bytes, bytes | None]]]:
+        yield {"s": {b"a": b"2"}}
+        raise TaskCorruptedError("torn")
+
+    base.apply({"s": {b"a": b"1"}}, b"one")
+    with pytest.raises(TaskCorruptedError):
+        base.rebuild(broken, b"two")
+    assert (base.stamp(), entries(base)) == (b"one", [(b"a", b"1")])
+
+
+def test_a_rebuild_without_commits_leaves_an_empty_base_with_its_stamp(base: Base) -> None:
+    base.apply({"s": {b"a": b"1"}}, b"one")
+    base.rebuild(list, b"two")
+    assert (base.stamp(), entries(base)) == (b"two", [])
 
 
 def test_a_closed_base_is_refused(base: Base) -> None:

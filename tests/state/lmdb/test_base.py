@@ -7,27 +7,13 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from penstock.errors import InvalidStateStoreError, ProcessorStateError, TaskCorruptedError, TaskMigratedError
+from penstock.errors import InvalidStateStoreError, ProcessorStateError, TaskMigratedError
 from penstock.state.lmdb import LmdbBase
-from tests.support.bases import GROW, SMALL_MAP, commit_of, entries, run
-
-
-def test_a_rebuild_that_fails_changes_nothing(tmp_path: Path) -> None:
-    def broken() -> Iterator[dict[str, dict[bytes, bytes | None]]]:
-        yield {"s": {b"a": b"2"}}
-        raise TaskCorruptedError("torn")
-
-    base = LmdbBase(tmp_path, SMALL_MAP)
-    base.apply({"s": {b"a": b"1"}}, b"one")
-    with pytest.raises(TaskCorruptedError):
-        base.rebuild(broken, b"two")
-    assert (base.stamp(), entries(base)) == (b"one", [(b"a", b"1")])
-    base.close()
+from tests.support.bases import GROW, SMALL_MAP, commit_of, run
 
 
 def test_the_map_grows_with_the_state(tmp_path: Path) -> None:
