@@ -90,3 +90,23 @@ def test_without_a_listener_entries_are_only_written_below() -> None:
 
 def context(offset: int = 0, topic: str = "topic", *headers: str) -> RecordContext:
     return RecordContext(5, tuple((name, b"hv") for name in headers), topic, 0, offset)
+
+
+def test_a_column_read_has_cached_and_stored_values_and_keeps_none_of_them() -> None:
+    store = Layer(send_old_values=False)
+    store.put(b"b", b"1")
+    store.put(b"c", None)
+    size = store.cache.size_bytes
+    assert store.layer.multi_get([b"c", b"a", b"b", b"absent"]) == [None, b"old", b"1", None]
+    assert store.layer.multi_get([b"a", b"absent"]) == [b"old", None]
+    assert store.layer.multi_get([]) == []
+    assert store.cache.size_bytes == size
+    assert store.layer.get(b"a") == b"old"
+    assert store.cache.size_bytes > size  # a single read is kept
+
+
+def test_a_closed_layer_has_discarded_its_writes() -> None:
+    store = Layer(send_old_values=False)
+    store.put(b"a", b"1")
+    store.layer.close()
+    assert (store.buffer.get(b"a"), store.flushed, store.cache.size_bytes) == (b"old", [], 0)

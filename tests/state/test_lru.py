@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.record import ValueAndTimestamp
 from penstock.state.stores import Stores
-from tests.support.stores import STRING, TaskStore
+from tests.support.stores import STRING, TaskStore, logged, taken
 
 
 @given(
@@ -44,3 +46,13 @@ def test_the_keys_used_last_are_kept(steps: list[Any], most: int) -> None:
             case _:
                 assert list(task.store.all()) == sorted(model.items())
         assert task.store.approximate_num_entries() == len(model)
+
+
+@pytest.mark.parametrize(("timestamped", "eldest"), [(False, None), (True, b"x")])
+def test_only_a_plain_store_logs_its_evictions(timestamped: bool, eldest: bytes | None) -> None:
+    make = Stores.timestamped_key_value_store_builder if timestamped else Stores.key_value_store_builder
+    store, log = logged(make(Stores.lru_map("s", 1), STRING, STRING), {})
+    for key in "ab":
+        store.put(key, ValueAndTimestamp("x", 7) if timestamped else "x")
+    assert [(record.key, record.value) for record in taken(log)] == [(b"a", eldest), (b"b", b"x")]
+    assert [key for key, _ in store.all()] == ["b"]

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from penstock.record import AggregationWithHeaders, Headers, ValueAndTimestamp, ValueTimestampHeaders
-from penstock.serdes import Serde
+from penstock.serdes import Serde, Serdes
 from penstock.state.api import StoreBuilder
+from penstock.state.state_serdes import StateSerdes
 from penstock.state.stores import Stores
 from penstock.state.suppliers import SessionBytesStoreSupplier
 from penstock.windows import SessionWindow, Windowed
@@ -93,3 +94,39 @@ def test_operators_see_plain_aggregates_in_stores_of_either_format() -> None:
     assert (plain.with_headers, with_headers.with_headers) == (False, True)
     assert [*plain.changes().values()] == [b"x"]
     assert [*with_headers.changes().values()] == [b"\x00x"]
+
+
+class FailingSerde(Serde[str]):
+    """Fails with an error of its own."""
+
+    def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
+        raise ValueError("no")
+
+    def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> str:
+        raise ValueError("no")
+
+
+@pytest.mark.parametrize(
+    ("call", "action"),
+    [
+        (lambda serdes: serdes.serialize_value("x"), "write value 'x'"),
+        (lambda serdes: serdes.deserialize_value(b"x"), "read value b'x'"),
+        (lambda serdes: serdes.serialize_values(["x"], np.zeros(1, np.int64)), "write values"),
+        (lambda serdes: serdes.deserialize_values([b"x"]), "read values"),
+    ],
+)
+def test_an_error_of_a_serde_has_a_note_with_store_and_serdes(call: Any, action: str) -> None:
+    with pytest.raises(ValueError, match=r"^no") as caught:
+        call(StateSerdes("s", "topic", STRING, FailingSerde()))
+    (note,) = caught.value.__notes__
+    assert note.startswith(f"Store 's' cannot {action} with StringSerde for keys and FailingSerde for values")
+
+
+def test_a_fresh_value_is_a_copy_unless_nothing_can_change_it() -> None:
+    text, json = StateSerdes("s", "topic", STRING, STRING), StateSerdes("s", "topic", STRING, Serdes.json())
+    value = "".join(["a", "b"])
+    assert text.fresh(value) is value
+    mutable = [1, (2,)]
+    assert json.fresh(mutable) == [1, [2]]
+    assert json.fresh(mutable) is not mutable
+    assert json.fresh(None) is None

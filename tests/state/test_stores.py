@@ -40,3 +40,22 @@ def test_stores_check_their_arguments_as_kafka_does() -> None:
         Stores.persistent_window_store(nothing, 1, 1, False)
     with pytest.raises(TypeError, match="supplier cannot be null"):
         Stores.window_store_builder(nothing, STRING, STRING)
+
+
+def test_what_is_no_supplier_serde_or_name_is_refused() -> None:
+    supplier, wrong = Stores.in_memory_key_value_store("s"), dict[str, Any](name="s")
+    refused: list[tuple[Any, str]] = [
+        (lambda: Stores.lru_map(5, 1), "name of a store must be a str, not 5"),  # type: ignore[arg-type]  # refused
+        (lambda: Stores.key_value_store_builder("s", STRING, STRING), r"persistent_key_value_store\('s'\)"),  # type: ignore[arg-type]  # refused
+        (lambda: Stores.key_value_store_builder(supplier, wrong, STRING), "Expected a Serde of keys for store 's'"),  # type: ignore[arg-type]  # refused
+        (lambda: Stores.key_value_store_builder(supplier, STRING, wrong), "Expected a Serde of values"),  # type: ignore[arg-type]  # refused
+    ]
+    for call, text in refused:
+        with pytest.raises(TypeError, match=text):
+            call()
+
+
+@pytest.mark.parametrize(("duplicates", "config"), [(True, {"cleanup.policy": "delete"}), (False, {})])
+def test_the_changelog_of_duplicates_is_not_compacted(duplicates: bool, config: dict[str, str]) -> None:
+    supplier = Stores.persistent_window_store("s", 100, 10, duplicates)
+    assert Stores.window_store_builder(supplier, STRING, None).changelog_config == config

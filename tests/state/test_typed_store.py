@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -116,3 +117,18 @@ def test_an_iterator_is_measured_from_its_opening_to_its_end() -> None:
     assert iterators() == (1, 1_010, Measurement(1, 30.0, 30.0, 30.0))
     assert [each.key for each in second] == ["a"]
     assert iterators() == (0, 0, Measurement(1, 20.0, 20.0, 20.0))
+
+
+def test_readers_see_all_writes_and_leave_the_cache_as_it_is() -> None:
+    cache = RecordCache(10_000)
+    store = build(text_store(caching=True), cache=cache)
+    fill(store, "a")
+    store.flush()
+    reader = store.for_readers(nullcontext)
+    size = cache.size_bytes
+    fill(store, "b")
+    assert list(reader.all()) == [("a", "A"), ("b", "B")]
+    assert (reader.get("a"), reader.get("c"), reader.approximate_num_entries()) == ("A", None, 1)
+    assert cache.size_bytes > size
+    store.close()
+    assert reader.is_open()  # the guard closes a reader, not the store of the task

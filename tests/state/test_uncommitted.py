@@ -6,8 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.state.memory import MemoryBase
-from penstock.state.uncommitted import UncommittedStore
+from penstock.state.uncommitted import UncommittedStore, merge
 from tests.support.stores import build, fill, text_store
+
+KEYS = st.binary(min_size=1, max_size=2)
+VALUES = st.none() | st.binary(max_size=2)
 
 
 def test_an_iterator_over_memory_shows_the_values_of_now() -> None:
@@ -32,7 +35,7 @@ def test_an_iterator_over_a_persistent_store_is_a_snapshot() -> None:
     assert list(entries) == [("b", "B"), ("c", "C")]
 
 
-@given(st.lists(st.tuples(st.binary(min_size=1, max_size=2), st.none() | st.binary(max_size=2), st.booleans())))
+@given(st.lists(st.tuples(KEYS, VALUES, st.booleans())))
 def test_the_bytes_of_a_buffer_are_counted(writes: list[tuple[bytes, bytes | None, bool]]) -> None:
     buffer = UncommittedStore(MemoryBase().view("s"))
     for key, value, at_once in writes:
@@ -48,7 +51,25 @@ def test_the_bytes_of_a_buffer_are_counted(writes: list[tuple[bytes, bytes | Non
     assert buffer.uncommitted_bytes() == 0
 
 
-KEYS = st.binary(min_size=1, max_size=2)
+@given(st.dictionaries(KEYS, VALUES), st.dictionaries(KEYS, st.binary(max_size=2)), st.booleans())
+def test_a_merge_is_the_older_entries_changed_by_the_newer(
+    newer: dict[bytes, bytes | None], older: dict[bytes, bytes], reverse: bool
+) -> None:
+    wanted = [(key, value) for key, value in {**older, **newer}.items() if value is not None]
+    written, committed = sorted(newer.items(), reverse=reverse), sorted(older.items(), reverse=reverse)
+    assert list(merge(iter(written), iter(committed), reverse)) == sorted(wanted, reverse=reverse)
 
 
-VALUES = st.none() | st.binary(max_size=2)
+@given(st.dictionaries(KEYS, st.binary(max_size=2)), st.dictionaries(KEYS, VALUES))
+def test_reads_and_counts_are_those_of_the_base_with_all_writes(
+    committed: dict[bytes, bytes], writes: dict[bytes, bytes | None]
+) -> None:
+    base = MemoryBase()
+    base.apply({"s": dict(committed)}, b"one")
+    buffer = UncommittedStore(base.view("s"))
+    buffer.put_many(list(writes), list(writes.values()))
+    expected = {**committed, **writes}
+    assert buffer.multi_get([*expected, b"absent"]) == [*expected.values(), None]
+    assert buffer.approximate_num_entries() == sum(value is not None for value in expected.values())
+    assert (buffer.uncommitted_count(), buffer.changes()) == (len(writes), writes)
+    assert dict(base.view("s").range(None, None, False)) == committed

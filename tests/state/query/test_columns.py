@@ -10,11 +10,13 @@ import pytest
 from penstock import Serdes, Stores, ValueAndTimestamp
 from penstock.config import StreamsConfig
 from penstock.errors import InvalidStateStoreError
+from penstock.record import Record
 from penstock.state.build import build_store
 from penstock.state.memory import MemoryBase
-from penstock.state.query.columns import StateColumns
+from penstock.state.query.columns import StateColumns, columns_of, first_rows, record_batches, schema_of, tapped_columns
 from penstock.state.record_cache import RecordCache
 from penstock.task.standby_task import empty_store
+from penstock.windows import TimeWindow, Windowed
 
 
 def columns(key_serde: Any, value_serde: Any, entries: dict[Any, Any]) -> tuple[str, list[dict[str, Any]]]:
@@ -58,3 +60,55 @@ def test_columns_have_the_types_of_the_serdes(serde: Any, value: Any, type: str,
 def test_a_store_that_is_no_table_is_refused() -> None:
     with pytest.raises(InvalidStateStoreError, match="object cannot be read as a table"):
         StateColumns(object())
+
+
+def record(key: Any, value: Any) -> tuple[Any, Record[Any, Any]]:
+    return key, Record(key, value, 5, (("h", b"1"),))
+
+
+@pytest.mark.parametrize(
+    ("entries", "serde", "types"),
+    [
+        ([record("a", 1), record(None, None)], None, ["string", "int64"]),
+        ([record("a", 1), record("b", "x")], None, ["string", "string"]),
+        ([record(None, None)], Serdes.long(), ["int64", "int64"]),
+        ([], None, ["string", "string"]),
+    ],
+)
+def test_columns_of_records_have_inferred_types_else_those_of_the_serdes(
+    entries: list[Any], serde: Any, types: list[str]
+) -> None:
+    columns = columns_of([each for _, each in entries], serde, serde)
+    schema = schema_of(columns)
+    assert schema.names == ["key", "value", "timestamp", "headers"]
+    assert [str(schema.field(name).type) for name in ("key", "value")] == types
+    (batch,) = record_batches(columns, iter(entries)) if entries else ([],)
+    assert len(batch) == len(entries)
+
+
+def test_windowed_keys_have_columns_of_their_window() -> None:
+    _, window = record(Windowed("a", TimeWindow(0, 10)), "v")
+    (batch,) = record_batches(columns_of([window], None, None), iter([(window.key, window)]))
+    (row,) = batch.to_pylist()
+    assert (row["key"], row["window_end"].timestamp(), row["headers"]) == ("a", 0.01, [{"key": "h", "value": b"1"}])
+
+
+def test_rows_are_read_in_batches_of_limited_size() -> None:
+    columns = columns_of([Record("a", 1, 5)], None, None)
+    assert [len(batch) for batch in record_batches(columns, (record("a", 1) for _ in range(10_001)))] == [10_000, 1]
+    assert list(record_batches(columns, iter(()))) == []
+
+
+@pytest.mark.parametrize(("limit", "more"), [(1, True), (2, False), (3, False)])
+def test_the_first_rows_say_whether_there_are_more(limit: int, more: bool) -> None:
+    entries = [record("a", 1), record("b", 2)]
+    rows = first_rows(columns_of([each for _, each in entries], None, None), iter(entries), limit)
+    assert rows.more == more
+    assert [row[:3] for row in rows.rows] == [
+        ["'a'", "1", "1970-01-01 00:00:00.005"],
+        ["'b'", "2", "1970-01-01 00:00:00.005"],
+    ][:limit]
+
+
+def test_records_of_a_tap_name_their_origin() -> None:
+    assert schema_of(tapped_columns([])).names[-4:] == ["task", "topic", "partition", "offset"]

@@ -73,7 +73,7 @@ def test_the_position_of_a_result_is_that_of_all_partitions() -> None:
     assert StateQueryResult().position.is_empty()
 
 
-def test_a_request_is_for_all_partitions_without_a_bound_unless_it_says_otherwise() -> None:
+def test_a_request_is_for_all_partitions_without_a_bound_by_default() -> None:
     request = StateQueryRequest.in_store("s").with_query(KeyQuery("k"))
     assert (request.is_all_partitions(), request.position_bound.is_unbounded()) == (True, True)
     assert (request.active_required, request.execution_info_enabled) == (False, False)
