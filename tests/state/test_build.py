@@ -164,7 +164,7 @@ def test_an_update_that_left_a_buffer_leaves_the_restored_one() -> None:
     ]
 
 
-def test_what_expires_leaves_no_delete_in_the_changelog() -> None:
+def test_expired_entries_leave_no_delete_in_the_changelog() -> None:
     store, log = logged(
         Stores.window_store_builder(Stores.persistent_window_store("s", 600_000, 10, False), STRING, STRING), {}
     )

@@ -47,7 +47,7 @@ def test_the_last_update_leaves_with_the_value_before_the_first() -> None:
     assert len(store.flushed) == 2
 
 
-def test_old_values_stay_if_nobody_asks() -> None:
+def test_old_values_are_left_out_unless_asked_for() -> None:
     store = Layer(send_old_values=False)
     store.put(b"a", None)
     store.put(b"never", None)
@@ -57,7 +57,7 @@ def test_old_values_stay_if_nobody_asks() -> None:
     assert store.buffer.changes() == {b"a": None, b"b": b"1"}
 
 
-def test_what_is_forwarded_may_read_and_write_the_store() -> None:
+def test_a_listener_may_read_and_write_the_store() -> None:
     store = Layer(send_old_values=False)
     written: list[bytes] = []
 

@@ -22,7 +22,7 @@ from tests.support.expiring import INTERVAL, RETENTION, window_builder
 from tests.support.stores import CONTEXT, TaskStore
 
 
-def test_what_has_expired_is_removed_from_the_base_piece_by_piece() -> None:
+def test_expired_entries_are_removed_from_the_base_piece_by_piece() -> None:
     task = TaskStore(window_builder())
     many = EXPIRED_PER_FLUSH + 10
     keys = [b"%06d" % number for number in range(many)]
@@ -40,7 +40,7 @@ def test_what_has_expired_is_removed_from_the_base_piece_by_piece() -> None:
     assert task.base.view("w").approximate_num_entries() == 1
 
 
-def test_the_listener_hears_of_each_entry_as_the_clock_stood_then() -> None:
+def test_the_listener_receives_entries_as_of_the_clock_of_their_write() -> None:
     task = TaskStore(window_builder().with_caching_enabled())
     heard: list[FlushedEntries] = []
     task.store.set_flush_listener(heard.append, True)

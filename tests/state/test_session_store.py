@@ -28,7 +28,7 @@ SESSIONS = st.tuples(TIMES, TIMES).map(lambda ends: (min(ends), max(ends)))
     TIMES,
     TIMES,
 )
-def test_a_session_store_holds_what_a_dict_would(
+def test_a_session_store_has_the_entries_of_a_dict(
     steps: list[Any], in_memory: bool, key: str, other: str, earliest_end: int, latest_start: int
 ) -> None:
     task, model = TaskStore(session_builder(in_memory)), Model(in_memory)

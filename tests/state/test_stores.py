@@ -42,7 +42,7 @@ def test_stores_check_their_arguments_as_kafka_does() -> None:
         Stores.window_store_builder(nothing, STRING, STRING)
 
 
-def test_what_is_no_supplier_serde_or_name_is_refused() -> None:
+def test_only_suppliers_serdes_and_names_of_the_right_type_are_accepted() -> None:
     supplier, wrong = Stores.in_memory_key_value_store("s"), dict[str, Any](name="s")
     refused: list[tuple[Any, str]] = [
         (lambda: Stores.lru_map(5, 1), "name of a store must be a str, not 5"),  # type: ignore[arg-type]  # refused

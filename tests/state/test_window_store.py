@@ -33,7 +33,7 @@ def windowed(id_: tuple[str, int, int]) -> Windowed[str]:
 
 
 @given(STEPS, st.booleans(), st.sampled_from(KEYS), st.sampled_from(KEYS), TIMES, TIMES)
-def test_a_window_store_holds_what_a_dict_would(
+def test_a_window_store_has_the_entries_of_a_dict(
     steps: list[Any], in_memory: bool, key: str, other: str, time_from: int, time_to: int
 ) -> None:
     task, model = TaskStore(window_builder(in_memory)), Model(in_memory)

@@ -8,15 +8,12 @@ from typing import Any
 import pytest
 
 from penstock import Serdes, Stores, ValueAndTimestamp
-from penstock.config import StreamsConfig
 from penstock.errors import InvalidStateStoreError
 from penstock.record import Record
-from penstock.state.build import build_store
-from penstock.state.memory import MemoryBase
 from penstock.state.query.columns import StateColumns, columns_of, first_rows, record_batches, schema_of, tapped_columns
-from penstock.state.record_cache import RecordCache
 from penstock.task.standby_task import empty_store
 from penstock.windows import TimeWindow, Windowed
+from tests.support.stores import CONFIG, build
 
 
 def columns(key_serde: Any, value_serde: Any, entries: dict[Any, Any]) -> tuple[str, list[dict[str, Any]]]:
@@ -24,12 +21,10 @@ def columns(key_serde: Any, value_serde: Any, entries: dict[Any, Any]) -> tuple[
     builder = Stores.timestamped_key_value_store_builder(
         Stores.persistent_timestamped_key_value_store("store"), key_serde, value_serde
     )
-    config = StreamsConfig({"application.id": "app"})
-    view = MemoryBase().view("store")
-    store: Any = build_store(builder, config, view, RecordCache(0), lambda: None, {})  # type: ignore[arg-type, return-value]  # nobody asks
+    store = build(builder)
     for key, value in entries.items():
         store.put(key, ValueAndTimestamp(value, 5_000))
-    found = StateColumns(empty_store(builder, config))
+    found = StateColumns(empty_store(builder, CONFIG))
     return found.ddl, [row for batch in found.batches(3, store) for row in batch.to_pylist()]
 
 

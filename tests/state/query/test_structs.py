@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta, timezone
 from enum import Enum
 from typing import Any
 from uuid import UUID
@@ -39,6 +39,7 @@ class Every:
     key: UUID = KEY
     day: date = date(2020, 1, 2)
     time: datetime = datetime(2020, 1, 2)
+    aware: datetime = datetime(2020, 1, 2, 2, tzinfo=timezone(timedelta(hours=2)))
     point: Point = field(default_factory=lambda: Point(1))
     points: list[Point | None] = field(default_factory=lambda: [Point(1, 0.5), None])
     some: tuple[int, ...] = (1, 2)
@@ -78,6 +79,7 @@ def array(value: Any) -> Any:
         ("key", "string", str(KEY)),
         ("day", "date", date(2020, 1, 2)),
         ("time", "timestamp", datetime(2020, 1, 2, tzinfo=UTC)),
+        ("aware", "timestamp", datetime(2020, 1, 2, tzinfo=UTC)),
         ("point", "struct<`x`: bigint, `y`: double>", {"x": 1, "y": None}),
         ("points", "array<struct<`x`: bigint, `y`: double>>", [{"x": 1, "y": 0.5}, None]),
         ("some", "array<bigint>", [1, 2]),
