@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -45,9 +46,10 @@ def test_reads_are_those_of_the_sorted_dict_after_any_changes(steps: list[tuple[
                 assert keys.between(low, high, reverse) == sorted(wanted, reverse=reverse)
 
 
-def test_a_result_belongs_to_the_caller() -> None:
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_result_belongs_to_the_caller(reverse: bool) -> None:
     keys = SortedKeys({b"a": None, b"b": None})
-    keys.between(None, None, True).clear()
+    keys.between(None, None, reverse).clear()
     assert keys.between(None, None, False) == [b"a", b"b"]
 
 

@@ -130,3 +130,16 @@ def test_a_fresh_value_is_a_copy_unless_nothing_can_change_it() -> None:
     assert json.fresh(mutable) == [1, [2]]
     assert json.fresh(mutable) is not mutable
     assert json.fresh(None) is None
+
+
+def test_a_timestamped_value_is_eight_bytes_of_time_and_the_value() -> None:
+    supplier = Stores.persistent_timestamped_key_value_store("s")
+    store = build(Stores.timestamped_key_value_store_builder(supplier, Serdes.string(), Serdes.string()))
+    store.put("a", ValueAndTimestamp("x", 258))
+    assert store.changes() == {b"a": b"\0\0\0\0\0\0\x01\x02x"}
+    assert store.get("a") == ValueAndTimestamp("x", 258)
+    assert list(store.all()) == [("a", ValueAndTimestamp("x", 258))]
+    store.put("a", ValueAndTimestamp(None, 300))
+    assert store.get("a") is None
+    with pytest.raises(TypeError, match="Store 's' holds ValueAndTimestamp, not str 'plain'"):
+        store.put("a", "plain")

@@ -9,11 +9,12 @@ import pytest
 
 from penstock import Serdes, Stores, ValueAndTimestamp
 from penstock.errors import InvalidStateStoreError
-from penstock.record import Record
+from penstock.record import NO_TIMESTAMP, Record
 from penstock.state.query.columns import StateColumns, columns_of, first_rows, record_batches, schema_of, tapped_columns
 from penstock.task.standby_task import empty_store
 from penstock.windows import TimeWindow, Windowed
 from tests.support.stores import CONFIG, build
+from tests.support.value_stores import timestamped
 
 
 def columns(key_serde: Any, value_serde: Any, entries: dict[Any, Any]) -> tuple[str, list[dict[str, Any]]]:
@@ -103,6 +104,13 @@ def test_the_first_rows_say_whether_there_are_more(limit: int, more: bool) -> No
         ["'a'", "1", "1970-01-01 00:00:00.005"],
         ["'b'", "2", "1970-01-01 00:00:00.005"],
     ][:limit]
+
+
+def test_an_unknown_timestamp_is_no_time() -> None:
+    store = timestamped("a")
+    store.put("b", ValueAndTimestamp("B", NO_TIMESTAMP))
+    (batch,) = StateColumns(store).entry_batches(store)
+    assert [time and time.timestamp() for time in batch["timestamp"].to_pylist()] == [0.005, None]
 
 
 def test_records_of_a_tap_name_their_origin() -> None:
