@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 import re
 from datetime import UTC, datetime
 from typing import Any
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import StreamsError
-from penstock.record import Record, RecordBatch
+from penstock.record import Record, RecordBatch, ValueTimestampHeaders
 
 rows = st.lists(
     st.tuples(
@@ -85,3 +86,10 @@ def test_slices_takes_and_concatenations_are_those_of_the_rows(a: list, b: list,
     if a + b:
         indices = data.draw(st.lists(st.integers(0, len(a + b) - 1)))
         assert shown(joined.take(np.array(indices, np.int64))) == [(a + b)[index] for index in indices]
+
+
+def test_two_are_equal_if_their_headers_are() -> None:
+    one, other = ValueTimestampHeaders("x", 1, (("h", b"1"), ("none", None))), ValueTimestampHeaders("x", 1)
+    assert one != other
+    assert one == pickle.loads(pickle.dumps(one))
+    assert len({one, other, ValueTimestampHeaders("x", 1)}) == 2

@@ -1,4 +1,4 @@
-"""The record cache does what Kafka's does, operation by operation; the caching layer hands on what it should."""
+"""The record cache flushes, evicts and counts like Kafka's, operation by operation."""
 
 from __future__ import annotations
 
@@ -8,11 +8,8 @@ from typing import Any
 
 import pytest
 
-from penstock.state.api import FlushedEntries, RecordContext
-from penstock.state.caching_store import CachingKeyValueStore
-from penstock.state.memory import MemoryBase
+from penstock.state.api import RecordContext
 from penstock.state.record_cache import NamedCache, RecordCache, entry_size
-from penstock.state.uncommitted import UncommittedStore
 
 CASES = [json.loads(line) for line in (Path(__file__).parent / "record_cache_cases.jsonl").read_text().splitlines()]
 
@@ -111,82 +108,3 @@ def test_closing_gives_the_bytes_back() -> None:
     assert replay.cache.size_bytes == entry_size(b"a", b"1", context())
     with pytest.raises(RuntimeError, match="'y' already has a record cache"):
         replay.cache.named_cache("y", lambda keys, values, contexts: None)
-
-
-class Layer:
-    """A caching layer over a base that has a=old."""
-
-    def __init__(self, send_old_values: bool, max_bytes: int = 1000) -> None:
-        base = MemoryBase()
-        base.apply({"s": {b"a": b"old"}}, b"1")
-        self.cache = RecordCache(max_bytes)
-        self.buffer = UncommittedStore(base.view("s"))
-        self.offset = 0
-        self.layer = CachingKeyValueStore("s", self.buffer, self.cache, lambda: context(self.offset))
-        self.flushed: list[tuple[bytes, bytes | None, bytes | None, RecordContext]] = []
-        self.layer.set_flush_listener(self.listen, send_old_values)
-
-    def listen(self, entries: FlushedEntries) -> None:
-        for key, value in zip(entries.keys, entries.new_values, strict=True):
-            assert self.buffer.get(key) == value  # written below before it is forwarded
-        old_values = entries.old_values or [None] * len(entries.keys)
-        self.flushed += zip(entries.keys, entries.new_values, old_values, entries.contexts, strict=True)
-
-    def put(self, key: bytes, value: bytes | None) -> None:
-        self.offset += 1
-        self.layer.put(key, value)
-
-
-def test_the_last_update_leaves_with_the_value_before_the_first() -> None:
-    store = Layer(send_old_values=True)
-    store.put(b"a", b"1")
-    store.put(b"b", b"2")
-    store.put(b"a", b"3")
-    store.layer.flush()
-    assert store.flushed == [
-        (b"b", b"2", None, context(2)),
-        (b"a", b"3", b"old", context(3)),
-    ]
-    store.layer.flush()
-    assert len(store.flushed) == 2
-
-
-def test_old_values_stay_if_nobody_asks() -> None:
-    store = Layer(send_old_values=False)
-    store.put(b"a", None)
-    store.put(b"never", None)
-    store.put(b"b", b"1")
-    store.layer.flush()
-    assert store.flushed == [(b"a", None, None, context(1)), (b"b", b"1", None, context(3))]
-    assert store.buffer.changes() == {b"a": None, b"b": b"1"}
-
-
-def test_what_is_forwarded_may_read_and_write_the_store() -> None:
-    store = Layer(send_old_values=False)
-    written: list[bytes] = []
-
-    def listen(entries: FlushedEntries) -> None:
-        written.extend(entries.keys)
-        if entries.keys[0] == b"b":
-            assert store.layer.get(b"b") == b"1"
-            store.put(b"c", b"2")
-            store.put(b"a", b"again")
-
-    store.layer.set_flush_listener(listen, False)
-    store.put(b"b", b"1")
-    store.put(b"a", None)
-    store.layer.flush()
-    assert written == [b"b", b"a"]
-    assert list(store.layer.range(None, None, False)) == [(b"a", b"again"), (b"b", b"1"), (b"c", b"2")]
-    store.layer.flush()
-    assert written == [b"b", b"a", b"c", b"a"]
-
-
-def test_without_a_listener_entries_are_only_written_below() -> None:
-    base = MemoryBase()
-    buffer = UncommittedStore(base.view("s"))
-    layer = CachingKeyValueStore("s", buffer, RecordCache(1000), context)
-    layer.put(b"a", None)
-    assert buffer.changes() == {}
-    layer.flush()
-    assert buffer.changes() == {b"a": None}

@@ -88,19 +88,3 @@ def test_an_iterator_over_the_buffer_tolerates_a_spill(tmp_path: Path) -> None:
     assert list(entries) == list(buffer.range(None, None, False)) == [(b"a", b"1"), (b"d", b"0")]
     spilled.close()
     assert list(buffer.range(None, None, False)) == [(b"b", b"0"), (b"d", b"0")]
-
-
-@given(st.lists(st.tuples(KEYS, VALUES, st.booleans())))
-def test_the_bytes_of_a_buffer_are_counted(writes: list[tuple[bytes, bytes | None, bool]]) -> None:
-    buffer = UncommittedStore(MemoryBase().view("s"))
-    for key, value, at_once in writes:
-        if at_once:
-            buffer.put_many([key], [value])
-        else:
-            buffer.put(key, value)
-    again = UncommittedStore(MemoryBase().view("s"))
-    for key, value in buffer.changes().items():
-        again.put(key, value)
-    assert buffer.uncommitted_bytes() == again.uncommitted_bytes()
-    buffer.clear()
-    assert buffer.uncommitted_bytes() == 0

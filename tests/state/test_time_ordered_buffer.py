@@ -14,7 +14,6 @@ from penstock.record import Change, ValueAndTimestamp
 from penstock.serdes import Serdes
 from penstock.state import time_ordered_buffer
 from penstock.state.api import RecordContext, StoreBuilder
-from penstock.state.buffered_change import BufferedChange, pack_change, unpack_change
 from penstock.state.build import build_store
 from penstock.state.memory import MemoryBase
 from penstock.state.record_cache import RecordCache
@@ -102,11 +101,3 @@ def test_the_size_is_that_of_kafka() -> None:
     )  # time, key, prior (the old value is the same), new, context, topic
     store.put(6, "key", Change("newer", "new"), RecordContext(6, (("h", b"12"),), "topic", 0, 2))
     assert store.buffer_size == 8 + 3 + 3 + 3 + 5 + 20 + 5 + 3
-
-
-def test_an_update_is_laid_out_as_in_kafka() -> None:
-    change = BufferedChange(b"p", b"p", None, RecordContext(1, (("h", None),), "t", 3, 2))
-    data = pack_change(change)
-    origin = "0000000000000001 0000000000000002 00000001 74 00000003 00000001 00000001 68 ffffffff"
-    assert data == bytes.fromhex(f"{origin} 00000001 70 fffffffe ffffffff")
-    assert unpack_change(data) == change

@@ -90,9 +90,12 @@ class MemoryBase:
 
         Raises like `apply`.
         """
+        merged: dict[str, dict[bytes, bytes | None]] = {}
+        for changes in commits():  # may fail: the base changes only after the last
+            for store_name, changed in changes.items():
+                merged.setdefault(store_name, {}).update(changed)
         self.clear()
-        for changes in commits():
-            self.apply(changes, stamp)
+        self.apply(merged, stamp)
 
     def clear(self) -> None:
         """Drop all entries and the stamp; existing views stay valid and become empty."""

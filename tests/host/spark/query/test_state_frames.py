@@ -1,10 +1,6 @@
-"""State as DataFrames: stores of several kinds, manifests and segments, in a session of Spark; and what the columns
-are, without one."""
+"""State as DataFrames: stores of several kinds, manifests and segments."""
 
 from __future__ import annotations
-
-import uuid
-from typing import Any
 
 import pytest
 
@@ -14,21 +10,13 @@ from penstock import (
     LagInfo,
     Position,
     QueryableStoreTypes,
-    Serdes,
     StateQueryRequest,
     StoreQueryParameters,
-    Stores,
-    ValueAndTimestamp,
     open_state,
 )
 from penstock.config import StreamsConfig
 from penstock.errors import InvalidStateStoreError, StateStoreNotAvailableError
 from penstock.host.spark.query.queries import CheckpointQueries
-from penstock.state.build import build_store
-from penstock.state.memory import MemoryBase
-from penstock.state.query.columns import StateColumns
-from penstock.state.record_cache import RecordCache
-from penstock.task.standby_task import empty_store
 from tests.host.spark.inline import InlineQuery
 from tests.host.spark.query.test_state_queries import RECORDS, config, every_kind, source
 from tests.host.spark.support import SparkRunner
@@ -85,49 +73,6 @@ def test_stores_manifests_and_segments_are_data_frames(
             state._checkpoint.delete_segment(task, segment)
         with pytest.raises(Exception, match=StateStoreNotAvailableError.__name__):
             state.table("counts", session).collect()
-
-
-def columns(key_serde: Any, value_serde: Any, entries: dict[Any, Any]) -> tuple[str, list[dict[str, Any]]]:
-    """Return the schema of a timestamped store and its rows."""
-    builder = Stores.timestamped_key_value_store_builder(
-        Stores.persistent_timestamped_key_value_store("store"), key_serde, value_serde
-    )
-    config = StreamsConfig({"application.id": "app"})
-    view = MemoryBase().view("store")
-    store: Any = build_store(builder, config, view, RecordCache(0), lambda: None, {})  # type: ignore[arg-type, return-value]  # nobody asks
-    for key, value in entries.items():
-        store.put(key, ValueAndTimestamp(value, 5_000))
-    found = StateColumns(empty_store(builder, config))
-    return found.ddl, [row for batch in found.batches(3, store) for row in batch.to_pylist()]
-
-
-@pytest.mark.parametrize(
-    ("serde", "value", "type", "shown"),
-    [
-        (Serdes.string(), "x", "string", "x"),
-        (Serdes.long(), -7, "bigint", -7),
-        (Serdes.integer(), 7, "int", 7),
-        (Serdes.short(), 7, "smallint", 7),
-        (Serdes.double(), 0.5, "double", 0.5),
-        (Serdes.float(), 0.5, "float", 0.5),
-        (Serdes.boolean(), True, "boolean", True),
-        (Serdes.bytes(), b"x", "binary", b"x"),
-        (Serdes.uuid(), uuid.UUID(int=1), "string", "00000000-0000-0000-0000-000000000001"),
-        (Serdes.json(), {"a": [1]}, "string", '{"a":[1]}'),
-        (Serdes.list(Serdes.long()), [1], "binary", Serdes.list(Serdes.long()).serialize("", [1])),
-    ],
-)
-def test_columns_have_the_types_of_the_serdes(serde: Any, value: Any, type: str, shown: Any) -> None:
-    ddl, rows = columns(Serdes.string(), serde, {"k": value})
-    assert ddl == f"partition int, key string, value {type}, timestamp timestamp"
-    (row,) = rows
-    assert (row["partition"], row["key"], row["value"]) == (3, "k", shown)
-    assert row["timestamp"].timestamp() == 5
-
-
-def test_a_store_that_is_no_table_is_refused() -> None:
-    with pytest.raises(InvalidStateStoreError, match="object cannot be read as a table"):
-        StateColumns(object())
 
 
 @pytest.mark.spark

@@ -2,48 +2,22 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from penstock.config import StreamsConfig
 from penstock.record import AggregationWithHeaders, Headers, ValueAndTimestamp, ValueTimestampHeaders
 from penstock.serdes import Serde, Serdes
-from penstock.state.api import RecordContext, StoreBuilder
-from penstock.state.build import build_store
-from penstock.state.headers_layout import pack_headers, unpack_headers, without_headers
-from penstock.state.memory import MemoryBase
-from penstock.state.record_cache import RecordCache
+from penstock.state.api import StoreBuilder
+from penstock.state.state_serdes import StateSerdes
 from penstock.state.stores import Stores
 from penstock.state.suppliers import SessionBytesStoreSupplier
 from penstock.windows import SessionWindow, Windowed
+from tests.support.stores import CONTEXT, STRING, build
 
-STRING = Serdes.string()
-CONTEXT = RecordContext(7, ())
 HEADERS: Headers = (("h", b"1"), ("none", None))
 SESSION = Windowed("a", SessionWindow(1, 2))
-
-
-def build(builder: StoreBuilder, **config: Any) -> Any:
-    settings = StreamsConfig({"application.id": "app", **config}, environment={})
-    return build_store(builder, settings, MemoryBase().view(builder.name), RecordCache(0), lambda: CONTEXT, {})
-
-
-@given(st.lists(st.tuples(st.text(max_size=200), st.none() | st.binary(max_size=200)), max_size=4), st.binary())
-def test_headers_come_back(given_headers: list[tuple[str, bytes | None]], rest: bytes) -> None:
-    headers = tuple(given_headers)
-    data = pack_headers(headers) + rest
-    found, at = unpack_headers(data)
-    assert (found, data[at:], without_headers(data)) == (headers, rest, rest)
-
-
-def test_headers_are_laid_out_as_in_kafka() -> None:
-    assert pack_headers(()) == b"\x00"
-    assert pack_headers(HEADERS) == b"\x16\x04\x02h\x021\x08none\x01"
 
 
 def test_a_key_value_store_keeps_value_timestamp_and_headers() -> None:
@@ -122,24 +96,50 @@ def test_operators_see_plain_aggregates_in_stores_of_either_format() -> None:
     assert [*with_headers.changes().values()] == [b"\x00x"]
 
 
+class FailingSerde(Serde[str]):
+    """Fails with an error of its own."""
+
+    def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
+        raise ValueError("no")
+
+    def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> str:
+        raise ValueError("no")
+
+
 @pytest.mark.parametrize(
-    ("supplier", "headers"),
+    ("call", "action"),
     [
-        (Stores.persistent_session_store_with_headers("s", 100), True),
-        (Stores.persistent_session_store("s", 100), False),
-        (SessionBytesStoreSupplier("s", 100, True, keeps_headers=None), False),
-        (SessionBytesStoreSupplier("s", 100, False, keeps_headers=None), True),
+        (lambda serdes: serdes.serialize_value("x"), "write value 'x'"),
+        (lambda serdes: serdes.deserialize_value(b"x"), "read value b'x'"),
+        (lambda serdes: serdes.serialize_values(["x"], np.zeros(1, np.int64)), "write values"),
+        (lambda serdes: serdes.deserialize_values([b"x"]), "read values"),
     ],
 )
-def test_the_supplier_of_an_operator_says_whether_headers_are_kept(
-    supplier: SessionBytesStoreSupplier, headers: bool
-) -> None:
-    builder = StoreBuilder(supplier, STRING, STRING, with_headers=None)
-    assert build(builder, **{"dsl.store.format": "headers"}).with_headers is headers
+def test_an_error_of_a_serde_has_a_note_with_store_and_serdes(call: Any, action: str) -> None:
+    with pytest.raises(ValueError, match=r"^no") as caught:
+        call(StateSerdes("s", "topic", STRING, FailingSerde()))
+    (note,) = caught.value.__notes__
+    assert note.startswith(f"Store 's' cannot {action} with StringSerde for keys and FailingSerde for values")
 
 
-def test_two_are_equal_if_their_headers_are() -> None:
-    one, other = ValueTimestampHeaders("x", 1, HEADERS), ValueTimestampHeaders("x", 1)
-    assert one != other
-    assert one == pickle.loads(pickle.dumps(one))
-    assert len({one, other, ValueTimestampHeaders("x", 1)}) == 2
+def test_a_fresh_value_is_a_copy_unless_nothing_can_change_it() -> None:
+    text, json = StateSerdes("s", "topic", STRING, STRING), StateSerdes("s", "topic", STRING, Serdes.json())
+    value = "".join(["a", "b"])
+    assert text.fresh(value) is value
+    mutable = [1, (2,)]
+    assert json.fresh(mutable) == [1, [2]]
+    assert json.fresh(mutable) is not mutable
+    assert json.fresh(None) is None
+
+
+def test_a_timestamped_value_is_eight_bytes_of_time_and_the_value() -> None:
+    supplier = Stores.persistent_timestamped_key_value_store("s")
+    store = build(Stores.timestamped_key_value_store_builder(supplier, Serdes.string(), Serdes.string()))
+    store.put("a", ValueAndTimestamp("x", 258))
+    assert store.changes() == {b"a": b"\0\0\0\0\0\0\x01\x02x"}
+    assert store.get("a") == ValueAndTimestamp("x", 258)
+    assert list(store.all()) == [("a", ValueAndTimestamp("x", 258))]
+    store.put("a", ValueAndTimestamp(None, 300))
+    assert store.get("a") is None
+    with pytest.raises(TypeError, match="Store 's' holds ValueAndTimestamp, not str 'plain'"):
+        store.put("a", "plain")
