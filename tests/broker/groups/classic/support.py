@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from penstock_broker.errors import ApiError
 from penstock_broker.groups.classic.joining import JoinRequest
+from penstock_broker.groups.classic.member import ClassicGroupMember
 from penstock_broker.groups.group import MemberIdentity
 from penstock_broker.wire.codec import Message
 from penstock_broker.wire.error_codes import ErrorCode
@@ -125,3 +127,9 @@ def assign(*members: Client) -> None:
 def state_of(broker: GroupBroker) -> str:
     state: str = broker.groups.describe("g")["group_state"]
     return state
+
+
+def classic_member(member_id: str, **fields: Any) -> ClassicGroupMember:
+    """Return a member without pending requests."""
+    member = ClassicGroupMember(member_id, None, "c", "/h", SESSION_MS, REBALANCE_MS, {"range": b"topics"})
+    return replace(member, **fields)
