@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from penstock_broker.batch import read_header
+from penstock_broker import producer_state
+from penstock_broker.batch import BatchHeader, read_header
 from penstock_broker.errors import ApiError
-from penstock_broker.producer_state import AbortedTransaction, ProducerState
+from penstock_broker.producer_state import AbortedTransaction, AppendedBatch, ProducerState
 from penstock_broker.records import (
     EndTransactionMarker,
     encode_marker,
@@ -93,3 +95,60 @@ def test_a_marker_of_version_2_has_a_later_epoch_than_the_records_that_it_ends(t
     # The transaction has ended: the marker is a repeated one.
     log.producers.check_marker(7, 3, marker, transaction_version=2)
     log.close()
+
+
+def batch_header(producer: int, *, sequence: int = 0, count: int = 1, offset: int = 0, **fields: int) -> BatchHeader:
+    """Return the header of a batch of a producer, of a transaction with the attributes TRANSACTIONAL."""
+    header = read_header(sequenced(sequence, count=count, producer=producer))
+    return header._replace(base_offset=offset, **fields)
+
+
+def test_a_state_is_loaded_as_it_was_dumped() -> None:
+    state = ProducerState()
+    for number in range(8):  # of which the last five are remembered
+        state.note(batch_header(1, sequence=number, offset=number, max_timestamp=number), None)
+    state.note(batch_header(2, offset=10, attributes=TRANSACTIONAL), None)
+    marker = batch_header(3, offset=12, base_sequence=-1)
+    state.note(batch_header(3, offset=11, attributes=TRANSACTIONAL), None)
+    state.note(marker, EndTransactionMarker(is_commit=False, coordinator_epoch=6))
+    again = ProducerState.load(json.loads(json.dumps(state.dump())))
+    assert again.dump() == state.dump()
+    assert (again.first_open_offset, again.largest_id) == (10, 3)
+    assert again.aborted_transactions(0, 20) == [AbortedTransaction(3, 11, 12, 10)]
+    assert [again.find_duplicate(batch_header(1, sequence=number)) is None for number in (3, 7, 8)] == [
+        False,
+        False,
+        True,
+    ]
+    assert [producer.coordinator_epoch for producer in again.all()] == [-1, -1, 6]
+
+
+def test_one_producer_too_many_replaces_the_one_that_is_silent_longest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producer_state, "MAX_PRODUCERS", 3)
+    state = ProducerState()
+    state.note(batch_header(1, attributes=TRANSACTIONAL), None)  # an open transaction is not forgotten
+    for producer in (2, 3, 2, 4):
+        state.note(batch_header(producer), None)
+    assert [producer for producer in range(6) if state.knows(producer)] == [1, 2, 4]
+
+
+def test_producers_are_forgotten_by_the_time_of_their_last_batch() -> None:
+    state = ProducerState()
+    for producer in (1, 2, 3):
+        state.note(batch_header(producer, max_timestamp=10 * producer), None)
+    state.note(batch_header(4, max_timestamp=1, attributes=TRANSACTIONAL), None)
+    state.forget_silent(before=20)
+    assert [producer.producer_id for producer in state.all()] == [2, 3, 4]
+
+
+def test_an_empty_state_knows_no_producer() -> None:
+    state = ProducerState()
+    assert (state.largest_id, state.first_open_offset, state.all(), state.last_batches()) == (-1, None, [], {})
+    assert state.find_duplicate(batch_header(7, sequence=5)) is None
+    state.note(batch_header(-1), None)
+    assert not state.knows(-1)
+
+
+def test_the_offsets_of_a_batch_follow_its_sequence_numbers_also_where_they_wrap() -> None:
+    assert AppendedBatch(2**31 - 2, 1, base_offset=10).last_offset == 13
+    assert AppendedBatch(4, 4, base_offset=10).last_offset == 10

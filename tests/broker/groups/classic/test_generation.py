@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
+from penstock_broker.config import BrokerConfig
+from penstock_broker.groups.classic.generation import ClassicGeneration
+from penstock_broker.groups.classic.member import ClassicGroupMember
+from penstock_broker.groups.classic.members import ClassicMembers
+from penstock_broker.groups.classic.state import NEXT_STATES, ClassicGroupState
+from penstock_broker.groups.context import GroupContext
+from penstock_broker.groups.group_log import GroupLog
 from penstock_broker.wire.error_codes import ErrorCode
 from tests.broker.groups.classic.support import (
     SESSION_MS,
     Client,
+    classic_member,
     stable_group,
     state_of,
 )
@@ -30,3 +42,61 @@ def test_members_go_on_after_a_kill_of_the_broker(broker: GroupBroker) -> None:
     first.member_id = ""
     first.join()
     assert first.generation == 4  # generations go on, whatever happened
+
+
+@pytest.fixture
+def context(broker: GroupBroker, tmp_path: Path) -> GroupContext:
+    log = GroupLog(broker.topics, broker.clock)
+    return GroupContext(BrokerConfig(data_dir=tmp_path), broker.topics, log, broker.timers, broker.clock)
+
+
+def generation_of(context: GroupContext, *members: ClassicGroupMember) -> ClassicGeneration:
+    entered = ClassicMembers("g", context.timers, lambda member_id: None)
+    for member in members:
+        entered.put(member)
+    return ClassicGeneration("g", context, entered)
+
+
+def test_a_generation_moves_only_to_a_next_state(context: GroupContext, broker: GroupBroker) -> None:
+    for state, followers in NEXT_STATES.items():
+        for follower in ClassicGroupState:
+            generation = generation_of(context)
+            generation.state = state
+            if follower in followers:
+                broker.clock.advance(1)
+                generation.move_to(follower)
+                assert (generation.state, generation.changed_ms) == (follower, broker.clock.milliseconds())
+            else:
+                with pytest.raises(AssertionError, match=f"a group that is {state} cannot become {follower}"):
+                    generation.move_to(follower)
+
+
+def test_only_the_leader_gets_the_subscriptions_of_the_protocol(context: GroupContext) -> None:
+    leader = classic_member("a", protocols={"range": b"1", "x": b"2"})
+    static = classic_member("b", instance_id="one", protocols={"x": b"3"}, assignment=b"part")
+    generation = generation_of(context, leader, static)
+    generation.number, generation.protocol_type, generation.protocol = 4, "consumer", "x"
+    answers = [generation.joined(member) for member in (leader, static)]
+    assert [(answer["generation_id"], answer["leader"], answer["protocol_name"]) for answer in answers] == [
+        (4, "a", "x")
+    ] * 2
+    subscriptions = [[(one["member_id"], one["metadata"]) for one in answer["members"]] for answer in answers]
+    assert subscriptions == [[("a", b"2"), ("b", b"3")], []]
+    assert generation.assigned(static)["assignment"] == b"part"
+
+
+def test_a_generation_is_loaded_as_it_was_saved(context: GroupContext, broker: GroupBroker) -> None:
+    members = [classic_member("a"), classic_member("b", instance_id="one")]
+    generation = generation_of(context, *members)
+    generation.number, generation.protocol_type, generation.protocol = 4, "consumer", "range"
+    generation.move_to(ClassicGroupState.PREPARING)
+    generation.save({"a": b"1", "b": b"2"})
+    [stored] = context.log.read().records
+    loaded = generation_of(context)
+    loaded.load(stored.record.value or {})
+    assert (loaded.number, loaded.protocol_type, loaded.protocol) == (4, "consumer", "range")
+    assert (loaded.state, loaded.changed_ms) == (ClassicGroupState.STABLE, broker.clock.milliseconds())
+    leader, static = members
+    assert loaded.assigned(leader)["assignment"] == b""  # that of members in memory
+    assert loaded.joined(leader)["members"] == generation.joined(leader)["members"]
+    assert len(broker.timers) == 3  # both sessions, and the expiry of offsets
