@@ -8,10 +8,7 @@ import struct
 import penstock_broker
 from penstock_broker.apis import APIS
 from penstock_broker.wire.error_codes import ErrorCode
-from tests.support.api_keys import (
-    API_VERSIONS,
-    PRODUCE,
-)
+from tests.support.api_keys import API_VERSIONS, PRODUCE
 from tests.support.protocol_client import ProtocolClient, versions_of
 
 

@@ -1,4 +1,4 @@
-"""Changing the configuration of topics and of the broker while it runs."""
+"""The APIs of configurations: of topics, of the broker and of groups."""
 
 from __future__ import annotations
 
@@ -10,12 +10,7 @@ import pytest
 from penstock_broker.process import BrokerProcess
 from penstock_broker.wire.codec import Message
 from penstock_broker.wire.error_codes import ErrorCode
-from tests.support.api_keys import (
-    ALTER_CONFIGS,
-    DESCRIBE_CONFIGS,
-    INCREMENTAL_ALTER_CONFIGS,
-    PRODUCE,
-)
+from tests.support.api_keys import ALTER_CONFIGS, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS, PRODUCE
 from tests.support.protocol_client import ProtocolClient, versions_of
 from tests.support.record_batches import BatchRecord, encode_batch
 from tests.support.topic_requests import create

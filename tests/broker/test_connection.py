@@ -1,4 +1,4 @@
-"""The connections of a broker: their number and memory, the order of answers, and requests that are wrong."""
+"""The connections of a broker: limits, the order of answers, and wrong requests."""
 
 from __future__ import annotations
 
@@ -19,13 +19,7 @@ from penstock_broker.connection import Connection, Connections
 from penstock_broker.process import BrokerProcess
 from penstock_broker.wire.codec import LazyArray
 from penstock_broker.wire.error_codes import ErrorCode
-from tests.support.api_keys import (
-    DESCRIBE_GROUPS,
-    FETCH,
-    LIST_OFFSETS,
-    METADATA,
-    PRODUCE,
-)
+from tests.support.api_keys import DESCRIBE_GROUPS, FETCH, LIST_OFFSETS, METADATA, PRODUCE
 from tests.support.protocol_client import ProtocolClient, versions_of
 from tests.support.record_batches import BatchRecord, encode_batch
 from tests.support.topic_requests import fetch_body, fetched, produce

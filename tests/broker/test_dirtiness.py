@@ -1,4 +1,4 @@
-"""When a log is due for a compaction, and the part of it that may be compacted."""
+"""When a log is due for a compaction, and its cleanable part."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_an_active_segment_alone_is_never_due(tmp_path: Path) -> None:
     assert partition.dirtiness(1 << 50) == Dirtiness(0.0, is_due=False)
 
 
-def test_a_segment_of_an_open_transaction_and_what_follows_are_not_cleanable(tmp_path: Path) -> None:
+def test_segments_from_an_open_transaction_on_are_not_cleanable(tmp_path: Path) -> None:
     partition = compacted(tmp_path)
     for number in range(5):
         write(partition, (b"%d" % number, b"1" * 100))

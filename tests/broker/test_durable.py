@@ -1,4 +1,4 @@
-"""Files that are replaced as a whole, and the order of the steps by which a loss of power leaves one of both."""
+"""Files that are replaced as a whole, and the order of the steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a waiting Fetch answers, with the time of the event loop in the test's hand."""
+"""Fetch on the wire, and a waiting Fetch with the time of the event loop in the test's hand."""
 
 from __future__ import annotations
 
@@ -21,10 +21,7 @@ from penstock_broker.state import Request
 from penstock_broker.topic_config import log_config
 from penstock_broker.wire.codec import Message
 from penstock_broker.wire.error_codes import ErrorCode
-from tests.support.api_keys import (
-    DELETE_TOPICS,
-    FETCH,
-)
+from tests.support.api_keys import DELETE_TOPICS, FETCH
 from tests.support.protocol_client import ProtocolClient, versions_of
 from tests.support.record_batches import BatchRecord, encode_batch
 from tests.support.topic_requests import RECORDS, create, fetch_body, fetched, produce

@@ -18,13 +18,7 @@ from tests.support.api_keys import (
     SYNC_GROUP,
 )
 from tests.support.brokers import RunningBroker
-from tests.support.group_requests import (
-    SUBSCRIPTION,
-    beat_body,
-    enter,
-    join,
-    sync_body,
-)
+from tests.support.group_requests import SUBSCRIPTION, beat_body, enter, join, sync_body
 from tests.support.protocol_client import ProtocolClient, versions_of
 
 

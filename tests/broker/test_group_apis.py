@@ -23,15 +23,7 @@ from tests.support.api_keys import (
     SYNC_GROUP,
 )
 from tests.support.brokers import EMBEDDED_ONLY, RunningBroker
-from tests.support.group_requests import (
-    SUBSCRIPTION,
-    beat_body,
-    enter,
-    join,
-    join_body,
-    member_body,
-    sync_body,
-)
+from tests.support.group_requests import SUBSCRIPTION, beat_body, enter, join, join_body, member_body, sync_body
 from tests.support.protocol_client import ProtocolClient, versions_of
 from tests.support.topic_requests import create, topic_id
 from tests.support.waiting import until

@@ -1,4 +1,4 @@
-"""What Produce and ListOffsets refuse on the wire, on the embedded broker and on a real Kafka alike."""
+"""The APIs of records on the wire: Produce, ListOffsets, DeleteRecords and OffsetForLeaderEpoch."""
 
 from __future__ import annotations
 
@@ -14,14 +14,7 @@ from penstock_broker.wire.codec import Message
 from penstock_broker.wire.error_codes import ErrorCode
 from penstock_broker.wire.record_batches import TRANSACTIONAL
 from tests.broker.test_connection import serves
-from tests.support.api_keys import (
-    CREATE_TOPICS,
-    DELETE_RECORDS,
-    FETCH,
-    LIST_OFFSETS,
-    OFFSET_FOR_LEADER_EPOCH,
-    PRODUCE,
-)
+from tests.support.api_keys import CREATE_TOPICS, DELETE_RECORDS, FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH, PRODUCE
 from tests.support.brokers import EMBEDDED_ONLY, RunningBroker
 from tests.support.protocol_client import ProtocolClient, versions_of
 from tests.support.record_batches import BatchRecord, Compression, encode_batch

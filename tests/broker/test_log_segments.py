@@ -1,4 +1,4 @@
-"""The segments of a log in the order of their offsets, and the files that leave it."""
+"""The segments of a log in order, and the files that leave it."""
 
 from __future__ import annotations
 

@@ -8,11 +8,7 @@ import pytest
 
 from penstock_broker.wire.codec import Message
 from penstock_broker.wire.error_codes import ErrorCode
-from tests.support.api_keys import (
-    OFFSET_COMMIT,
-    OFFSET_DELETE,
-    OFFSET_FETCH,
-)
+from tests.support.api_keys import OFFSET_COMMIT, OFFSET_DELETE, OFFSET_FETCH
 from tests.support.protocol_client import ProtocolClient, versions_of
 from tests.support.topic_requests import topic_id
 

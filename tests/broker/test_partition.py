@@ -1,4 +1,4 @@
-"""The log of a partition: appending, reading, recovery after a crash, sequence numbers and search by time."""
+"""The log of a partition: appending, reading, recovery after a crash, and search by time."""
 
 from __future__ import annotations
 

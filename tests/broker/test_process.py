@@ -1,4 +1,4 @@
-"""The life of a broker process: start, refusal to start, end, and death at any moment."""
+"""The life of a broker process: start, end, and death at any moment."""
 
 from __future__ import annotations
 

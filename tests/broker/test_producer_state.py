@@ -11,10 +11,7 @@ from penstock_broker import producer_state
 from penstock_broker.batch import BatchHeader, read_header
 from penstock_broker.errors import ApiError
 from penstock_broker.producer_state import AbortedTransaction, AppendedBatch, ProducerState
-from penstock_broker.records import (
-    EndTransactionMarker,
-    encode_marker,
-)
+from penstock_broker.records import EndTransactionMarker, encode_marker
 from penstock_broker.wire.error_codes import ErrorCode
 from penstock_broker.wire.record_batches import TRANSACTIONAL
 from tests.broker.test_partition import end_transaction, in_transaction, open_log, refused, sequenced
@@ -149,6 +146,6 @@ def test_an_empty_state_knows_no_producer() -> None:
     assert not state.knows(-1)
 
 
-def test_the_offsets_of_a_batch_follow_its_sequence_numbers_also_where_they_wrap() -> None:
+def test_offsets_of_a_batch_follow_its_sequence_numbers_where_they_wrap() -> None:
     assert AppendedBatch(2**31 - 2, 1, base_offset=10).last_offset == 13
     assert AppendedBatch(4, 4, base_offset=10).last_offset == 10

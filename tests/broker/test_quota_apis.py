@@ -8,9 +8,7 @@ import pytest
 
 from penstock_broker.wire.codec import Message
 from penstock_broker.wire.error_codes import ErrorCode
-from tests.support.api_keys import (
-    ALTER_CLIENT_QUOTAS,
-)
+from tests.support.api_keys import ALTER_CLIENT_QUOTAS
 from tests.support.client_quotas import alter, described
 from tests.support.protocol_client import ProtocolClient
 

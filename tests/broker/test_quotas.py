@@ -1,4 +1,4 @@
-"""Quotas of clients: rates, the APIs that set them, and clients that are throttled."""
+"""Quotas of clients: rates, and clients that are throttled."""
 
 from __future__ import annotations
 
@@ -28,13 +28,7 @@ from penstock_broker.process import BrokerProcess
 from penstock_broker.quotas import ClientQuotas, Rate
 from penstock_broker.wire.codec import Message
 from penstock_broker.wire.error_codes import ErrorCode
-from tests.support.api_keys import (
-    API_VERSIONS,
-    CREATE_TOPICS,
-    DESCRIBE_CLUSTER,
-    FETCH,
-    PRODUCE,
-)
+from tests.support.api_keys import API_VERSIONS, CREATE_TOPICS, DESCRIBE_CLUSTER, FETCH, PRODUCE
 from tests.support.client_quotas import alter, described
 from tests.support.protocol_client import ProtocolClient
 from tests.support.record_batches import BatchRecord, encode_batch

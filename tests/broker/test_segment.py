@@ -1,4 +1,4 @@
-"""One file of a log: appends, reads by offset and time, its index, and files that leave the log."""
+"""One file of a log: appends, reads, its index, and its end."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_damage_to_an_open_file_is_named_with_its_place(tmp_path: Path) -> None:
         list(segment.batches_from(0))
 
 
-def test_a_segment_that_leaves_the_log_keeps_its_records_under_another_name(tmp_path: Path) -> None:
+def test_a_segment_that_leaves_the_log_keeps_its_records_elsewhere(tmp_path: Path) -> None:
     segment = opened(tmp_path)
     append(segment, 0, 1)
     segment.write_index()

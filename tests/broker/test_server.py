@@ -1,4 +1,4 @@
-"""The process of a broker: the data directory and the address that it takes, and its start."""
+"""The process of a broker: its data directory, its address and its start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions (KIP-966), by which Kafka's newer tools ask about topics, on every broker."""
+"""The APIs of topics and of the cluster on the wire, in every version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The configuration of topics: the keys and values that are accepted, and the values of a log."""
+"""The configuration of topics: keys, accepted values, and the values of a log."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_values_have_the_blanks_and_signs_of_kafka() -> None:
     assert (config.retention_ms, config.compact, config.delete) == (5, True, True)
 
 
-def test_a_segment_of_a_compacted_topic_does_not_outlast_the_compaction_lag() -> None:
+def test_a_segment_of_a_compacted_topic_ends_within_the_compaction_lag() -> None:
     short = {"segment.ms": "100", "max.compaction.lag.ms": "50"}
     assert log_config(short).longest_segment_ms == 100
     assert log_config(short | {"cleanup.policy": "compact"}).longest_segment_ms == 50

@@ -6,12 +6,7 @@ import time
 
 from penstock_broker.wire.codec import Message
 from penstock_broker.wire.error_codes import ErrorCode
-from tests.support.api_keys import (
-    CONSUMER_GROUP_HEARTBEAT,
-    FIND_COORDINATOR,
-    HEARTBEAT,
-    JOIN_GROUP,
-)
+from tests.support.api_keys import CONSUMER_GROUP_HEARTBEAT, FIND_COORDINATOR, HEARTBEAT, JOIN_GROUP
 from tests.support.protocol_client import ProtocolClient
 
 WAIT = 60
@@ -31,6 +26,7 @@ def await_coordinator(client: ProtocolClient, group: str) -> None:
 
 
 def join_body(group: str, member_id: str = "", **settings: object) -> Message:
+    """Return a JoinGroup."""
     return {
         "group_id": group,
         "session_timeout": 60_000,
@@ -44,6 +40,7 @@ def join_body(group: str, member_id: str = "", **settings: object) -> Message:
 
 
 def join(client: ProtocolClient, version: int, group: str) -> Message:
+    """Join a group, also where the member has to ask again with its new id, and return the answer."""
     answer = client.call(JOIN_GROUP, version, join_body(group))
     if version >= 4:
         assert answer["error_code"] == ErrorCode.member_id_required
@@ -53,6 +50,7 @@ def join(client: ProtocolClient, version: int, group: str) -> Message:
 
 
 def sync_body(group: str, joined: Message, **settings: object) -> Message:
+    """Return a SyncGroup; the leader assigns everything to itself."""
     assignment = {"member_id": joined["member_id"], "assignment": b"all"}
     return (
         member_body(group, joined)
@@ -66,6 +64,7 @@ def sync_body(group: str, joined: Message, **settings: object) -> Message:
 
 
 def member_body(group: str, joined: Message) -> Message:
+    """Return the fields that name a member and its generation."""
     return {
         "group_id": group,
         "generation_id": joined["generation_id"],
@@ -75,6 +74,7 @@ def member_body(group: str, joined: Message) -> Message:
 
 
 def beat_body(group: str, member_id: str, epoch: int, **settings: object) -> Message:
+    """Return a ConsumerGroupHeartbeat; epoch 0 joins."""
     return {
         "group_id": group,
         "member_id": member_id,

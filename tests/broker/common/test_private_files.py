@@ -19,7 +19,7 @@ def test_missing_parents_are_private_and_existing_ones_keep_their_mode(tmp_path:
     tmp_path.chmod(0o755)
     made = private_directory(tmp_path / "a" / "b")
     assert [mode(path) for path in (made, made.parent, tmp_path)] == [0o700, 0o700, 0o755]
-    (tmp_path / "own").mkdir(mode=0o755)
+    (tmp_path / "own").mkdir(mode=0o750)
     assert mode(private_directory(tmp_path / "own")) == 0o700
 
 

@@ -1,4 +1,4 @@
-"""All groups: their number, the routing of requests, the expiry of offsets, and the end of groups and topics."""
+"""All groups: their number, the expiry of offsets, and the end of groups and topics."""
 
 from __future__ import annotations
 
@@ -11,11 +11,7 @@ from penstock_broker.errors import ApiError
 from penstock_broker.metadata_store import MetadataStore
 from penstock_broker.topics import OFFSETS_TOPIC
 from penstock_broker.wire.error_codes import ErrorCode
-from tests.broker.groups.classic.support import (
-    Client,
-    code_of,
-    stable_group,
-)
+from tests.broker.groups.classic.support import Client, code_of, stable_group
 from tests.broker.groups.support import DAY_MS, GroupBroker
 
 

@@ -26,7 +26,7 @@ def test_a_client_claims_a_membership_with_each_of_its_parts(identity: MemberIde
     assert identity.is_given is is_given
 
 
-def test_a_group_without_members_is_open_to_clients_that_are_none(broker: GroupBroker) -> None:
+def test_a_group_without_members_is_open_to_clients_without_membership(broker: GroupBroker) -> None:
     broker.commit("g", "t", 0, 5)
     group = broker.groups.classic_group("g")
     other, member = MemberIdentity("", None, -1), MemberIdentity("m", None, 0)

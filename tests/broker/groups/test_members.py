@@ -51,7 +51,7 @@ def test_members_keep_the_order_in_which_they_came() -> None:
     assert len(group.members) == 3
 
 
-def test_the_end_of_a_replaced_static_member_keeps_the_name_of_its_successor() -> None:
+def test_the_end_of_a_replaced_member_keeps_the_name_of_its_successor() -> None:
     group = Group(Member("old", "one"))
     group.members.put(Member("new", "one"))
     assert group.members.remove("old") == Member("old", "one")

@@ -1,4 +1,4 @@
-"""Committed offsets: kept in `__consumer_offsets`, through restarts, transactions, expiry and the end of topics."""
+"""Committed offsets, through restarts and transactions."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def test_a_pattern_matches_whole_names(pattern: str, expected: set[str]) -> None
     assert matching(pattern, ["a", "ab", "xa", "äö", "a.b"]) == expected
 
 
-def test_no_name_matches_among_none() -> None:
+def test_an_empty_list_has_no_match() -> None:
     assert matching(".*", []) == set()
 
 

@@ -1,4 +1,4 @@
-"""The cursor over a frame, which trusts no length, and the sink of a message, which copies no large part."""
+"""The cursor over a frame and the sink of a message, with their limits."""
 
 from __future__ import annotations
 

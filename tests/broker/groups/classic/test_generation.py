@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock_broker.config import BrokerConfig
+from penstock_broker.errors import ApiError
 from penstock_broker.groups.classic.generation import ClassicGeneration
 from penstock_broker.groups.classic.member import ClassicGroupMember
 from penstock_broker.groups.classic.members import ClassicMembers
@@ -14,13 +15,7 @@ from penstock_broker.groups.classic.state import NEXT_STATES, ClassicGroupState
 from penstock_broker.groups.context import GroupContext
 from penstock_broker.groups.group_log import GroupLog
 from penstock_broker.wire.error_codes import ErrorCode
-from tests.broker.groups.classic.support import (
-    SESSION_MS,
-    Client,
-    classic_member,
-    stable_group,
-    state_of,
-)
+from tests.broker.groups.classic.support import SESSION_MS, Client, classic_member, stable_group, state_of
 from tests.broker.groups.support import GroupBroker
 
 
@@ -96,7 +91,23 @@ def test_a_generation_is_loaded_as_it_was_saved(context: GroupContext, broker: G
     loaded.load(stored.record.value or {})
     assert (loaded.number, loaded.protocol_type, loaded.protocol) == (4, "consumer", "range")
     assert (loaded.state, loaded.changed_ms) == (ClassicGroupState.STABLE, broker.clock.milliseconds())
-    leader, static = members
-    assert loaded.assigned(leader)["assignment"] == b""  # that of members in memory
-    assert loaded.joined(leader)["members"] == generation.joined(leader)["members"]
+    assert loaded.joined(members[0])["members"] == generation.joined(members[0])["members"]
     assert len(broker.timers) == 3  # both sessions, and the expiry of offsets
+    loaded.try_save("nothing")
+    [again] = context.log.read().records
+    assert again.record == stored.record
+
+
+def test_a_generation_that_cannot_be_saved_is_reported_and_stays(
+    context: GroupContext, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*arguments: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    generation = generation_of(context, classic_member("a"))
+    monkeypatch.setattr("os.pwrite", fail)
+    generation.try_save("it is empty now")
+    assert "group g: it is empty now, which is not kept: " in caplog.text
+    with pytest.raises(ApiError) as refused:
+        generation.save({"a": b""})
+    assert refused.value.code == ErrorCode.coordinator_not_available

@@ -1,15 +1,9 @@
-"""The classic protocol of groups: joining, assignment, sessions, static members, and what a restart keeps."""
+"""The classic protocol of groups: assignment, sessions, and members that leave."""
 
 from __future__ import annotations
 
 from penstock_broker.wire.error_codes import ErrorCode
-from tests.broker.groups.classic.support import (
-    SESSION_MS,
-    Client,
-    code_of,
-    stable_group,
-    state_of,
-)
+from tests.broker.groups.classic.support import SESSION_MS, Client, code_of, stable_group, state_of
 from tests.broker.groups.support import GroupBroker
 
 

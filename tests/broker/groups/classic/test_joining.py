@@ -1,4 +1,4 @@
-"""Joining a classic group: new members and their ids, the room in a group, and static members that come back."""
+"""Joining a classic group as a new, a known or a returning static member."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def test_a_pending_join_holds_up_a_rebalance_until_its_session_ends(
     assert members.pending_joins == set()
 
 
-def test_a_static_member_that_comes_back_keeps_its_place_and_fences_the_old_one(members: ClassicMembers) -> None:
+def test_a_returning_static_member_keeps_its_place_and_fences_the_old_one(members: ClassicMembers) -> None:
     [old] = add(members, "old", instance_id="one", assignment=b"part", is_new=True, is_pending_sync=True)
     add(members, "other")
     answers = list[Message]()
