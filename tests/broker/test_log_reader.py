@@ -16,13 +16,18 @@ SMALL = log_config({"internal.segment.bytes": "150"})
 """Two batches in each segment."""
 
 
+def append(log: Log, offset: int, *times: int) -> None:
+    """Append a batch with one record for each time."""
+    batch = memoryview(encode_batch([BatchRecord(time, b"k", b"v") for time in times]))
+    assign_offset(batch, offset, leader_epoch=0)
+    log.append(batch, read_header(batch), now=0)
+
+
 def filled(directory: Path, *times: int) -> Log:
-    """Return a log with one record for each time."""
+    """Return a log with a batch of one record for each time."""
     log = Log(directory, "topic-0", SMALL, now=0)
     for offset, time in enumerate(times):
-        batch = memoryview(encode_batch([BatchRecord(time, b"k", b"v")]))
-        assign_offset(batch, offset, leader_epoch=0)
-        log.append(batch, read_header(batch), now=0)
+        append(log, offset, time)
     return log
 
 
@@ -56,11 +61,13 @@ def test_the_first_record_from_a_time_on_is_found_whatever_the_order(tmp_path: P
 
 
 def test_records_that_were_deleted_have_no_time(tmp_path: Path) -> None:
-    log = filled(tmp_path, 90, 20, 30)
+    log = filled(tmp_path)
+    append(log, 0, 90, 20, 40)  # one batch, the rest of which stays in its file
+    append(log, 3, 30)
     reader = LogReader(log)
     log.delete_before(1, now=0)
     assert reader.offset_for_time(0) == (1, 20)
-    assert reader.offset_of_max_timestamp() == (2, 30)
+    assert reader.offset_of_max_timestamp() == (2, 40)
 
 
 @pytest.mark.parametrize("times", [(), (-1, -1)])

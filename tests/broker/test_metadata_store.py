@@ -72,6 +72,8 @@ def test_what_was_saved_is_there_after_a_restart(path: Path) -> None:
     assert store.broker_configs() == {"": {"log.retention.ms": "9"}}
     assert store.client_quotas() == {None: {"request_percentage": 2.0}}
     assert (store.cluster_id, store.has_partition_directories, store.old_offsets()) == (cluster_id, True, [])
+    store.save_client_quotas(None, {})
+    assert store.client_quotas() == {}
     store.close()
 
 
