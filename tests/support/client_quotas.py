@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from penstock_broker.wire.codec import Message
 from penstock_broker.wire.error_codes import ErrorCode
@@ -14,12 +15,14 @@ from tests.support.protocol_client import ProtocolClient
 @contextmanager
 def limited(bootstrap_servers: str, client_id: str, key: str, value: float) -> Iterator[None]:
     """Set a quota of a client id, such as `producer_byte_rate`, for the block."""
+    limit: dict[str, Any] = {key: value}  # the name of a quota is no other argument of `alter`
+    no_limit: dict[str, Any] = {key: None}
     with ProtocolClient(bootstrap_servers) as client:
-        assert not alter(client, client_id, **{key: value})["error_code"]
+        assert not alter(client, client_id, **limit)["error_code"]
         try:
             yield
         finally:
-            assert not alter(client, client_id, **{key: None})["error_code"]
+            assert not alter(client, client_id, **no_limit)["error_code"]
 
 
 def alter(
