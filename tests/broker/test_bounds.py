@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import multiprocessing
 import select
 import socket
@@ -10,25 +9,22 @@ import struct
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from penstock_broker.apis import Api
 from penstock_broker.batch import LOG_APPEND_TIME, InvalidBatchError, read_header
 from penstock_broker.config import BrokerConfig
-from penstock_broker.connection import Connection, Connections
 from penstock_broker.log_validator import MOST_REFUSED
 from penstock_broker.process import BrokerProcess
 from penstock_broker.records import MOST_DECOMPRESSED, record_times
 from penstock_broker.server import run
-from penstock_broker.wire.codec import LazyArray, Message
+from penstock_broker.wire.codec import Message
 from penstock_broker.wire.error_codes import ErrorCode
 from penstock_broker.wire.primitives import MOST_ELEMENTS, MOST_STRING
 from penstock_broker.wire.record_batches import HEADER_SIZE
 from penstock_broker.wire.record_batches import encode_batch as encode_with_header
-from tests.support.api_keys import API_VERSIONS, CREATE_TOPICS, DESCRIBE_GROUPS, FETCH, METADATA, PRODUCE
+from tests.support.api_keys import API_VERSIONS, CREATE_TOPICS, FETCH, METADATA, PRODUCE
 from tests.support.protocol_client import ProtocolClient
 from tests.support.record_batches import BatchRecord, Compression, encode_batch
 from tests.support.waiting import until
@@ -150,78 +146,6 @@ def test_records_that_decompress_to_too_much_are_refused(compression: Compressio
         next(record_times(batch))
 
 
-class FakeConnection:
-    def __init__(self, is_idle: bool = True) -> None:
-        self.is_idle = is_idle
-        self.closed = asyncio.Event()
-
-    def close(self) -> None:
-        self.closed.set()
-
-
-def test_the_connection_that_is_idle_longest_makes_room(tmp_path: Path) -> None:
-    connections = Connections(BrokerConfig(data_dir=tmp_path, max_connections=3))
-    waiting, idle, used, new, last = (FakeConnection(is_idle) for is_idle in (False, True, True, True, True))
-    entering: Any
-    for entering in (waiting, idle, used):
-        assert connections.enter(entering)
-    again: Any = idle
-    connections.note_use(again)
-    entering = new
-    assert connections.enter(entering)
-    assert [each.closed.is_set() for each in (waiting, idle, used)] == [False, False, True]
-    for each in (idle, new):
-        each.is_idle = False
-    entering = last
-    assert not connections.enter(entering)
-
-
-def test_a_broker_that_ends_closes_all_connections_and_takes_no_other(tmp_path: Path) -> None:
-    connections = Connections(BrokerConfig(data_dir=tmp_path))
-    idle, waiting, late = FakeConnection(), FakeConnection(is_idle=False), FakeConnection()
-    entering: Any
-    for entering in (idle, waiting):
-        assert connections.enter(entering)
-    connections.close()
-    assert [each.closed.is_set() for each in (idle, waiting)] == [True, True]
-    entering = late
-    assert not connections.enter(entering)
-
-
-def test_an_idle_connection_is_closed_after_a_time(tmp_path: Path) -> None:
-    async def closes() -> None:
-        connections = Connections(BrokerConfig(data_dir=tmp_path, connections_max_idle_ms=20))
-        idle, waiting = FakeConnection(), FakeConnection(is_idle=False)
-        entering: Any
-        for entering in (idle, waiting):
-            connections.enter(entering)
-        closing = asyncio.create_task(connections.close_idle())
-        await asyncio.wait_for(idle.closed.wait(), 30)
-        assert not waiting.closed.is_set()
-        closing.cancel()
-
-    asyncio.run(closes())
-
-
-@pytest.mark.parametrize("held", ["unread", "partial"])
-def test_connections_that_hold_too_much_memory_are_closed_the_slowest_first(tmp_path: Path, held: str) -> None:
-    connections = Connections(BrokerConfig(data_dir=tmp_path, max_unread_bytes=100, max_partial_request_bytes=100))
-    holders = {"unread": connections.unread, "partial": connections.partial}[held]
-    slowest, going_on, slow, last = (FakeConnection() for _ in range(4))
-    each: Any
-    for each in (slowest, going_on, slow):
-        connections.enter(each)
-        holders.note(each, 30)
-    done: Any = going_on
-    holders.forget(done)
-    each = last
-    connections.enter(each)
-    holders.note(each, 40)
-    assert not any(one.closed.is_set() for one in (slowest, going_on, slow, last))
-    holders.note(each, 80)
-    assert [one.closed.is_set() for one in (slowest, going_on, slow, last)] == [True, False, True, False]
-
-
 def serve(config: BrokerConfig, output: Any) -> None:
     run(config, lambda address, _: output.send(address))
 
@@ -275,27 +199,6 @@ def test_requests_that_arrive_too_slowly_are_given_up_where_they_hold_too_much_m
         assert closed
         other = opened.enter_context(ProtocolClient(small_broker))
         assert other.call(API_VERSIONS, 3, {})["error_code"] == 0
-
-
-def test_an_answer_that_would_be_too_large_closes_its_connection(tmp_path: Path) -> None:
-    async def ask() -> bytes:
-        loop = asyncio.get_running_loop()
-        state: Any = SimpleNamespace(config=BrokerConfig(data_dir=tmp_path), quotas=SimpleNamespace(are_set=False))
-        connections = Connections(state.config)
-        member = {"member_id": "", "member_metadata": bytes(MIB)}
-        groups = LazyArray(range(200), lambda number: {"group_id": str(number), "members": [member]})
-        apis = {DESCRIBE_GROUPS: Api(lambda state, request: {"groups": groups}, 0, 0, 0)}
-        server = await loop.create_server(lambda: Connection(state, connections, apis), "127.0.0.1", 0)
-        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
-        frame = struct.pack(">hhih", DESCRIBE_GROUPS, 0, 1, -1) + bytes(4)
-        writer.write(struct.pack(">i", len(frame)) + frame)
-        answer = await asyncio.wait_for(reader.read(), 30)
-        writer.close()
-        server.close()
-        return answer
-
-    with suppress(ConnectionError):  # the other way to see that it is closed
-        assert asyncio.run(ask()) == b""
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open sockets of a process are read from /proc")

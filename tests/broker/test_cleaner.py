@@ -161,31 +161,6 @@ def test_a_tombstone_goes_after_its_time(tmp_path: Path) -> None:
     assert cleaned_at(1_100) == [2]
 
 
-def test_what_is_too_young_or_must_not_wait(tmp_path: Path) -> None:
-    young = compacted(tmp_path / "young", min_compaction_lag_ms=100)
-    for _ in range(4):
-        write(young, (b"a", b"1" * 100))
-    assert not young.dirtiness(109).is_due
-    assert young.dirtiness(110).is_due
-    clean(young, now=109)
-    assert len(records_of(young)) == 4
-    late = compacted(tmp_path / "late", min_cleanable_dirty_ratio=1, max_compaction_lag_ms=100)
-    for _ in range(4):
-        write(late, (b"a", b"1" * 100))
-    assert not late.dirtiness(110).is_due
-    assert late.dirtiness(111).is_due
-
-
-def test_the_share_that_must_be_dirty(tmp_path: Path) -> None:
-    partition = compacted(tmp_path, min_cleanable_dirty_ratio=0.5)
-    for number in range(5):
-        write(partition, (b"%d" % number, b"1" * 100))
-    clean(partition)
-    write(partition, (b"a", b"1" * 100))
-    assert partition.dirtiness(0).ratio == pytest.approx(0.2)
-    assert not partition.dirtiness(0).is_due
-
-
 def end_transaction(partition: Partition, producer: int, is_commit: bool) -> int:
     return partition.append_own(memoryview(encode_marker(EndTransactionMarker(is_commit, 0), producer, 0, 10)))
 

@@ -17,11 +17,11 @@ from penstock_broker.batch import read_header
 from penstock_broker.process import BrokerProcess
 from penstock_broker.records import read_records
 from penstock_broker.wire.error_codes import ErrorCode
-from tests.broker.test_protocol import create, fetch_body, fetched, produce
 from tests.support.api_keys import FETCH
 from tests.support.ports import free_port
 from tests.support.protocol_client import ProtocolClient
 from tests.support.record_batches import BatchRecord, encode_batch
+from tests.support.topic_requests import create, fetch_body, fetched, produce
 
 KILLS = 60 if os.environ.get("PENSTOCK_CRASH") == "all" else 6
 SEED = int(os.environ.get("PENSTOCK_CRASH_SEED", "0"))

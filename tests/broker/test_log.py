@@ -9,13 +9,12 @@ import pytest
 
 from penstock_broker.batch import LOG_APPEND_TIME, check_batch
 from penstock_broker.common.clock import MockClock
-from penstock_broker.errors import ApiError, RefusedRecordsError
+from penstock_broker.errors import ApiError
 from penstock_broker.partition import HIGH_WATERMARK, Partition
 from penstock_broker.records import read_records
-from penstock_broker.topic_config import TOPIC_CONFIGS, check_topic_configs, log_config
+from penstock_broker.topic_config import log_config
 from penstock_broker.wire.error_codes import ErrorCode
 from tests.broker.test_partition import batch, offsets_of
-from tests.support.record_batches import BatchRecord, Compression, encode_batch
 
 
 def open_partition(directory: Path, clock: MockClock | None = None, **configs: object) -> Partition:
@@ -171,52 +170,6 @@ def test_what_retention_does_not_delete(tmp_path: Path, configs: dict[str, objec
     assert partition.start_offset == 0
 
 
-def test_the_log_is_forced_to_disk_as_the_topic_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = MockClock()
-    flushed: list[int] = []
-    monkeypatch.setattr(os, "fdatasync", lambda descriptor: flushed.append(partition.end_offset))
-    partition = open_partition(tmp_path / "never", clock)
-    fill(partition, 4)
-    partition.log.flusher.flush_if_due(partition.config, 1 << 60)
-    assert flushed == []
-    partition = open_partition(tmp_path / "messages", clock, flush_messages=3)
-    for count in (2, 2, 1, 2):
-        partition.append(batch(count))
-    assert flushed == [2, 5]  # both before the batch is acknowledged
-    flushed.clear()
-    partition = open_partition(tmp_path / "time", clock, flush_ms=100)
-    partition.log.flusher.flush_if_due(partition.config, 1 << 60)
-    fill(partition, 2)
-    partition.log.flusher.flush_if_due(partition.config, 99)
-    assert flushed == []
-    partition.log.flusher.flush_if_due(partition.config, 100)
-    partition.log.flusher.flush_if_due(partition.config, 300)
-    assert flushed == [2]
-
-
-def test_segments_that_were_deleted_need_no_force(tmp_path: Path) -> None:
-    partition = open_partition(tmp_path, **{"segment.bytes": 200})
-    fill(partition, 6)
-    partition.delete_records(HIGH_WATERMARK)
-    partition.force()
-    fill(partition, 1)
-    partition.force()
-
-
-def test_a_batch_that_cannot_be_forced_to_disk_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(descriptor: int) -> None:
-        raise OSError(5, "Input/output error")
-
-    partition = open_partition(tmp_path, flush_messages=1)
-    fill(partition, 1)
-    monkeypatch.setattr(os, "fdatasync", fails)
-    with pytest.raises(ApiError) as refused:
-        partition.append(batch(1))
-    assert code_of(refused) == ErrorCode.kafka_storage_error
-    monkeypatch.undo()
-    assert (partition.end_offset, offsets_of(partition)) == (1, [0])
-
-
 def test_records_get_the_time_of_the_append(tmp_path: Path) -> None:
     clock = MockClock(5_000)
     partition = open_partition(tmp_path, clock, message_timestamp_type="LogAppendTime")
@@ -227,56 +180,6 @@ def test_records_get_the_time_of_the_append(tmp_path: Path) -> None:
     assert (first.max_timestamp, first.attributes & LOG_APPEND_TIME) == (5_000, LOG_APPEND_TIME)
     assert [record.timestamp for record in read_records(memoryview(partition.read(0, 1)))] == [5_000, 5_000]
     assert partition.offset_for_time(5_001) == (2, 5_100)
-
-
-def refused_by(partition: Partition, *records: BatchRecord, attributes: int = 0) -> tuple[ErrorCode, list[int]]:
-    with pytest.raises(RefusedRecordsError) as refused:
-        partition.append(memoryview(encode_batch(records, attributes=attributes)))
-    assert partition.end_offset == 0
-    return refused.value.code, [place for place, _ in refused.value.records]
-
-
-def test_records_whose_time_is_out_of_range_are_refused(tmp_path: Path) -> None:
-    configs = {"message_timestamp_before_max_ms": 100, "message_timestamp_after_max_ms": 10}
-    partition = open_partition(tmp_path, MockClock(1_000), **configs)
-    times = (900, 899, 1_010, 1_011, -1)
-    records = [BatchRecord(time, b"k", b"v") for time in times]
-    assert refused_by(partition, *records) == (ErrorCode.invalid_timestamp, [1, 3])
-    assert refused_by(partition, records[0], attributes=LOG_APPEND_TIME) == (ErrorCode.invalid_timestamp, [0])
-    partition.append(memoryview(encode_batch([records[0], records[2], records[4]])))
-
-
-def test_a_compacted_topic_refuses_records_without_keys(tmp_path: Path) -> None:
-    partition = open_partition(tmp_path, cleanup_policy="compact")
-    records = [BatchRecord(0, b"", b"v"), BatchRecord(0, None, b"v"), BatchRecord(0, b"k", None)]
-    assert refused_by(partition, *records) == (ErrorCode.invalid_record, [1])
-
-
-@pytest.mark.parametrize("compression", Compression)
-def test_keys_are_looked_at_in_every_compression(tmp_path: Path, compression: Compression) -> None:
-    partition = open_partition(tmp_path, cleanup_policy="compact,delete")
-    without = [BatchRecord(0, b"k", b"v"), BatchRecord(0, None, b"v")]
-    with pytest.raises(RefusedRecordsError):
-        partition.append(memoryview(encode_batch(without, compression=compression)))
-    assert partition.append(memoryview(encode_batch(without[:1], compression=compression))) == 0
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("compression.type", "gzip"), ("preallocate", "true"), ("unclean.leader.election.enable", "True")],
-)
-def test_a_configuration_that_would_not_be_acted_on_is_refused(name: str, value: str) -> None:
-    with pytest.raises(ApiError, match=rf"{value} for {name} is not served .*use {TOPIC_CONFIGS[name].default}") as one:
-        check_topic_configs({name: value}, {})
-    assert one.value.code == ErrorCode.invalid_config
-    assert check_topic_configs({name: TOPIC_CONFIGS[name].default}, {})
-
-
-def test_a_compaction_lag_is_compared_with_the_default_of_the_other(tmp_path: Path) -> None:
-    conflict = r"conflict topic config setting min.compaction.lag.ms \(9\) > max.compaction.lag.ms \(8\)"
-    with pytest.raises(ApiError, match=conflict):
-        check_topic_configs({"min.compaction.lag.ms": "9"}, {"max.compaction.lag.ms": "8"})
-    assert check_topic_configs({"min.compaction.lag.ms": "8"}, {"max.compaction.lag.ms": "8"})
 
 
 def test_a_segment_that_has_no_space_is_begun_when_there_is_some(
@@ -303,16 +206,3 @@ def test_a_segment_that_has_no_space_is_begun_when_there_is_some(
         partition.close()
         partition = open_partition(tmp_path, segment_bytes=200)
     assert offsets_of(partition) == [0, 1, 2, 3]
-
-
-@pytest.mark.parametrize(
-    "configs",
-    [
-        {"cleanup.policy": "delete", "segment.bytes": "52428800", "retention.ms": "-1"},
-        {"cleanup.policy": "compact", "min.compaction.lag.ms": "0", "delete.retention.ms": "86400000"},
-        {"cleanup.policy": "compact,delete", "retention.ms": "90000000", "retention.bytes": "-1"},
-        {"message.timestamp.type": "CreateTime", "unclean.leader.election.enable": "false"},
-    ],
-)
-def test_the_configuration_of_topics_that_kafka_streams_makes_is_accepted(configs: dict[str, str]) -> None:
-    assert check_topic_configs(configs, {}) == configs

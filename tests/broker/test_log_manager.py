@@ -16,10 +16,10 @@ from penstock_broker.log_manager import LogManager
 from penstock_broker.metadata_store import MetadataStore
 from penstock_broker.process import BrokerProcess
 from penstock_broker.topics import TopicRegistry
-from tests.broker.test_protocol import create, fetch_body, fetched, produce
 from tests.support.api_keys import FETCH
 from tests.support.protocol_client import ProtocolClient
 from tests.support.record_batches import BatchRecord, encode_batch
+from tests.support.topic_requests import create, fetch_body, fetched, produce
 from tests.support.waiting import WAIT_SECONDS, until
 
 SMALL_SEGMENTS = {"internal.segment.bytes": "150"}

@@ -1,4 +1,4 @@
-"""The log of a partition: appending, reading, recovery after a crash, sequence numbers and search by time."""
+"""The log of a partition: appending, reading, recovery after a crash, and search by time."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock_broker.batch import check_batch, read_header
+from penstock_broker.batch import check_batch
 from penstock_broker.common.clock import MockClock
 from penstock_broker.errors import ApiError, BrokerError
 from penstock_broker.partition import HIGH_WATERMARK, Partition
-from penstock_broker.producer_state import AbortedTransaction, ProducerState
 from penstock_broker.records import (
     EndTransactionMarker,
     LogRecord,
@@ -27,7 +26,6 @@ from penstock_broker.records import (
 )
 from penstock_broker.topic_config import LogConfig, log_config
 from penstock_broker.wire.error_codes import ErrorCode
-from penstock_broker.wire.record_batches import TRANSACTIONAL
 from tests.support.record_batches import BatchRecord, Compression, encode_batch
 
 CONFIG = log_config({"segment.bytes": str(1 << 20)})
@@ -195,35 +193,6 @@ def refused(log: Partition, records: memoryview) -> ErrorCode:
     with pytest.raises(ApiError) as caught:
         log.append(records)
     return caught.value.code
-
-
-def test_an_idempotent_producer_gets_the_first_offset_of_a_repeated_batch(directory: Path) -> None:
-    log = open_log(directory)
-    for number in range(7):
-        assert log.append(sequenced(2 * number)) == 2 * number
-    for life in range(2):
-        for number in range(2, 7):
-            assert log.append(sequenced(2 * number)) == 2 * number
-        assert refused(log, sequenced(2)) == ErrorCode.out_of_order_sequence_number
-        assert refused(log, sequenced(15)) == ErrorCode.out_of_order_sequence_number
-        assert log.append(sequenced(0, producer=10 + life)) == 14 + 2 * life
-        log.close()
-        log = open_log(directory)
-    assert log.end_offset == 18
-
-
-def test_epochs_of_an_idempotent_producer(directory: Path) -> None:
-    log = open_log(directory)
-    log.append(sequenced(0))
-    assert refused(log, sequenced(2, epoch=1)) == ErrorCode.out_of_order_sequence_number
-    assert log.append(sequenced(0, epoch=1)) == 2
-    assert refused(log, sequenced(2, epoch=0)) == ErrorCode.invalid_producer_epoch
-
-
-def test_sequence_numbers_wrap(directory: Path) -> None:
-    log = open_log(directory)
-    log.append(sequenced(2**31 - 2, count=3))
-    assert log.append(sequenced(1)) == 3
 
 
 @settings(max_examples=40, deadline=None)
@@ -395,50 +364,3 @@ def consumed(log: Partition, start: int, max_bytes: int) -> list[int]:
                 seen.append(header.base_offset)
             records, start = records[header.size :], header.next_offset
     return seen
-
-
-def test_aborted_transactions_are_listed_for_the_range_that_is_read(directory: Path) -> None:
-    log = open_log(directory)
-    log.append_own(in_transaction(1))  # 0
-    log.append_own(in_transaction(2))  # 1
-    end_transaction(log, 2, is_commit=False)  # 2
-    end_transaction(log, 1, is_commit=False)  # 3
-    log.append_own(in_transaction(3))  # 4
-    end_transaction(log, 3, is_commit=False)  # 5
-    log.append_own(in_transaction(3))  # 6
-    second, first, third = (
-        AbortedTransaction(2, 1, 2, 0),
-        AbortedTransaction(1, 0, 3, 4),
-        AbortedTransaction(3, 4, 5, 6),
-    )
-    size = len(in_transaction(1))
-    assert log.read_committed(0, 1 << 20)[1] == [second, first, third]
-    assert log.read_committed(0, size)[1] == [first]
-    assert log.read_committed(4, 1 << 20)[1] == [third]
-    assert log.read_committed(6, 1 << 20) == (b"", [])
-
-
-def test_a_batch_that_compaction_emptied_opens_no_transaction() -> None:
-    state = ProducerState()
-    emptied = read_header(in_transaction(1))._replace(record_count=0)
-    state.note(emptied, None)
-    assert state.first_open_offset is None
-    state.note(emptied._replace(record_count=1), None)
-    assert state.first_open_offset == 0
-
-
-def test_a_marker_of_version_2_has_a_later_epoch_than_the_records_that_it_ends(directory: Path) -> None:
-    log = open_log(directory)
-    records = [BatchRecord(0, b"k", b"v")]
-    settings = {"producer_id": 7, "producer_epoch": 3, "base_sequence": 0}
-    log.append(memoryview(encode_batch(records, attributes=TRANSACTIONAL, **settings)))
-    marker = EndTransactionMarker(False, 0)
-    with pytest.raises(ApiError) as caught:
-        log.producers.check_marker(7, 3, marker, transaction_version=2)
-    assert caught.value.code == ErrorCode.invalid_producer_epoch
-    log.producers.check_marker(7, 3, marker, transaction_version=1)
-    log.producers.check_marker(7, 4, marker, transaction_version=2)
-    log.append_own(memoryview(encode_marker(marker, 7, 3, 0)))
-    # The transaction has ended: the marker is a repeated one.
-    log.producers.check_marker(7, 3, marker, transaction_version=2)
-    log.close()

@@ -1,30 +1,23 @@
-"""The life of a broker process: start, refusal to start, end, and death at any moment."""
+"""The life of a broker process: start, end, and death at any moment."""
 
 from __future__ import annotations
 
 import os
 import random
-import shutil
-import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from penstock.testing import EmbeddedBroker
-from penstock_broker.config import BrokerConfig
 from penstock_broker.errors import BrokerError
 from penstock_broker.process import LOG_NAME, BrokerProcess
-from penstock_broker.server import run
 from penstock_broker.wire.error_codes import ErrorCode
 from tests.support.api_keys import CREATE_TOPICS, DELETE_TOPICS, METADATA, PRODUCE
 from tests.support.ports import free_port
@@ -90,133 +83,6 @@ def test_it_cannot_be_started_twice(broker: BrokerProcess) -> None:
     broker.start()
     with pytest.raises(BrokerError, match="is already running"):
         broker.start()
-
-
-def test_a_second_broker_on_the_same_directory_is_refused(broker: BrokerProcess, tmp_path: Path) -> None:
-    broker.start()
-    with pytest.raises(BrokerError, match=rf"in use by another broker \(process {broker.pid}\); stop that one"):
-        BrokerProcess(tmp_path / "data").start()
-    create_topic(broker)
-
-
-def test_a_port_in_use_is_refused(tmp_path: Path) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        with pytest.raises(BrokerError, match=f"port {port} of 127.0.0.1 is in use by another program"):
-            BrokerProcess(tmp_path, port=port).start()
-
-
-@pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.1", "::", "example.org", ""])
-def test_an_address_that_others_can_reach_is_refused(tmp_path: Path, host: str) -> None:
-    with pytest.raises(BrokerError, match="has no access control"):
-        BrokerConfig(data_dir=tmp_path, host=host)
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])
-def test_a_loopback_address_is_taken(tmp_path: Path, host: str) -> None:
-    assert BrokerConfig(data_dir=tmp_path, host=host).host == host
-
-
-@pytest.mark.parametrize("setting", ["num_partitions", "segment_bytes", "max_request_bytes", "max_partitions"])
-def test_a_setting_that_cannot_be_is_refused(tmp_path: Path, setting: str) -> None:
-    wrong: dict[str, int] = {setting: 0}
-    with pytest.raises(BrokerError, match=f"{setting} is 0"):
-        BrokerConfig(data_dir=tmp_path, **wrong)  # type: ignore[arg-type]  # one of several names of the same type
-
-
-def test_a_full_disk_is_refused_at_start(tmp_path: Path) -> None:
-    too_much = shutil.disk_usage(tmp_path).free * 2
-    with pytest.raises(BrokerError, match="of free disk space; it needs"):
-        run(BrokerConfig(data_dir=tmp_path, min_free_bytes=too_much))
-
-
-def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(BrokerError, match=r"data cannot be used: .*, --data-dir of a broker"):
-        BrokerProcess(tmp_path / "file" / "data").start()
-    with pytest.raises(BrokerError, match=r"data cannot be used: .*, --data-dir of a broker"):
-        run(BrokerConfig(data_dir=tmp_path / "file" / "data"))
-
-
-def test_a_database_that_is_none_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "metadata.sqlite").write_bytes(b"no database" * 1000)
-    with pytest.raises(BrokerError, match=r"cannot open the broker's metadata .*metadata\.sqlite"):
-        BrokerProcess(tmp_path).start()
-
-
-def test_records_without_their_metadata_are_refused_and_kept(tmp_path: Path) -> None:
-    with BrokerProcess(tmp_path) as broker:
-        producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
-        producer.produce("topic", b"value")
-        assert producer.flush(WAIT) == 0
-    metadata = tmp_path / "metadata.sqlite"
-    content = metadata.read_bytes()
-    for lost in (metadata.unlink, partial(metadata.write_bytes, b"")):
-        lost()
-        for _ in range(2):
-            with pytest.raises(BrokerError, match=r"metadata\.sqlite is missing or empty, but .*topics has records"):
-                BrokerProcess(tmp_path).start()
-        assert any(path.stat().st_size for path in tmp_path.glob("topics/*/0/*.log"))
-    metadata.write_bytes(content)
-    with BrokerProcess(tmp_path):
-        pass
-
-
-def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
-    with BrokerProcess(tmp_path) as broker:
-        producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
-        producer.produce("topic", b"value")
-        assert producer.flush(WAIT) == 0
-    [log] = (path for path in tmp_path.glob("topics/*/0/*.log") if path.stat().st_size)
-    shutil.rmtree(log.parent)
-    log.parent.write_text("")
-    with pytest.raises(BrokerError, match=rf"^cannot open {log.parent}.*: Not a directory; the files"):
-        BrokerProcess(tmp_path).start()
-
-
-def test_the_command_line_says_the_address_and_ends_on_signals(tmp_path: Path) -> None:
-    for number in (signal.SIGINT, signal.SIGTERM):
-        command = [sys.executable, "-m", "penstock_broker", "--data-dir", str(tmp_path), "--port", "0"]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as process:
-            assert process.stdout is not None
-            line = process.stdout.readline()
-            assert line.startswith("Kafka broker is ready: bootstrap.servers=127.0.0.1:")
-            process.send_signal(number)
-            assert process.wait(WAIT) == 0
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, None])
-def test_a_stop_leaves_nothing_to_recover(tmp_path: Path, number: signal.Signals | None) -> None:
-    broker = EmbeddedBroker(tmp_path)
-    broker.start()
-    client = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
-    client.produce("topic", b"value")
-    assert client.flush(WAIT) == 0
-    assert broker.pid is not None
-    if number is not None:
-        os.kill(broker.pid, number)
-        assert until(lambda: broker.pid is None)
-    broker.stop()
-    # The file of an index is written when the log is on disk.
-    assert [path.with_suffix(".index").exists() for path in tmp_path.glob("topics/*/*/*.log")] == [True]
-
-
-def test_the_command_line_says_what_is_wrong(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "penstock_broker", "--data-dir", str(tmp_path), "--host", "0.0.0.0"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT, check=False)
-    assert done.returncode == 1
-    assert done.stderr.startswith("error: cannot listen on '0.0.0.0'")
-    assert "Traceback" not in done.stderr
-
-
-def test_it_loads_nothing_that_only_tests_need() -> None:
-    command = [sys.executable, "-X", "importtime", "-m", "penstock_broker", "--help"]
-    loaded = subprocess.run(command, capture_output=True, text=True, check=True).stderr
-    assert " penstock_broker.server\n" in loaded
-    assert " hypothesis\n" not in loaded
-    assert " kio\n" not in loaded
 
 
 def test_it_ends_when_its_parent_is_killed(tmp_path: Path) -> None:

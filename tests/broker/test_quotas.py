@@ -1,4 +1,4 @@
-"""Quotas of clients: rates, the APIs that set them, and clients that are throttled."""
+"""Quotas of clients: rates, and clients that are throttled."""
 
 from __future__ import annotations
 
@@ -28,20 +28,12 @@ from penstock_broker.process import BrokerProcess
 from penstock_broker.quotas import ClientQuotas, Rate
 from penstock_broker.wire.codec import Message
 from penstock_broker.wire.error_codes import ErrorCode
-from tests.support.api_keys import (
-    ALTER_CLIENT_QUOTAS,
-    API_VERSIONS,
-    CREATE_TOPICS,
-    DESCRIBE_CLIENT_QUOTAS,
-    DESCRIBE_CLUSTER,
-    FETCH,
-    PRODUCE,
-)
+from tests.support.api_keys import API_VERSIONS, CREATE_TOPICS, DESCRIBE_CLUSTER, FETCH, PRODUCE
+from tests.support.client_quotas import alter, described
 from tests.support.protocol_client import ProtocolClient
 from tests.support.record_batches import BatchRecord, encode_batch
 from tests.support.waiting import until
 
-EXACT, DEFAULT, ANY = range(3)
 CLIENT = "test"  # the client id of ProtocolClient
 WAIT = 60
 
@@ -64,31 +56,6 @@ def no_quotas_stay(broker: BrokerProcess) -> Iterator[None]:
     with ProtocolClient(broker.bootstrap_servers) as other:
         for name, quotas in described(other).items():
             alter(other, name, **dict.fromkeys(quotas))
-
-
-def alter(
-    client: ProtocolClient, name: str | None, version: int = 1, validate_only: bool = False, **quotas: float | None
-) -> Message:
-    changes = [{"key": key, "value": value or 0, "remove": value is None} for key, value in quotas.items()]
-    entry = {"entity": [{"entity_type": "client-id", "entity_name": name}], "ops": changes}
-    body = {"entries": [entry], "validate_only": validate_only}
-    answer: Message = client.call(ALTER_CLIENT_QUOTAS, version, body)["entries"][0]
-    return answer
-
-
-def described(
-    client: ProtocolClient, *components: Message, strict: bool = False, version: int = 1
-) -> dict[str | None, dict[str, float]]:
-    answer = client.call(DESCRIBE_CLIENT_QUOTAS, version, {"components": list(components), "strict": strict})
-    assert answer["error_code"] == ErrorCode.none, answer
-    return {
-        entry["entity"][0]["entity_name"]: {each["key"]: each["value"] for each in entry["values"]}
-        for entry in answer["entries"]
-    }
-
-
-def component(match_type: int, match: str | None = None, entity_type: str = "client-id") -> Message:
-    return {"entity_type": entity_type, "match_type": match_type, "match": match}
 
 
 def produce(client: ProtocolClient, topic: str, size: int, acks: int = -1) -> Message:
@@ -209,54 +176,6 @@ def test_the_time_in_which_an_answer_is_made_counts(quotas: ClientQuotas, tmp_pa
 
     # After the number of the request and a tag section comes the time to wait, a whole window.
     assert struct.unpack_from(">i", asyncio.run(exchange()), 5) == (1000,)
-
-
-@pytest.mark.parametrize("version", [0, 1])
-def test_every_version_of_the_apis_of_quotas(client: ProtocolClient, version: int) -> None:
-    assert alter(client, "a", version, producer_byte_rate=5, request_percentage=0.5)["error_code"] == ErrorCode.none
-    alter(client, None, version, consumer_byte_rate=7)
-    of_a, of_default = {"producer_byte_rate": 5, "request_percentage": 0.5}, {"consumer_byte_rate": 7}
-    assert described(client, version=version) == {"a": of_a, None: of_default}
-    for strict in (False, True):
-        assert described(client, component(EXACT, "a"), strict=strict, version=version) == {"a": of_a}
-        assert described(client, component(EXACT, "b"), strict=strict, version=version) == {}
-        assert described(client, component(DEFAULT), strict=strict, version=version) == {None: of_default}
-        assert described(client, component(ANY), strict=strict) == {"a": of_a, None: of_default}
-        assert described(client, component(ANY, entity_type="user"), strict=strict) == {}
-        assert described(client, component(ANY), component(ANY, entity_type="user"), strict=strict) == {}
-    assert described(client, strict=True) == {}
-    alter(client, "a", version, producer_byte_rate=None)
-    assert described(client, component(EXACT, "a")) == {"a": {"request_percentage": 0.5}}
-
-
-def test_what_is_only_validated_is_not_set(client: ProtocolClient) -> None:
-    assert alter(client, "a", validate_only=True, producer_byte_rate=5)["error_code"] == ErrorCode.none
-    assert described(client) == {}
-
-
-@pytest.mark.parametrize(
-    ("quotas", "reason"),
-    [
-        ({"producer_byte_rate": 0}, "Quota producer_byte_rate must be greater than 0"),
-        ({"producer_byte_rate": 0.5}, "producer_byte_rate must be a Long value"),
-        ({"request_percentage": float("nan")}, "Quota request_percentage must be greater than 0"),
-        ({"controller_mutation_rate": 5}, "Invalid configuration key controller_mutation_rate"),
-    ],
-)
-def test_a_quota_that_cannot_be_is_refused(client: ProtocolClient, quotas: dict[str, float], reason: str) -> None:
-    answer = alter(client, "a", **quotas)  # type: ignore[arg-type]  # names of quotas
-    assert answer["error_code"] == ErrorCode.invalid_request
-    assert reason in answer["error_message"]
-    assert described(client) == {}
-
-
-@pytest.mark.parametrize("kind", ["user", "ip"])
-def test_quotas_of_users_and_addresses_are_refused_with_the_reason(client: ProtocolClient, kind: str) -> None:
-    change = {"key": "producer_byte_rate", "value": 1.0}
-    entry = {"entity": [{"entity_type": kind, "entity_name": "a"}], "ops": [change]}
-    [answer] = client.call(ALTER_CLIENT_QUOTAS, 1, {"entries": [entry]})["entries"]
-    assert answer["error_code"] == ErrorCode.invalid_request
-    assert f"quotas of entity type '{kind}' are not served" in answer["error_message"]
 
 
 def test_quotas_survive_a_kill(tmp_path: Path) -> None:

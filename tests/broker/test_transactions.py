@@ -16,7 +16,7 @@ from penstock_broker.metadata_store import MetadataStore
 from penstock_broker.producer_ids import ProducerIds
 from penstock_broker.records import LogRecord, encode_transactional_records, read_marker, read_records
 from penstock_broker.topics import OFFSETS_TOPIC, TopicRegistry
-from penstock_broker.transaction_log import State, Transaction, TransactionLog, encode_value
+from penstock_broker.transaction_log import State, Transaction, TransactionLog
 from penstock_broker.transactions import Producer, TransactionCoordinator
 from penstock_broker.wire.error_codes import ErrorCode
 
@@ -414,28 +414,6 @@ def test_partitions_are_added_until_the_end_and_not_written_twice(broker: Broker
     assert broker.coordinator.partitions("x", producer) == {("t", 0), ("t", 2)}
     broker.end(producer)
     assert broker.coordinator.partitions("x", producer) == frozenset()
-
-
-def test_the_state_is_in_the_format_of_kafka() -> None:
-    # Written by Kafka's TransactionLogValue 4.3 with these fields, in version 1.
-    state = Transaction(
-        transactional_id="x",
-        producer_id=5,
-        epoch=3,
-        previous_producer_id=4,
-        next_producer_id=6,
-        timeout_ms=1000,
-        state=State.PREPARE_COMMIT,
-        partitions=frozenset({("t", 1), ("t", 0)}),
-        started_ms=7,
-        updated_ms=8,
-        version=2,
-    )
-    written = (
-        "0001 0000000000000005 0003 000003e8 02 02 02 74 03 00000000 00000001 00 0000000000000008 0000000000000007"
-        "03 00 08 0000000000000004 01 08 0000000000000006 02 02 0002"
-    )
-    assert encode_value(state) == bytes.fromhex(written)
 
 
 class KilledError(BaseException):

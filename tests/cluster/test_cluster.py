@@ -24,13 +24,13 @@ from penstock.config import StreamsConfig
 from penstock.errors import RetriableError
 from penstock.host.api import State
 from penstock.host.spark.protocol.transactions import commits_topic
-from tests.broker.test_quotas import alter
 from tests.cluster.word_count import WordCount, create_topic
 from tests.crash.seed import ALL, SEED
 from tests.host.spark.support import SparkRunner
 from tests.host.support import wait_for
 from tests.support.api_keys import DESCRIBE_QUORUM, FIND_COORDINATOR
 from tests.support.brokers import ON_KAFKA_CLUSTER
+from tests.support.client_quotas import alter
 from tests.support.kafka import RealKafka
 from tests.support.protocol_client import ProtocolClient
 from tests.support.transactions import ready

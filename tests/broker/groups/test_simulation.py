@@ -20,7 +20,7 @@ from penstock_broker.groups.consumer.group import ConsumerGroup
 from penstock_broker.groups.consumer.heartbeat import LEAVE, LEAVE_FOR_A_WHILE
 from penstock_broker.wire.codec import Message
 from penstock_broker.wire.error_codes import ErrorCode
-from tests.broker.groups.classic.test_group import REBALANCE_MS, Client, code_of
+from tests.broker.groups.classic.support import REBALANCE_MS, Client, code_of
 from tests.broker.groups.consumer.test_group import SESSION_MS, Consumer
 from tests.broker.groups.support import GroupBroker
 

@@ -1,4 +1,4 @@
-"""The limits of the codec of messages, also for garbage; test_schemas.py compares it with another."""
+"""The limits of the codec of messages, also for garbage; test_schema.py compares it with another."""
 
 from __future__ import annotations
 

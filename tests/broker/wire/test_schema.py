@@ -25,7 +25,6 @@ from penstock.host.threads.streams_group import STREAMS_GROUP_HEARTBEAT
 from penstock_broker.apis import APIS
 from penstock_broker.wire.api_schemas import request_schema, response_schema
 from penstock_broker.wire.codec import structure_codec
-from penstock_broker.wire.error_codes import ErrorCode
 from penstock_broker.wire.primitives import Cursor, Sink
 from penstock_broker.wire.schema import MessageSchema, Structure
 from penstock_broker.wire.schemas import consumer_protocol_assignment, consumer_protocol_subscription
@@ -163,11 +162,6 @@ def test_the_codec_and_kio_read_and_write_the_same(
     cursor = Cursor(memoryview(bytearray(buffer.getvalue())))
     assert plain(codec.decode(cursor)) == message
     assert cursor.position == len(cursor.view)
-
-
-def test_error_codes_are_those_of_kio() -> None:
-    found = {code.name: (code.value, code.retriable) for code in ErrorCode}
-    assert found == {code.name: (code.value, code.retriable) for code in KioErrorCode}
 
 
 def test_a_version_that_a_message_does_not_have_is_refused() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Iterator
 
@@ -12,29 +11,22 @@ from penstock_broker.records import read_records
 from penstock_broker.wire.codec import Message
 from penstock_broker.wire.error_codes import ErrorCode
 from tests.support.api_keys import (
-    CONSUMER_GROUP_DESCRIBE,
     CONSUMER_GROUP_HEARTBEAT,
-    CREATE_TOPICS,
-    DELETE_GROUPS,
-    DESCRIBE_GROUPS,
     FETCH,
     FIND_COORDINATOR,
     HEARTBEAT,
     JOIN_GROUP,
     LEAVE_GROUP,
-    LIST_GROUPS,
     LIST_OFFSETS,
     METADATA,
     OFFSET_COMMIT,
     SYNC_GROUP,
 )
-from tests.support.brokers import RunningBroker
+from tests.support.brokers import EMBEDDED_ONLY, RunningBroker
+from tests.support.group_requests import SUBSCRIPTION, beat_body, enter, join, join_body, member_body, sync_body
 from tests.support.protocol_client import ProtocolClient, versions_of
+from tests.support.topic_requests import create, topic_id
 from tests.support.waiting import until
-
-WAIT = 60
-SUBSCRIPTION = b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"
-"""Of a consumer that reads the topic `t`: Kafka's coordinator does not answer where it cannot read it."""
 
 
 @pytest.fixture
@@ -44,77 +36,19 @@ def client(broker: RunningBroker) -> Iterator[ProtocolClient]:
 
 
 @pytest.fixture
-def other(broker: RunningBroker) -> Iterator[ProtocolClient]:
-    with ProtocolClient(broker.bootstrap_servers) as connected:
-        yield connected
-
-
-@pytest.fixture
-def group(client: ProtocolClient) -> str:
-    name = f"group-{uuid.uuid4()}"
-    for wanted in (name, "unknown"):
-        await_coordinator(client, wanted)
+def topic(client: ProtocolClient) -> str:
+    """A topic of three partitions, which two members cannot share evenly."""
+    name = f"topic-{uuid.uuid4()}"
+    create(client, name, 3)
+    wanted = {"topics": [{"name": name}]}
+    assert until(lambda: client.call(METADATA, 12, wanted)["topics"][0]["error_code"] == ErrorCode.none)
     return name
 
 
-def await_coordinator(client: ProtocolClient, group: str) -> None:
-    """Kafka creates its topic for groups with the first request for a coordinator, and then loads the group."""
-    deadline = time.monotonic() + WAIT
-    code = ErrorCode.coordinator_not_available
-    while code != ErrorCode.unknown_member_id:
-        assert time.monotonic() < deadline, code
-        client.call(FIND_COORDINATOR, 3, {"key": group, "key_type": 0})
-        identity = {"group_id": group, "generation_id": 1, "member_id": "m", "group_instance_id": None}
-        code = ErrorCode(client.call(HEARTBEAT, 4, identity)["error_code"])
-
-
-def topic_id(client: ProtocolClient, topic: str) -> uuid.UUID:
-    found: uuid.UUID = client.call(METADATA, 12, {"topics": [{"name": topic}]})["topics"][0]["topic_id"]
-    return found
-
-
-def join_body(group: str, member_id: str = "", **settings: object) -> Message:
-    return {
-        "group_id": group,
-        "session_timeout": 60_000,
-        "rebalance_timeout": 60_000,
-        "member_id": member_id,
-        "group_instance_id": None,
-        "protocol_type": "consumer",
-        "protocols": [{"name": "range", "metadata": SUBSCRIPTION}],
-        "reason": "test",
-    } | settings
-
-
-def join(client: ProtocolClient, version: int, group: str) -> Message:
-    answer = client.call(JOIN_GROUP, version, join_body(group))
-    if version >= 4:
-        assert answer["error_code"] == ErrorCode.member_id_required
-        answer = client.call(JOIN_GROUP, version, join_body(group, answer["member_id"]))
-    assert answer["error_code"] == ErrorCode.none
-    return answer
-
-
-def sync_body(group: str, joined: Message, **settings: object) -> Message:
-    assignment = {"member_id": joined["member_id"], "assignment": b"all"}
-    return (
-        member_body(group, joined)
-        | {
-            "protocol_type": "consumer",
-            "protocol_name": "range",
-            "assignments": [assignment] if joined["leader"] == joined["member_id"] else [],
-        }
-        | settings
-    )
-
-
-def member_body(group: str, joined: Message) -> Message:
-    return {
-        "group_id": group,
-        "generation_id": joined["generation_id"],
-        "member_id": joined["member_id"],
-        "group_instance_id": None,
-    }
+@pytest.fixture
+def other(broker: RunningBroker) -> Iterator[ProtocolClient]:
+    with ProtocolClient(broker.bootstrap_servers) as connected:
+        yield connected
 
 
 @pytest.mark.parametrize("version", versions_of(JOIN_GROUP))
@@ -197,72 +131,6 @@ def test_every_version_of_leave_group(client: ProtocolClient, group: str, versio
     assert leave(group, joined["member_id"]) == unknown
     assert leave("unknown", "m") == unknown
     assert leave("", "m")[0] == ErrorCode.invalid_group_id
-
-
-@pytest.mark.parametrize("version", versions_of(DESCRIBE_GROUPS))
-def test_every_version_of_describe_groups(client: ProtocolClient, group: str, version: int) -> None:
-    joined = join(client, 9, group)
-
-    def describe(name: str) -> Message:
-        [described] = client.call(DESCRIBE_GROUPS, version, {"groups": [name]})["groups"]
-        found: Message = described
-        return found
-
-    found = describe(group)
-    assert (found["group_state"], found["protocol_type"], found["protocol_data"]) == (
-        "CompletingRebalance",
-        "consumer",
-        "",
-    )
-    client.call(SYNC_GROUP, 5, sync_body(group, joined))
-    found = describe(group)
-    [member] = found["members"]
-    assert (found["group_state"], found["protocol_data"]) == ("Stable", "range")
-    assert (member["client_id"], member["client_host"]) == ("test", "/127.0.0.1")
-    assert (member["member_metadata"], member["member_assignment"]) == (SUBSCRIPTION, b"all")
-    missing = describe("unknown")
-    code = ErrorCode.group_id_not_found if version >= 6 else ErrorCode.none
-    assert (missing["error_code"], missing["group_state"]) == (code, "Dead")
-
-
-@pytest.mark.parametrize("version", versions_of(LIST_GROUPS))
-def test_every_version_of_list_groups(client: ProtocolClient, group: str, version: int) -> None:
-    join(client, 9, group)
-
-    def listed(**filters: list[str]) -> Message | None:
-        answer = client.call(LIST_GROUPS, version, filters)
-        found: list[Message] = [one for one in answer["groups"] if one["group_id"] == group]
-        return found[0] if found else None
-
-    found = listed()
-    assert found is not None
-    assert found["protocol_type"] == "consumer"
-    if version >= 4:
-        assert found["group_state"] == "CompletingRebalance"
-        assert listed(states_filter=["Stable", "Empty"]) is None
-        assert listed(states_filter=["completingrebalance"]) == found
-    if version >= 5:
-        assert found["group_type"] == "classic"
-        assert listed(types_filter=["consumer"]) is None
-        assert listed(types_filter=["Classic"]) == found
-
-
-@pytest.mark.parametrize("version", versions_of(DELETE_GROUPS))
-def test_every_version_of_delete_groups(client: ProtocolClient, group: str, version: int) -> None:
-    joined = join(client, 9, group)
-
-    def delete() -> list[int]:
-        names = [group, "unknown", ""]
-        results = client.call(DELETE_GROUPS, version, {"groups_names": names})["results"]
-        codes = {one["group_id"]: one["error_code"] for one in results}  # Kafka answers in any order
-        return [codes[name] for name in names]
-
-    delete()  # other tests may have committed offsets for the empty group id
-    others = [ErrorCode.group_id_not_found] * 2
-    assert delete() == [ErrorCode.non_empty_group, *others]
-    client.call(LEAVE_GROUP, 0, {"group_id": group, "member_id": joined["member_id"]})
-    assert delete() == [ErrorCode.none, *others]
-    assert delete() == [ErrorCode.group_id_not_found, *others]
 
 
 @pytest.mark.parametrize("version", versions_of(OFFSET_COMMIT))
@@ -415,39 +283,6 @@ def test_a_member_whose_connection_is_lost_while_it_waits_stays_a_member(
     assert len(again["members"]) == 2
 
 
-@pytest.fixture
-def topic(client: ProtocolClient) -> str:
-    name = f"topic-{uuid.uuid4()}"
-    wanted = {"name": name, "num_partitions": 3, "replication_factor": 1}
-    client.call(CREATE_TOPICS, 7, {"topics": [wanted]})
-    wanted = {"topics": [{"name": name}]}
-    assert until(lambda: client.call(METADATA, 12, wanted)["topics"][0]["error_code"] == ErrorCode.none)
-    return name
-
-
-def beat_body(group: str, member_id: str, epoch: int, **settings: object) -> Message:
-    return {
-        "group_id": group,
-        "member_id": member_id,
-        "member_epoch": epoch,
-        "rebalance_timeout": 60_000 if epoch == 0 else -1,
-        "subscribed_topic_names": None,
-        "topic_partitions": [] if epoch == 0 else None,
-    } | settings
-
-
-def enter(client: ProtocolClient, version: int, group: str, member_id: str, topic: str) -> Message:
-    """Join a consumer group and return the answer with an assignment; Kafka learns later of a topic that is new."""
-    body = beat_body(group, member_id, 0, subscribed_topic_names=[topic])
-    answer = client.call(CONSUMER_GROUP_HEARTBEAT, version, body)
-    deadline = time.monotonic() + WAIT
-    while answer["assignment"] is None or not answer["assignment"]["topic_partitions"]:
-        assert (answer["error_code"], time.monotonic() < deadline) == (ErrorCode.none, True)
-        body = beat_body(group, answer["member_id"], answer["member_epoch"])
-        answer = client.call(CONSUMER_GROUP_HEARTBEAT, version, body)
-    return answer
-
-
 @pytest.mark.parametrize("version", versions_of(CONSUMER_GROUP_HEARTBEAT))
 def test_every_version_of_consumer_group_heartbeat(
     broker: RunningBroker, client: ProtocolClient, group: str, topic: str, version: int
@@ -478,18 +313,14 @@ def test_every_version_of_consumer_group_heartbeat(
     assert (left["error_code"], left["member_epoch"]) == (ErrorCode.none, -1)
 
 
-@pytest.mark.parametrize("version", versions_of(CONSUMER_GROUP_DESCRIBE))
-def test_every_version_of_consumer_group_describe(client: ProtocolClient, group: str, topic: str, version: int) -> None:
-    epoch = enter(client, 1, group, "me", topic)["member_epoch"]
-    answer = client.call(CONSUMER_GROUP_DESCRIBE, version, {"group_ids": [group, "unknown"]})
-    found, missing = answer["groups"]
-    assert (found["error_code"], found["group_state"], found["group_epoch"]) == (ErrorCode.none, "Stable", epoch)
-    assert found["assignor_name"] == "uniform"
-    [member] = found["members"]
-    [assigned] = member["assignment"]["topic_partitions"]
-    assert (assigned["topic_name"], assigned["partitions"]) == (topic, [0, 1, 2])
-    assert (member["member_id"], member["client_id"], member["subscribed_topic_names"]) == ("me", "test", [topic])
-    assert missing["error_code"] == ErrorCode.group_id_not_found
-    listed = client.call(LIST_GROUPS, 5, {"types_filter": ["consumer"], "states_filter": ["stable"]})["groups"]
-    assert [one["group_type"] for one in listed if one["group_id"] == group] == ["consumer"]
-    client.call(CONSUMER_GROUP_HEARTBEAT, 1, beat_body(group, "me", -1))
+@EMBEDDED_ONLY
+@pytest.mark.parametrize("version", versions_of(FIND_COORDINATOR))
+def test_every_version_of_find_coordinator(client: ProtocolClient, version: int) -> None:
+    groups = client.call(FIND_COORDINATOR, version, {"key": "g", "key_type": 0, "coordinator_keys": ["g"]})
+    found = groups["coordinators"][0] if version >= 4 else groups
+    assert (found["error_code"], found["node_id"], found["host"]) == (ErrorCode.none, 1, "127.0.0.1")
+    for key_type, code in ((1, ErrorCode.none), (2, ErrorCode.invalid_request)) if version >= 1 else ():
+        body = {"key": "t", "key_type": key_type, "coordinator_keys": ["t"]}
+        answer = client.call(FIND_COORDINATOR, version, body)
+        found = answer["coordinators"][0] if version >= 4 else answer
+        assert (found["error_code"], found["node_id"]) == (code, 1 if code == ErrorCode.none else -1)

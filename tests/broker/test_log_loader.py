@@ -1,4 +1,4 @@
-"""What a start does with torn, damaged and missing files of a log, and what it says."""
+"""The start of a log with torn, damaged and missing files, and its messages."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ from tests.support.api_keys import (
     DESCRIBE_TRANSACTIONS,
     FETCH,
     FIND_COORDINATOR,
+    INIT_PRODUCER_ID,
     LIST_OFFSETS,
     LIST_TRANSACTIONS,
     METADATA,
@@ -25,7 +26,7 @@ from tests.support.api_keys import (
     WRITE_TXN_MARKERS,
 )
 from tests.support.brokers import EMBEDDED_ONLY, RunningBroker
-from tests.support.protocol_client import ProtocolClient
+from tests.support.protocol_client import ProtocolClient, versions_of
 from tests.support.record_batches import BatchRecord, encode_batch
 from tests.support.transactions import Transactions, ready
 from tests.support.waiting import until
@@ -452,3 +453,12 @@ def test_internal_topics_are_shown_as_such_and_only_read(client: ProtocolClient,
     answer = client.call(PRODUCE, 11, {"acks": -1, "timeout": 5000, "topic_data": [data]})
     assert answer["responses"][0]["partition_responses"][0]["error_code"] == ErrorCode.invalid_topic_exception
     assert len(fetch(client, name, 0)["records"]) > 0
+
+
+@EMBEDDED_ONLY
+@pytest.mark.parametrize("version", versions_of(INIT_PRODUCER_ID))
+def test_idempotent_producers_get_new_ids_in_every_version(client: ProtocolClient, version: int) -> None:
+    body: Message = {"transactional_id": None, "transaction_timeout": 1000}
+    first, second = (client.call(INIT_PRODUCER_ID, version, body) for _ in range(2))
+    assert first["error_code"] == second["error_code"] == ErrorCode.none
+    assert 0 <= first["producer_id"] < second["producer_id"]

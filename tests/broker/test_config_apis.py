@@ -1,9 +1,8 @@
-"""Changing the configuration of topics and of the broker while it runs."""
+"""The APIs of configurations: of topics, of the broker and of groups."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,40 +10,18 @@ import pytest
 from penstock_broker.process import BrokerProcess
 from penstock_broker.wire.codec import Message
 from penstock_broker.wire.error_codes import ErrorCode
-from tests.support.api_keys import (
-    ALTER_CONFIGS,
-    CREATE_TOPICS,
-    DESCRIBE_CONFIGS,
-    DESCRIBE_LOG_DIRS,
-    INCREMENTAL_ALTER_CONFIGS,
-    PRODUCE,
-)
-from tests.support.protocol_client import ProtocolClient
+from tests.support.api_keys import ALTER_CONFIGS, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS, PRODUCE
+from tests.support.protocol_client import ProtocolClient, versions_of
 from tests.support.record_batches import BatchRecord, encode_batch
+from tests.support.topic_requests import create
 
 TOPIC, BROKER, GROUP = 2, 4, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
 OF_TOPIC, OF_BROKER, OF_ALL_BROKERS, OF_COMMAND_LINE, DEFAULT = range(1, 6)
 
 
-@pytest.fixture
-def client(embedded_broker: BrokerProcess) -> Iterator[ProtocolClient]:
-    with ProtocolClient(embedded_broker.bootstrap_servers) as connected:
-        yield connected
-
-
-@pytest.fixture
-def topic(client: ProtocolClient) -> str:
-    name = f"topic-{uuid.uuid4()}"
-    assert create(client, name)["error_code"] == ErrorCode.none
-    return name
-
-
-def create(client: ProtocolClient, name: str, **configs: str) -> Message:
-    entries = [{"name": key, "value": value} for key, value in configs.items()]
-    wanted = {"name": name, "num_partitions": 1, "replication_factor": 1, "configs": entries}
-    answer: Message = client.call(CREATE_TOPICS, 7, {"topics": [wanted]})["topics"][0]
-    return answer
+def configured(client: ProtocolClient, name: str, **configs: str) -> Message:
+    return create(client, name, 1, configs=[{"name": key, "value": value} for key, value in configs.items()])
 
 
 def change(
@@ -155,7 +132,7 @@ def test_what_is_named_twice_or_is_missing_is_refused(client: ProtocolClient, to
 
 
 def test_a_topic_with_a_refused_configuration_is_not_created_and_the_answer_says_why(client: ProtocolClient) -> None:
-    answer = create(client, f"refused-{uuid.uuid4()}", preallocate="true")
+    answer = configured(client, f"refused-{uuid.uuid4()}", preallocate="true")
     assert answer["error_code"] == ErrorCode.invalid_config
     assert "it does not reserve space" in answer["error_message"]
 
@@ -163,8 +140,8 @@ def test_a_topic_with_a_refused_configuration_is_not_created_and_the_answer_says
 def test_defaults_of_topics_change_at_run_time_and_survive_a_kill(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path) as broker:
         with ProtocolClient(broker.bootstrap_servers) as client:
-            create(client, "topic")
-            create(client, "own", **{"max.message.bytes": "5000"})
+            configured(client, "topic")
+            configured(client, "own", **{"max.message.bytes": "5000"})
             for name, value in (("", "700"), ("1", "500")):
                 changed = change(client, BROKER, name, ("message.max.bytes", SET, value))
                 assert changed["error_code"] == ErrorCode.none
@@ -196,13 +173,20 @@ def test_groups_have_the_configuration_of_the_broker(client: ProtocolClient) -> 
     assert described(client, GROUP, "any", "consumer.session.timeout.ms") == session
 
 
-@pytest.mark.parametrize("version", [1, 2, 3, 4])
-def test_log_directories_have_the_size_of_each_log(client: ProtocolClient, topic: str, version: int) -> None:
-    produce(client, topic, 1000)
-    for wanted in (None, [{"topic": topic, "partitions": [0]}]):
-        [found] = client.call(DESCRIBE_LOG_DIRS, version, {"topics": wanted})["results"]
-        sizes = {one["name"]: [each["partition_size"] for each in one["partitions"]] for one in found["topics"]}
-        assert sizes[topic][0] > 1000
-    assert list(sizes) == [topic]
-    assert found["error_code"] == ErrorCode.none
-    assert version < 4 or 0 < found["usable_bytes"] < found["total_bytes"]
+@pytest.mark.parametrize("version", versions_of(DESCRIBE_CONFIGS))
+def test_every_version_of_describe_configs(client: ProtocolClient, version: int) -> None:
+    name = f"configured-{uuid.uuid4()}"
+    create(client, name, 1, configs=[{"name": "retention.ms", "value": "5"}])
+
+    def describe(kind: int, resource: str, keys: list[str] | None = None) -> Message:
+        wanted = {"resource_type": kind, "resource_name": resource, "configuration_keys": keys}
+        answer: Message = client.call(DESCRIBE_CONFIGS, version, {"resources": [wanted]})["results"][0]
+        return answer
+
+    [one] = describe(2, name, ["retention.ms"])["configs"]
+    assert (one["name"], one["value"], one["config_source"]) == ("retention.ms", "5", 1)
+    assert len(describe(2, name)["configs"]) > 20
+    assert describe(4, "1")["error_code"] == ErrorCode.none
+    assert describe(4, "2")["error_code"] == ErrorCode.invalid_request
+    assert describe(2, "missing")["error_code"] == ErrorCode.unknown_topic_or_partition
+    assert describe(8, "1")["error_code"] == ErrorCode.invalid_request
