@@ -1,0 +1,62 @@
+"""The marker of the last committed epoch of a sink partition."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import KafkaError as Code
+from confluent_kafka import TopicPartition as Position
+
+from penstock.client.confluent import commit_marker
+from penstock.errors import TaskCorruptedError, TaskMigratedError
+from tests.client.confluent.places import Place
+
+
+def test_an_epoch_that_is_known_to_be_committed_needs_no_marker(place: Place) -> None:
+    writer = place.writer(was_committed=lambda epoch: epoch == 1)
+    assert not writer.write(1, "q", place.output("a"))
+    assert writer.write(2, "q", place.output("b"))
+    assert place.read() == [b"b"]
+
+
+def test_a_reader_that_finds_its_group_no_more_is_replaced(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    lost: list[Consumer] = []
+
+    class Lost(Consumer):
+        def committed(self, *arguments: object) -> list[Position]:
+            if not lost:
+                lost.append(self)
+            if self in lost:
+                raise KafkaException(Code(Code._TIMED_OUT))
+            return super().committed(*arguments)
+
+    monkeypatch.setattr(commit_marker, "Consumer", Lost)
+    monkeypatch.setattr(commit_marker, "COORDINATOR_TIMEOUT_MS", 3_000)
+    assert place.writer().write(1, "q", place.output("a"))
+    assert not place.writer().write(1, "q", place.output("a"))
+    assert place.read() == [b"a"]
+
+
+def test_an_epoch_is_not_taken_for_the_same_where_it_is_made_of_something_else(place: Place) -> None:
+    assert place.writer().write(1, "q", place.output("a"), note="checkpoint one")
+    assert not place.writer().write(1, "q", place.output("a"), note="checkpoint one")
+    assert not place.writer().write(1, "q", place.output("a"))
+    with pytest.raises(TaskCorruptedError, match="is already committed with other input"):
+        place.writer().write(1, "q", place.output("b"), note="checkpoint two")
+    assert place.read() == [b"a"]
+
+
+def test_a_driver_that_is_behind_learns_that_it_is_a_zombie(place: Place) -> None:
+    assert place.writer().write(3, "q", place.output("a"))
+    with pytest.raises(TaskMigratedError, match=r"Epoch 3 of .* is already committed"):
+        place.writer().write(2, "q", place.output("b"))
+    assert place.read() == [b"a"]
+
+
+def test_two_programs_of_one_id_with_separate_checkpoints_are_reported(place: Place) -> None:
+    one, other = place.writer(), place.writer()
+    assert one.write(1, "first", place.output("a"))
+    assert other.write(1, "second", place.output("b"))
+    with pytest.raises(TaskMigratedError, match=r"the same application\.id and another checkpoint"):
+        one.write(2, "first", place.output("c"))
+    assert place.read() == [b"a", b"b"]
