@@ -7,10 +7,11 @@ from confluent_kafka import KafkaError as Code
 from confluent_kafka import KafkaException
 
 from penstock.client.confluent import ConfluentBatchProducer, ConfluentFetcher
+from penstock.client.confluent.refusals import Refusals
 from penstock.config import StreamsConfig
-from penstock.errors import KafkaError
+from penstock.errors import BrokerNotFoundError, KafkaError, RecordTooLargeError
 from penstock.record import PartitionBatch, RecordBatch, TopicPartition
-from tests.client.confluent.records import together
+from tests.client.confluent.records import HERE, NO_BROKER, together
 
 
 def test_batches_are_written_and_the_ends_of_partitions_known(
@@ -73,3 +74,25 @@ def test_a_batch_that_cannot_be_written_fails_its_producer(config: StreamsConfig
             write_it()
     finally:
         producer.close()
+
+
+def test_records_that_are_not_written_in_time_are_an_error() -> None:
+    producer = ConfluentBatchProducer(NO_BROKER, timeout_ms=100)
+    assert not producer.lags()
+    producer.send([PartitionBatch(*HERE, RecordBatch.of([(None, b"v", 1, 0, ())]))])
+    with pytest.raises(BrokerNotFoundError, match="answered within 100 ms"):
+        producer.flush()
+    for _ in range(2):
+        producer.close()
+    with pytest.raises(KafkaError, match="The producer is closed"):
+        producer.send([])
+
+
+def test_refusals_of_an_earlier_producer_go_on_with_single_records() -> None:
+    refusals = Refusals()
+    refusals.take({("t", 0, None, b"bad"): Code(Code.MSG_SIZE_TOO_LARGE)})
+    refusals.take({("t", 0, None, b"bad"): Code(Code.MSG_SIZE_TOO_LARGE)})
+    producer = ConfluentBatchProducer(NO_BROKER, refusals=refusals)
+    with pytest.raises(RecordTooLargeError, match="topic t, partition 0"):
+        producer.send([PartitionBatch(*HERE, RecordBatch.of([(None, b"bad", 1, 0, ())]))])
+    producer.close()

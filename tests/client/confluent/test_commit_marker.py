@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import KafkaError as Code
 from confluent_kafka import TopicPartition as Position
 
+from penstock.client.api import OffsetAndMetadata
 from penstock.client.confluent import commit_marker
+from penstock.client.confluent.admin import ConfluentAdmin
+from penstock.client.confluent.commit_marker import CommitMarker
 from penstock.errors import TaskCorruptedError, TaskMigratedError
+from penstock.record import TopicPartition
 from tests.client.confluent.places import Place
 
 
@@ -60,3 +66,28 @@ def test_two_programs_of_one_id_with_separate_checkpoints_are_reported(place: Pl
     with pytest.raises(TaskMigratedError, match=r"the same application\.id and another checkpoint"):
         one.write(2, "first", place.output("c"))
     assert place.read() == [b"a", b"b"]
+
+
+def test_a_marker_is_found_as_it_was_committed(place: Place) -> None:
+    asked: list[int] = []
+
+    def was_committed(epoch: int) -> bool:
+        asked.append(epoch)
+        return True
+
+    partition, group = TopicPartition(place.commits, 1), f"{place.topic}-group"
+    with (
+        closing(ConfluentAdmin(place.config)) as admin,
+        closing(CommitMarker(place.config, "id", group, partition, 60_000, was_committed)) as marker,
+    ):
+        assert marker.has(3, "owner", "note"), "where no marker is, the caller knows"
+        assert asked == [3]
+        assert marker.of(5, "owner", "") == {partition: OffsetAndMetadata(5, "owner")}
+        admin.commit_offsets(group, marker.of(5, "owner", "a note"))
+        assert marker.read().offset == 5
+        assert [marker.has(epoch, "owner", "a note") for epoch in (5, 6)] == [True, False]
+        assert not marker.has(5, "other", "a note"), "a marker of an earlier version"
+        marker.committed_by("other")
+        with pytest.raises(TaskMigratedError, match="Another program writes as id"):
+            marker.has(6, "other", "a note")
+    assert asked == [3]
