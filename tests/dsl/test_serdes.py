@@ -472,13 +472,3 @@ def test_a_missing_serde_of_a_topology_by_hand_is_named_with_the_line_of_its_sou
     with pytest.raises(StreamsError) as refused:
         TopologyTestDriver(topology)
     assert f"read, which reads topic in (created at {line_of('# by' + ' hand')})" in refused.value.__notes__[0]
-
-
-def test_lines_of_the_program_do_not_make_it_another_one() -> None:
-    built = [StreamsBuilder() for _ in range(2)]
-    built[0].stream("in")
-    built[1].stream("in")
-    first, second = (builder.build().build("app") for builder in built)
-    assert first == second
-    assert first.node_lines != second.node_lines
-    assert first.without_lines().node_lines == {}

@@ -75,18 +75,6 @@ def test_what_cannot_be_is_refused_with_kafkas_text(change: Callable[[Topology],
     assert str(caught.value) == f"Invalid topology: {message}"
 
 
-def test_a_supplier_must_return_a_new_processor_each_time() -> None:
-    processor = Pass()
-    with pytest.raises(ValueError, match="generates single reference"):
-        Topology().add_source("S", "in").add_processor("P", lambda: processor, "S")
-
-
-@pytest.mark.parametrize("supplier", [Pass(), lambda: "no processor", None])
-def test_a_supplier_must_make_processors(supplier: Any) -> None:
-    with pytest.raises(TypeError):
-        Topology().add_source("S", "in").add_processor("P", supplier, "S")
-
-
 def test_a_list_of_topics_is_refused_with_a_hint() -> None:
     with pytest.raises(TypeError, match=r"unpack a list with \*topics"):
         Topology().add_source("S", ["a", "b"])  # type: ignore[arg-type]  # the mistake that is tested

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock.config import StreamsConfig
 from penstock.plan.subtopology import SubtopologySpec, TaskId
 from penstock.plan.topology import Topology
+from penstock.processor.aggregate import StreamCount
 from penstock.processor.api import Processor, SimpleSupplier
+from penstock.processor.table import TableToStream
 from penstock.record import Headers, RecordBatch
 from penstock.serdes import Serdes
-from penstock.state.api import Base
+from penstock.state.api import Base, StoreBuilder
 from penstock.state.memory import MemoryBase
+from penstock.state.suppliers import KeyValueBytesStoreSupplier
 from penstock.task.batch_tracing import BatchTracing
+from penstock.task.context import TaskContext
 from penstock.task.environment import TaskEnvironment
+from penstock.task.error_handling import ErrorHandling
+from penstock.task.processor_topology import ProcessorTopology
 from penstock.task.punctuation import LivingSchedules, Schedules
+from penstock.task.record_collector import RecordCollector
+from penstock.task.record_sender import RecordSender
 from penstock.task.stream_task import StreamTask
 from penstock.task.task_checkpoint import TaskCheckpoint
 
@@ -41,6 +49,17 @@ class AnyTopic(Mapping[str, int]):
 
 def supplier(factory: Callable[[], Processor]) -> SimpleSupplier:
     return SimpleSupplier(factory)
+
+
+def counting() -> Topology:
+    """Count the records of each key in `counts`, and write the counts to `out`."""
+    topology = Topology()
+    topology.add_source("S", "in")
+    topology.add_processor("C", supplier(lambda: StreamCount("counts")), "S")
+    topology.add_state_store(StoreBuilder(KeyValueBytesStoreSupplier("counts", True), STRING, LONG, True, True), "C")
+    topology.add_processor("T", supplier(TableToStream), "C")
+    topology.add_sink("K", "out", "T", value_serde=LONG)
+    return topology
 
 
 def only_subtopology(topology: Topology) -> SubtopologySpec:
@@ -81,6 +100,25 @@ def task_of(
     )
     task.initialize()
     return task
+
+
+class Nodes(NamedTuple):
+    """The nodes of a task without its stores, and what they work with."""
+
+    topology: ProcessorTopology
+    task: TaskContext
+    collector: RecordCollector
+    errors: ErrorHandling
+
+
+def nodes_of(topology: Topology, *, partitions: int = 1, **config: Any) -> Nodes:
+    settings = {"application.id": "test", "default.key.serde": STRING, "default.value.serde": STRING, **config}
+    task = TaskContext("0_0", StreamsConfig(settings, environment={}), LivingSchedules(), 0)
+    collector = RecordCollector()
+    sender = RecordSender(collector, AnyTopic(partitions), TaskId(0, 0), task.offset)
+    errors = ErrorHandling.of_task(task, sender)
+    made = ProcessorTopology(only_subtopology(topology), task, collector, sender, errors)
+    return Nodes(made, task, collector, errors)
 
 
 def batch_of(*rows: tuple[str | None, str | None, int], first_offset: int = 0, headers: Headers = ()) -> RecordBatch:

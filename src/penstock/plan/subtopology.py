@@ -32,7 +32,10 @@ class TaskId(NamedTuple):
         Raises ValueError if `text` is not a task id.
         """
         subtopology, _, partition = text.partition("_")
-        return TaskId(int(subtopology), int(partition))
+        task_id = TaskId(int(subtopology), int(partition))
+        if str(task_id) != text:  # int() also reads blanks, signs, underscores and leading zeros
+            raise ValueError(f"Not a task id: {text!r}.")
+        return task_id
 
 
 StreamPartitioner = Callable[[str, Any, Any, int], "set[int] | None"]

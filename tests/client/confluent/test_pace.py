@@ -25,6 +25,10 @@ def test_the_time_for_what_waits_is_that_which_the_brokers_took_for_the_others(m
     assert (measured.taken(waiting=20), measured.seconds_left(waiting=20)) == (30, 0)
 
 
+def test_what_waits_in_a_new_producer_says_nothing_of_its_brokers() -> None:
+    assert Pace().seconds_left(waiting=3) == 0
+
+
 @given(st.integers(100, 900_000), st.integers(0, 10_000), st.integers(1, 10_000), st.floats(0, 900))
 def test_transactions_that_brokers_take_slowly_get_the_time_that_they_need(
     given_ms: int, waiting: int, taken: int, seconds: float

@@ -27,7 +27,6 @@ from penstock.client.confluent import (
     transactional_client,
 )
 from penstock.client.confluent.connection import ClientConnection
-from penstock.client.confluent.transactional_client import group_metadata
 from penstock.client.sockets.offsets import TransactionOffsets
 from penstock.config import StreamsConfig
 from penstock.errors import (
@@ -585,16 +584,3 @@ def test_what_is_called_before_a_commit_finds_all_sent_and_nothing_committed(pla
         producer.close()
     assert found == [[]]
     assert place.has(place.first, b"a")
-
-
-def test_a_member_is_shown_as_librdkafka_shows_it() -> None:
-    consumer = Consumer({"bootstrap.servers": "localhost:1", "group.id": "g"})
-    try:
-        assert group_metadata(GroupIdentity("g", -1, "")) == consumer.consumer_group_metadata()
-    finally:
-        consumer.close()
-    static = Consumer({"bootstrap.servers": "localhost:1", "group.id": "g", "group.instance.id": "i"})
-    try:
-        assert group_metadata(GroupIdentity("g", -1, "", "i")) == static.consumer_group_metadata()
-    finally:
-        static.close()

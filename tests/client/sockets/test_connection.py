@@ -10,11 +10,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from penstock.client.sockets.cluster import METADATA, Cluster, parsed_servers
+from penstock.client.sockets.cluster import METADATA, parsed_servers
 from penstock.client.sockets.connection import Api, BrokerConnection, ConnectionSettings
-from penstock.config import StreamsConfig
-from penstock.errors import BrokerNotFoundError, ConfigError, KafkaError, UnknownTopicOrPartitionError
-from penstock.record import TopicPartition
+from penstock.errors import BrokerNotFoundError, ConfigError, KafkaError
 from penstock_broker.process import BrokerProcess
 from penstock_broker.wire.codec import Message, response_encoder
 from penstock_broker.wire.primitives import Sink
@@ -147,20 +145,3 @@ def test_another_protocol_than_that_of_the_listener_is_named(embedded_broker: Br
 def test_requests_without_an_answer_cannot_be_read() -> None:
     with connected(lambda _: None) as connection, pytest.raises(RuntimeError, match="no request"):
         connection.receive(DOING)
-
-
-def test_bootstrap_servers_are_hosts_and_ports() -> None:
-    assert parsed_servers("one:1, two,[::1]:3,PLAINTEXT://four:4,[::1]") == [
-        ("one", 1), ("two", 9092), ("::1", 3), ("four", 4), ("::1", 9092)
-    ]  # fmt: skip
-    with pytest.raises(ConfigError, match="HOST:PORT"):
-        parsed_servers("one:port")
-
-
-def test_a_cluster_asks_the_next_broker_where_one_is_away(broker: RunningBroker) -> None:
-    servers = f"127.0.0.1:1,{broker.bootstrap_servers}"
-    with Cluster(StreamsConfig({"bootstrap.servers": servers}), 20_000) as cluster:
-        [node] = cluster.nodes(DOING).values()
-        assert f"{node.host}:{node.port}" == broker.bootstrap_servers
-        with pytest.raises(UnknownTopicOrPartitionError, match="penstock topics list"):
-            cluster.leader(TopicPartition("no-such-topic", 0), DOING)

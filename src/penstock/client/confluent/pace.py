@@ -52,7 +52,7 @@ class Pace:
 
     def __init__(self) -> None:
         self._records = 0
-        self._since = 0.0
+        self._since = time.monotonic()
 
     def give(self, records: int, waiting: int) -> None:
         """Count `records` sent to a producer with `waiting` records in its queue."""

@@ -86,7 +86,8 @@ def _holds(records: bytes, count: int) -> bool:
             length, shift, at = length | (byte & 0x7F) << shift, shift + 7, at + 1
             if byte < 0x80:
                 break
-        at += (length >> 1) ^ -(length & 1)
-        if not 0 < at <= len(records):
+        size = (length >> 1) ^ -(length & 1)
+        at += size
+        if size <= 0 or at > len(records):  # no record is empty: it is missing at the end
             return False
     return at == len(records)

@@ -1,4 +1,4 @@
-"""What a task remembers: schedules of one epoch, checkpoints, a crash before the commit."""
+"""The life of a task: schedules of one epoch, a crash before the commit, errors, and its end."""
 
 from __future__ import annotations
 
@@ -10,17 +10,12 @@ from hypothesis import strategies as st
 
 from penstock.errors import StreamsError
 from penstock.plan.topology import Topology
-from penstock.processor.aggregate import StreamCount
 from penstock.processor.api import Processor, ProcessorContext, PunctuationType
-from penstock.processor.table import TableToStream
 from penstock.record import Record, TopicPartition
-from penstock.state.api import StoreBuilder
 from penstock.state.memory import MemoryBase
-from penstock.state.suppliers import KeyValueBytesStoreSupplier
-from penstock.task.order_trace import TracedCommit, TracedRange
 from penstock.task.punctuation import EpochSchedules
-from penstock.task.task_checkpoint import ScheduleState, TaskCheckpoint
-from tests.task.topologies import LONG, STRING, batch_of, sent, supplier, task_of
+from penstock.task.task_checkpoint import TaskCheckpoint
+from tests.task.topologies import batch_of, counting, sent, supplier, task_of
 
 
 class Ticker(Processor):
@@ -46,16 +41,6 @@ def ticking() -> Topology:
     topology.add_source("S", "in")
     topology.add_processor("P", supplier(Ticker), "S")
     topology.add_sink("K", "out", "P")
-    return topology
-
-
-def counting() -> Topology:
-    topology = Topology()
-    topology.add_source("S", "in")
-    topology.add_processor("C", supplier(lambda: StreamCount("counts")), "S")
-    topology.add_state_store(StoreBuilder(KeyValueBytesStoreSupplier("counts", True), STRING, LONG, True, True), "C")
-    topology.add_processor("T", supplier(TableToStream), "C")
-    topology.add_sink("K", "out", "T", value_serde=LONG)
     return topology
 
 
@@ -85,28 +70,6 @@ def test_a_schedule_outside_init_is_refused_where_processors_live_for_an_epoch()
     assert "Processor P calls schedule() outside init()" in str(caught.value.__cause__)
 
 
-@given(
-    st.integers(-1, 1 << 60),
-    st.dictionaries(st.builds(TopicPartition, st.text(), st.integers(0, 9)), st.integers(0, 1 << 60)),
-    st.lists(
-        st.builds(
-            ScheduleState,
-            st.text(),
-            st.integers(0, 9),
-            st.sampled_from(PunctuationType),
-            st.none() | st.integers(0, 99),
-        )
-    ),
-)
-def test_a_checkpoint_is_read_as_it_was_written(
-    stream_time: int, times: dict[TopicPartition, int], schedules: list[ScheduleState]
-) -> None:
-    checkpoint = TaskCheckpoint(stream_time, times, tuple(schedules), times)
-    assert TaskCheckpoint.decode(checkpoint.encode()) == checkpoint
-    wall = [s.next_time for s in schedules if s.type is PunctuationType.WALL_CLOCK_TIME and s.next_time is not None]
-    assert checkpoint.next_wall_clock_ms() == (min(wall) if wall else None)
-
-
 @given(st.lists(st.lists(st.sampled_from("abc"), max_size=6), max_size=6), st.integers(0, 5))
 def test_a_crash_before_a_commit_loses_nothing(epochs: list[list[str]], crash_at: int) -> None:
     base, checkpoint = MemoryBase(), TaskCheckpoint()
@@ -131,32 +94,60 @@ def test_a_crash_before_a_commit_loses_nothing(epochs: list[list[str]], crash_at
     assert {key: entry.value for key, entry in final.all()} == {key: everything.count(key) for key in set(everything)}
 
 
-@pytest.mark.parametrize("cached", [True, False])
-def test_a_trace_replayed_gives_the_same_bytes(cached: bool) -> None:
-    config = {"penstock.trace.order": "somewhere"}
-    lanes = {0: [("a", "v", 5), ("b", "v", 1)], 1: [("a", "v", 4), ("c", "v", 9)]}
-    batches = {lane: batch_of(*rows) for lane, rows in lanes.items()}
-    cache_bytes = 1000 if cached else 0
-    first = task_of(counting(), cache_bytes=cache_bytes, config=config)
-    for lane, batch in batches.items():
-        first.add_records("in", 0, batch, lane)
-    first.process()
-    order = first.prepare_commit().order
-    assert order is not None
-    traced = TracedCommit.decode(order.encode())
-    assert traced.ranges == (
-        TracedRange(TopicPartition("in", 0), 1, 0, 1),
-        TracedRange(TopicPartition("in", 0), 0, 0, 2),
-        TracedRange(TopicPartition("in", 0), 1, 1, 1),
+class Failing(Processor):
+    """Fails for the value 'bad', and when it is closed."""
+
+    def process(self, record: Record[Any, Any]) -> None:
+        if record.value == "bad":
+            raise ValueError("no good")
+
+    def close(self) -> None:
+        raise OSError("stuck")
+
+
+def failing() -> Topology:
+    return Topology().add_source("S", "in").add_processor("P", supplier(Failing), "S")
+
+
+def test_an_error_names_task_node_and_the_place_of_the_record() -> None:
+    task = task_of(failing())
+    task.add_records("in", 0, batch_of(("k", "good", 1), ("k", "bad", 2), first_offset=7))
+    with pytest.raises(StreamsError) as caught:
+        task.process()
+    assert str(caught.value) == (
+        "Exception caught in process. taskId=0_0, processor=P, topic=in, partition=0, offset=8"
     )
-    again, original = task_of(counting(), cache_bytes=cache_bytes), task_of(counting(), cache_bytes=cache_bytes)
-    for lane, batch in batches.items():
-        original.add_records("in", 0, batch, lane)
-    original.process()
-    for partition, lane, start, count in traced.ranges:
-        again.add_records(*partition, batches[lane].slice(start, start + count))
-        again.process()
-    for task in (again, original):
-        task.flush()
-    assert sent(again) == sent(original)
-    assert again.changes() == original.changes()
+    assert caught.value.failed_record is not None
+    assert (caught.value.failed_record.offset, caught.value.failed_record.value) == (8, "'bad'")
+
+
+def test_stores_are_closed_though_a_processor_cannot_be() -> None:
+    topology = counting().add_processor("P", supplier(Failing), "S")
+    task = task_of(topology)
+    with pytest.raises(StreamsError, match="failed to close processor P"):
+        task.close()
+    assert not task.store("counts").is_open()
+
+
+def test_names_that_a_task_does_not_have_are_refused_with_those_it_has() -> None:
+    task = task_of(counting())
+    with pytest.raises(StreamsError, match=r"no store 'other': expected one of counts\."):
+        task.store("other")
+    with pytest.raises(StreamsError, match="no source node 'other'"):
+        task.add_source_topic("more", "other")
+    with pytest.raises(StreamsError, match="none"):
+        task_of(failing()).store("counts")
+
+
+def test_a_commit_has_the_changes_and_output_since_the_last_one() -> None:
+    task = task_of(counting())
+    for offset, expected in enumerate((1, 2)):
+        task.add_records("in", 0, batch_of(("k", "v", 5), first_offset=offset))
+        assert task.process() == 1
+        commit = task.prepare_commit()
+        assert [len(part.batch) for part in commit.output] == [1]
+        assert commit.changes["counts"].keys() == {b"k"}
+        assert task.positions() == {TopicPartition("in", 0): expected}
+        task.committed(commit.changes, b"stamp")
+        assert task.changes() == {}
+    assert task.prepare_commit().output == []

@@ -1,0 +1,47 @@
+"""The generated names that users are told of who want only names of their own."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.plan import nodes as n
+from penstock.plan.explicit_names import generated_names
+from penstock.processor.suppress import SuppressConstraints
+from tests.plan.plans import repartition, store, stream, table
+
+GENERATED = "KSTREAM-AGGREGATE-STATE-STORE-0000000002"
+
+
+def told(node: n.GraphNode) -> str:
+    return generated_names({0: stream("in"), 1: node})
+
+
+def test_a_program_without_stores_and_topics_has_no_names_to_tell() -> None:
+    assert generated_names({}) == generated_names({0: stream("in")}) == ""
+
+
+@pytest.mark.parametrize("name", ["counts", "KSTREAM-AGGREGATE-STATE-STORE-2"])
+def test_names_of_the_users_own_are_not_told(name: str) -> None:
+    assert told(n.CountNode(name="count", store=store(name))) == ""
+    assert told(repartition(name)) == ""
+
+
+def test_a_store_is_told_with_its_changelog_if_it_has_one() -> None:
+    line = f"Following state store(s) has not been named: {GENERATED}\n"
+    changelog = f"Following changelog topic(s) has not been named: {GENERATED}-changelog\n"
+    assert told(n.CountNode(name="count", store=store(GENERATED))) == changelog + line
+    assert told(n.CountNode(name="count", store=store(GENERATED, logging=False))) == line
+    assert told(table("t", store=store(GENERATED))) == changelog + line
+
+
+def test_a_suppression_has_a_changelog_of_its_own_and_no_store_of_the_user() -> None:
+    node = n.TableSuppressNode(name="s", store=store(GENERATED), constraints=SuppressConstraints(5, False, 1, 1, False))
+    assert told(node) == f"Following changelog topic(s) has not been named: {GENERATED}-changelog\n"
+
+
+def test_names_come_once_in_the_order_of_the_program() -> None:
+    later, earlier = "KSTREAM-MAP-0000000009", "KSTREAM-MAP-0000000003"
+    plan: n.Plan = {5: repartition(later), 3: repartition(earlier), 7: repartition(later)}
+    assert generated_names(plan) == (
+        f"Following repartition topic(s) has not been named: {earlier}-repartition, {later}-repartition\n"
+    )
