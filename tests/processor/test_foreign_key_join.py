@@ -1,0 +1,49 @@
+"""The join of two tables by foreign key."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock import KTable, StreamsBuilder, TableJoined
+from penstock.errors import StreamsError
+from tests.support.joins import LEFT, OUT, RIGHT, Row, final, last, pair, run, updates
+
+
+def foreign_key(value: str) -> str | None:
+    return value[0] if value[0] != "z" else None
+
+
+@given(updates(), st.sampled_from(["join", "left_join"]), st.sampled_from([0, 10_000_000]))
+@settings(max_examples=80, deadline=None)
+def test_the_join_by_foreign_key_ends_as_the_join_of_what_the_tables_end_as(
+    rows: list[Row], type: str, cache: int
+) -> None:
+    def shape(builder: StreamsBuilder) -> None:
+        left, right = builder.table(LEFT), builder.table(RIGHT)
+        joined: KTable = getattr(left, type)(right, pair, foreign_key_extractor=foreign_key)
+        joined.to_stream().to(OUT)
+
+    left, right = final(rows, LEFT), final(rows, RIGHT)
+    expected = {
+        key: pair(value, right.get(foreign_key(value) or ""))
+        for key, value in left.items()
+        if type == "left_join" or (foreign_key(value) or "") in right
+    }
+    assert last(run(shape, rows, **{"statestore.cache.max.bytes": cache})) == expected
+
+
+def test_a_partitioner_of_a_foreign_key_join_must_choose_one_partition() -> None:
+    def shape(builder: StreamsBuilder) -> None:
+        options = TableJoined.as_("j").with_other_partitioner(lambda topic, key, value, partitions: {0, 1})
+        builder.table(LEFT).join(
+            builder.table(RIGHT), pair, foreign_key_extractor=foreign_key, table_joined=options
+        ).to_stream().to(OUT)
+
+    with pytest.raises(StreamsError) as raised:
+        run(shape, [(LEFT, "a", "xp", 0)])
+    cause: BaseException | None = raised.value
+    while cause is not None and not isinstance(cause, ValueError):
+        cause = cause.__cause__
+    assert "should be a singleton set" in str(cause)
