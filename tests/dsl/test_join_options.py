@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from penstock import Joined, Serdes, StreamJoined, TableJoined
+from penstock import Joined, Serdes, Stores, StreamJoined, TableJoined
 from penstock.errors import TopologyError
 
 
@@ -29,3 +30,35 @@ def test_with_methods_return_copies() -> None:
     assert streams.with_logging_disabled().changelog_config == {}
     with pytest.raises(ValueError, match="expected one of in_memory, rocksdb"):
         streams.with_store_type("disk")
+
+
+@pytest.mark.parametrize("grace", [3000, timedelta(seconds=3)])
+def test_a_grace_period_is_kept_in_ms(grace: Any) -> None:
+    assert Joined.with_(grace_period_ms=grace).grace_period_ms == 3000
+    assert Joined.as_("j").with_grace_period(grace).grace_period_ms == 3000
+    assert Joined.as_("j").grace_period_ms is None
+
+
+@pytest.mark.parametrize(
+    ("options", "changes"),
+    [
+        (Joined(), {"name": "n", "key_serde": Serdes.long(), "grace_period": 3}),
+        (StreamJoined(), {"name": "n", "store_name": "s", "other_value_serde": Serdes.long()}),
+        (TableJoined(), {"name": "n", "partitioner": max, "other_partitioner": min}),
+        (
+            StreamJoined(),
+            {f"{side}_store_supplier": Stores.in_memory_window_store(side, 9, 9, True) for side in ("this", "other")},
+        ),
+    ],
+)
+def test_each_setting_has_a_method_that_changes_only_it(options: Any, changes: dict[str, Any]) -> None:
+    for name, value in changes.items():
+        changed = getattr(options, f"with_{name}")(value)
+        field = "grace_period_ms" if name == "grace_period" else name
+        assert {key: each for key, each in vars(changed).items() if each != vars(options)[key]} == {field: value}
+
+
+@pytest.mark.parametrize("make", [Joined.with_, StreamJoined.with_])
+def test_a_serde_that_is_not_called_is_refused(make: Any) -> None:
+    with pytest.raises(TypeError, match=r"call it, Serdes.string\(\)"):
+        make(value_serde=Serdes.string)

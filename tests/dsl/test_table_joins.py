@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from penstock import Materialized, StreamsBuilder, TableJoined
+import pytest
+
+from penstock import Consumed, Materialized, Serdes, StreamsBuilder, TableJoined
 from tests.support.joins import pair
 
 
@@ -34,3 +36,47 @@ def test_a_join_by_foreign_key_names_all_after_what_the_user_gave() -> None:
         name for part in builder.build().build("app").subtopologies for name in part.stores
     }
     assert "link-result" in node_names(builder)
+
+
+def test_generated_names_take_numbers_in_the_order_of_kafka_streams() -> None:
+    builder = StreamsBuilder()
+    builder.table("a").join(builder.table("b"), pair).to_stream().peek(lambda k, v: None)
+    assert set(node_names(builder)) == {
+        "KSTREAM-SOURCE-0000000001",
+        "KSTREAM-SOURCE-0000000004",
+        "KTABLE-SOURCE-0000000002",
+        "KTABLE-SOURCE-0000000005",
+        "KTABLE-JOINTHIS-0000000007",
+        "KTABLE-JOINOTHER-0000000008",
+        "KTABLE-MERGE-0000000006",
+        "KTABLE-TOSTREAM-0000000009",
+        "KSTREAM-PEEK-0000000010",
+    }
+
+
+def test_the_result_has_the_key_serde_of_the_side_that_has_one() -> None:
+    serde = Serdes.string()
+    builder = StreamsBuilder()
+    plain, typed = builder.table("a"), builder.table("b", Consumed.with_(serde, serde))
+    plain.join(typed, pair, materialized=Materialized.as_("kept"))
+    stores = {name: store for part in builder.build().build("app").subtopologies for name, store in part.stores.items()}
+    assert stores["kept"].key_serde == serde
+
+
+def test_both_tables_of_a_join_by_key_have_equal_numbers_of_partitions() -> None:
+    def groups(**options: object) -> set[frozenset[str]]:
+        builder = StreamsBuilder()
+        builder.table("a").join(builder.table("b"), pair, **options)  # type: ignore[call-overload]  # any options
+        return {group for group in builder.build().build("app").copartition_groups if len(group) > 1}
+
+    assert groups() == {frozenset({"a", "b"})}
+    assert not any({"a", "b"} <= group for group in groups(foreign_key_extractor=str.lower))
+
+
+def test_an_extractor_takes_the_value_or_the_key_and_the_value() -> None:
+    builder = StreamsBuilder()
+    left, right = builder.table("a"), builder.table("b")
+    left.join(right, pair, foreign_key_extractor=lambda value: value)
+    left.join(right, pair, foreign_key_extractor=lambda key, value: key)
+    with pytest.raises(TypeError, match="foreign_key_extractor"):
+        left.join(right, pair, foreign_key_extractor=lambda key, value, other: key)  # type: ignore[arg-type,misc]  # the mistake that is tested

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock import KTable, StreamsBuilder, TableJoined
 from penstock.errors import StreamsError
+from penstock.processor.foreign_key_join import SingletonPartitioner, partition_of_response
+from penstock.serdes.subscription import SubscriptionResponseWrapper
 from tests.support.joins import LEFT, OUT, RIGHT, Row, final, last, pair, run, updates
 
 
@@ -47,3 +51,39 @@ def test_a_partitioner_of_a_foreign_key_join_must_choose_one_partition() -> None
     while cause is not None and not isinstance(cause, ValueError):
         cause = cause.__cause__
     assert "should be a singleton set" in str(cause)
+
+
+@pytest.mark.parametrize("chosen", [None, {2}])
+def test_the_partitioner_of_the_user_chooses_by_the_key_alone(chosen: set[int] | None) -> None:
+    calls: list[tuple[Any, ...]] = []
+
+    def partitioner(*arguments: Any) -> set[int] | None:
+        calls.append(arguments)
+        return chosen
+
+    assert SingletonPartitioner(partitioner)("topic", "k", "v", 4) == chosen
+    assert calls == [("topic", "k", None, 4)]
+
+
+@pytest.mark.parametrize("chosen", [set(), {0, 1}])
+def test_a_partitioner_must_choose_exactly_one_partition(chosen: set[int]) -> None:
+    with pytest.raises(ValueError, match="should be a singleton set"):
+        SingletonPartitioner(lambda topic, key, value, partitions: chosen)("topic", "k", None, 4)
+
+
+@pytest.mark.parametrize(("partition", "chosen"), [(3, {3}), (0, {0}), (None, None)])
+def test_a_response_returns_to_the_partition_of_its_subscription(
+    partition: int | None, chosen: set[int] | None
+) -> None:
+    response = SubscriptionResponseWrapper(None, "v", partition)
+    assert partition_of_response("topic", "k", response, 4) == chosen
+
+
+def test_a_row_moves_to_the_foreign_key_of_its_new_value() -> None:
+    def shape(builder: StreamsBuilder) -> None:
+        left, right = builder.table(LEFT), builder.table(RIGHT)
+        left.join(right, pair, foreign_key_extractor=foreign_key).to_stream().to(OUT)
+
+    rows: list[Row] = [(RIGHT, "x", "X", 1), (RIGHT, "y", "Y", 2), (LEFT, "a", "xp", 3), (LEFT, "a", "yp", 4)]
+    rows += [(RIGHT, "x", "Z", 5), (LEFT, "a", "zp", 6), (RIGHT, "y", "W", 7), (LEFT, "a", None, 8)]
+    assert run(shape, rows) == [("a", "xpX", 3), ("a", "ypY", 4), ("a", None, 6)]

@@ -11,14 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.processor.reduction import (
-    MergedReduction,
-    Reduction,
-    counted,
-    initial_count,
-    merged_counts,
-    no_aggregate,
-)
+from penstock.processor.reduction import MergedReduction, Reduction, counted, initial_count, merged_counts, no_aggregate
 
 VALUES = st.lists(st.sampled_from("abc"), min_size=1, max_size=6)
 
@@ -45,7 +38,7 @@ def test_merged_counts_are_the_count_of_all_records(ones: int, others: int) -> N
 
 
 @pytest.mark.parametrize("kind", [Reduction, MergedReduction])
-def test_a_reduction_shows_the_function_of_the_user_and_can_be_sent_to_workers(kind: type[Reduction]) -> None:
+def test_a_reduction_shows_the_function_of_the_user_and_is_pickled(kind: type[Reduction]) -> None:
     reduction = kind(operator.add)
     assert inspect.unwrap(reduction) is operator.add
     assert pickle.loads(pickle.dumps(reduction)) == reduction

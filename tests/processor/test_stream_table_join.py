@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock import Joined, KStream, Materialized, Stores, StreamsBuilder
-from tests.support.joins import LEFT, OUT, RIGHT, Row, ordered_rows, pair, run
+from penstock.testing import TestRecord, TopologyTestDriver
+from tests.support.joins import LEFT, OUT, RIGHT, STRING, Row, ordered_rows, pair, run
+from tests.support.tables import STRINGS
 
 
 def separated(left: str | None, right: str | None) -> str:
@@ -69,3 +72,32 @@ def test_a_record_meets_a_global_table_by_the_key_that_is_made_of_it() -> None:
 
     rows = [(RIGHT, "x", "r", 0), (LEFT, "a", "xp", 1), (LEFT, "a", "yp", 2)]
     assert run(shape, rows) == [("a", "xpr", 1), ("a", "yp-", 2)]
+
+
+@pytest.mark.parametrize(
+    ("type", "results", "dropped"), [("join", ["kx|t"], 2), ("left_join", ["kx|t", "-x|-", "ly|-"], 1)]
+)
+def test_a_record_without_a_key_has_a_result_only_in_a_left_join(type: str, results: list[str], dropped: int) -> None:
+    builder = StreamsBuilder()
+    stream, table = builder.stream(LEFT), builder.table(RIGHT)
+    getattr(stream, type)(table, lambda key, one, other: f"{key or '-'}{separated(one, other)}").to(OUT)
+    with TopologyTestDriver(builder.build(), STRINGS) as driver:
+        driver.create_input_topic(RIGHT, STRING, STRING).pipe_input("k", "t")
+        source = driver.create_input_topic(LEFT, STRING, STRING)
+        source.pipe_record_list(
+            [TestRecord(k, v, timestamp=5) for k, v in (("k", "x"), (None, "x"), ("k", None), ("l", "y"))]
+        )
+        assert driver.create_output_topic(OUT, STRING, STRING).read_values_to_list() == results
+        assert driver.dropped_records() == dropped
+
+
+def test_a_record_that_is_later_than_the_grace_period_is_joined_at_once() -> None:
+    def shape(builder: StreamsBuilder) -> None:
+        table = builder.table(
+            RIGHT, materialized=Materialized.as_(Stores.persistent_versioned_key_value_store("v", 99))
+        )
+        builder.stream(LEFT).join(table, pair, joined=Joined.as_("j").with_grace_period(10)).to(OUT)
+
+    rows: list[Row] = [(RIGHT, "a", "old", 0), (RIGHT, "a", "new", 20), (LEFT, "a", "1-", 30), (LEFT, "a", "2-", 19)]
+    assert run(shape, rows) == [("a", "2-old", 19)]
+    assert run(shape, [*rows, (LEFT, "b", "3-", 40)]) == [("a", "2-old", 19), ("a", "1-new", 30)]
