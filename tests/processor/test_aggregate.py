@@ -13,7 +13,7 @@ from penstock import KGroupedStream, KTable, Materialized, Stores, StreamsBuilde
 from penstock.exception_handlers import LogAndContinueProcessingExceptionHandler
 from penstock.plan.topology import Topology
 from tests.support.tables import Row
-from tests.task.topologies import STRING, output_of
+from tests.task.topologies import STRING, batch_of, output_of, sent, task_of
 
 ROWS = st.lists(
     st.tuples(st.none() | st.sampled_from("ab"), st.none() | st.sampled_from("xy!"), st.integers(0, 50)), max_size=30
@@ -72,6 +72,16 @@ def test_the_last_count_has_the_largest_timestamp_of_the_records(execution: str,
     topology = aggregated(lambda grouped: grouped.count())
     output = output_of(topology, rows, execution=execution, cache_bytes=cache_bytes)
     assert output[-2:] == [("a", "2", 5), ("b", "2", 9)]
+
+
+@pytest.mark.parametrize("execution", ["auto", "record"])
+def test_a_count_continues_with_the_next_batch(execution: str) -> None:
+    task = task_of(aggregated(lambda grouped: grouped.count()), execution=execution, cache_bytes=1_000_000)
+    for offset, rows in ((0, [("a", "x", 9)]), (1, [("a", "x", 5), ("a", "x", 6), ("b", "x", 7)])):
+        task.add_records("in", 0, batch_of(*rows, first_offset=offset))
+        task.process()
+        task.flush()
+    assert sent(task) == [("out", "a", "1", 9), ("out", "a", "3", 9), ("out", "b", "1", 7)]
 
 
 def test_the_reducer_of_a_single_value_does_not_run() -> None:

@@ -58,7 +58,7 @@ def test_a_second_batch_continues_with_the_stored_entries(windows: Any) -> None:
     assert results("auto") == results("record")
 
 
-def test_a_session_within_a_longer_one_of_the_batch_is_never_written() -> None:
+def test_the_merged_sessions_of_a_batch_are_stored_as_one() -> None:
     builder = StreamsBuilder()
     builder.stream("in").group_by_key().windowed_by(WINDOWS[0]).count(Materialized.as_("s"))
     task = task_of(builder.build(), cache_bytes=1_000_000)

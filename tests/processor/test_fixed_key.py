@@ -16,7 +16,7 @@ from penstock import (
 )
 from penstock.errors import StreamsError
 from penstock.processor.fixed_key import FixedKeyAdapter
-from penstock.testing import MockProcessorContext
+from penstock.testing import CapturedForward, MockProcessorContext
 
 RECORD = Record("k", "v", 5, (("h", b"1"),))
 
@@ -55,8 +55,7 @@ def test_the_adapter_runs_the_processor_with_records_of_fixed_keys() -> None:
     adapter, context = FixedKeyAdapter(Upper), MockProcessorContext()
     adapter.init(context)
     adapter.process(RECORD)
-    assert context.forwarded() == context.forwarded("child")
-    assert [captured.record for captured in context.forwarded()] == [RECORD.with_value("V")]
+    assert context.forwarded() == [CapturedForward(RECORD.with_value("V"), "child")]
     adapter.close()
     assert isinstance(adapter.inner, Upper)
     assert adapter.inner.closed

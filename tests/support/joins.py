@@ -19,7 +19,7 @@ Row = tuple[str, str, str | None, int]
 Shape = Callable[[StreamsBuilder], None]
 
 
-def run(shape: Shape, rows: Sequence[Row], **config: Any) -> list[tuple[str | None, str | None, int]]:
+def run(shape: Shape, rows: Sequence[Row], **config: Any) -> list[tuple[str | None, str | None, int | None]]:
     """Return (key, value, timestamp) of what `shape` writes to the topic `out`, for the records `rows`."""
     builder = StreamsBuilder()
     shape(builder)
@@ -49,7 +49,7 @@ KEYS = st.sampled_from("ab")
 def ordered_rows(draw: st.DrawFn) -> list[Row]:
     """Rows of both topics with times that never go back; every value is there once."""
     gaps = draw(st.lists(st.tuples(st.sampled_from([LEFT, RIGHT]), KEYS, st.integers(0, 8)), max_size=25))
-    time, rows = 0, []
+    time, rows = 0, list[Row]()
     for number, (topic, key, gap) in enumerate(gaps):
         time += gap
         rows.append((topic, key, f"{topic[0]}{number}", time))
@@ -74,7 +74,7 @@ def final(rows: Sequence[Row], topic: str) -> dict[str, str]:
     return table
 
 
-def last(got: Sequence[tuple[str | None, str | None, int]]) -> dict[str | None, str]:
+def last(got: Sequence[tuple[str | None, str | None, int | None]]) -> dict[str | None, str]:
     table: dict[str | None, str] = {}
     for key, value, _ in got:
         table.pop(key, None)
