@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from penstock import KTable, StreamsBuilder, TableJoined
 from penstock.errors import StreamsError
 from penstock.processor.foreign_key_join import SingletonPartitioner, partition_of_response
-from penstock.serdes.subscription import SubscriptionResponseWrapper
-from tests.support.joins import LEFT, OUT, RIGHT, Row, final, last, pair, run, updates
+from penstock.serdes.subscription import SubscriptionResponseWrapper, SubscriptionResponseWrapperSerde, hash_of
+from penstock.testing import TopologyTestDriver
+from tests.support.joins import LEFT, OUT, RIGHT, STRING, Row, final, last, pair, run, updates
+from tests.support.tables import UNCACHED
 
 
 def foreign_key(value: str) -> str | None:
@@ -87,3 +89,18 @@ def test_a_row_moves_to_the_foreign_key_of_its_new_value() -> None:
     rows: list[Row] = [(RIGHT, "x", "X", 1), (RIGHT, "y", "Y", 2), (LEFT, "a", "xp", 3), (LEFT, "a", "yp", 4)]
     rows += [(RIGHT, "x", "Z", 5), (LEFT, "a", "zp", 6), (RIGHT, "y", "W", 7), (LEFT, "a", None, 8)]
     assert run(shape, rows) == [("a", "xpX", 3), ("a", "ypY", 4), ("a", None, 6)]
+
+
+@pytest.mark.parametrize(("hashed", "results", "dropped"), [(b"xp", ["xpN"], 0), (b"xq", [], 1)])
+def test_a_response_to_a_row_that_has_changed_since_is_dropped(hashed: bytes, results: list[str], dropped: int) -> None:
+    builder = StreamsBuilder()
+    left, right = builder.table(LEFT), builder.table(RIGHT)
+    options = TableJoined.as_("j")
+    left.join(right, pair, foreign_key_extractor=foreign_key, table_joined=options).to_stream().to(OUT)
+    response = SubscriptionResponseWrapper(hash_of(hashed), "N", 0)
+    with TopologyTestDriver(builder.build(), {**UNCACHED, "application.id": "app"}) as driver:
+        driver.create_input_topic(LEFT, STRING, STRING).pipe_input("a", "xp", 1)
+        data = SubscriptionResponseWrapperSerde(STRING).serialize("", response)
+        driver.pipe_bytes("app-j-subscription-response-topic", b"a", data, 2)
+        assert driver.create_output_topic(OUT, STRING, STRING).read_values_to_list() == results
+        assert driver.dropped_records() == dropped

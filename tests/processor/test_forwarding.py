@@ -86,8 +86,10 @@ def test_a_delete_that_leaves_the_cache_has_the_timestamp_of_its_record() -> Non
     assert sent(task) == [("out", "a", "x", 10), ("out", "a", None, 12)]
 
 
-@pytest.mark.parametrize(("config", "headers"), [(UNCACHED, ()), (STRINGS, (("h", b"1"),))])
-def test_updates_of_sessions_have_headers_only_if_they_leave_a_cache(config: Any, headers: Any) -> None:
+@pytest.mark.parametrize("execution", ["auto", "record"])
+@pytest.mark.parametrize(("cache", "headers"), [(UNCACHED, ()), (STRINGS, (("h", b"1"),))])
+def test_updates_of_sessions_have_headers_only_if_they_leave_a_cache(cache: Any, headers: Any, execution: str) -> None:
+    config = {**cache, "penstock.execution": execution}
     builder = StreamsBuilder()
     windows = SessionWindows.of_inactivity_gap_and_grace(5, 100)
     counts = builder.stream("in").group_by_key().windowed_by(windows).count()
