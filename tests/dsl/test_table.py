@@ -1,4 +1,4 @@
-"""KTable and KGroupedTable: names and numbers, serdes, stores that can be queried, errors."""
+"""KTable: names and numbers, serdes, stores that can be queried, errors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from penstock.dsl.builder import StreamsBuilder
-from penstock.dsl.options import Consumed, Grouped, Materialized
+from penstock.dsl.options import Consumed, Materialized
 from penstock.dsl.suppressed import BufferConfig, Suppressed
 from penstock.errors import TopologyError
 from penstock.plan.subtopology import ProcessorSpec, SinkSpec
@@ -96,19 +96,6 @@ def test_to_table_repartitions_where_keys_may_have_changed() -> None:
     assert [node.name for node in built.subtopologies[1].nodes] == ["t-repartition-source", "t"]
 
 
-def test_aggregations_share_the_repartition_that_the_user_named() -> None:
-    builder = StreamsBuilder()
-    grouped = builder.table("in").group_by(lambda k, v: (v, v), Grouped.as_("g"))
-    grouped.count()
-    grouped.reduce(lambda a, b: b, lambda a, b: a)
-    assert list(builder.build().build("app").repartition_topics) == ["app-g-repartition"]
-    unnamed = StreamsBuilder()
-    grouped = unnamed.table("in").group_by(lambda k, v: (v, v))
-    grouped.count(Materialized.as_("one"))
-    grouped.count(Materialized.as_("two"))
-    assert list(unnamed.build().build("app").repartition_topics) == ["app-one-repartition", "app-two-repartition"]
-
-
 def test_the_topic_of_a_table_is_its_changelog_where_that_is_asked_for() -> None:
     builder = StreamsBuilder()
     builder.table("in", materialized=Materialized.as_("s"))
@@ -145,12 +132,6 @@ def test_windows_that_do_not_exist_cannot_close() -> None:
     builder.stream("other").group_by_key().windowed_by(sessions).count().suppress(final.with_name("closed"))
 
 
-def test_final_results_need_a_buffer_that_never_emits_early() -> None:
-    with pytest.raises(TypeError, match="never emits early"):
-        Suppressed.until_window_closes(BufferConfig.max_records(3))  # type: ignore[arg-type]  # what the test is about
-    Suppressed.until_window_closes(BufferConfig.max_records(3).shut_down_when_full())
-
-
 def test_versioned_tables_cannot_be_suppressed() -> None:
     versioned = Materialized.as_(Stores.persistent_versioned_key_value_store("s", 1000))
     wait = Suppressed.until_time_limit(5, BufferConfig.unbounded())
@@ -171,9 +152,3 @@ def test_functions_are_checked_when_the_node_is_made() -> None:
         table.group_by(lambda k, v: (k, v)).reduce(lambda a, b: a, lambda a: a)  # type: ignore[arg-type,misc]  # too
     with pytest.raises(TypeError, match="ValueTransformerWithKey"):
         table.transform_values(3)  # type: ignore[arg-type]  # and this
-
-
-def test_a_bound_does_not_turn_logging_on_again() -> None:
-    config = BufferConfig.unbounded().with_logging_disabled()
-    assert not config.with_max_records(3).with_max_bytes(9).logging
-    assert not config.emit_early_when_full().shut_down_when_full().with_no_bound().logging

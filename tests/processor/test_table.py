@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import KTable, Materialized, Serdes, Stores, StreamsBuilder, ValueTransformerWithKey
-from penstock.errors import StreamsError
-from penstock.processor.value_transformer import ValueTransformerContext
 from penstock.testing import TestRecord, TopologyTestDriver
 from tests.support.tables import STRINGS, UNCACHED, Row, updates
 
@@ -49,44 +46,6 @@ def test_mappers_do_not_see_deletes_but_transformers_do() -> None:
     transformed = run(lambda table: table.transform_values(Shown))
     assert [value for _, value, _ in mapped] == ["a=x", "a=y", "b=x", None, None]
     assert [value for _, value, _ in transformed] == ["a=x", "a=y", "b=x", "a=None", "c=None"]
-
-
-def test_transformers_are_closed_also_those_by_which_others_read_a_table() -> None:
-    living: list[ValueTransformerWithKey] = []
-
-    class Counted(ValueTransformerWithKey):
-        def init(self, context: ValueTransformerContext) -> None:
-            super().init(context)
-            living.append(self)
-
-        def transform(self, key: Any, value: Any) -> Any:
-            return value
-
-        def close(self) -> None:
-            living.remove(self)
-
-    builder = StreamsBuilder()
-    table = builder.table("in").transform_values(Counted)
-    other = builder.table("other")
-    both = table.outer_join(other, lambda one, two: f"{one}{two}")
-    both.join(other, lambda one, two: one, foreign_key_extractor=lambda value: value).to_stream().to("out")
-    builder.stream("stream").join(table, lambda one, two: one).to("out")
-    with TopologyTestDriver(builder.build(), {**UNCACHED, "application.id": "test"}):
-        assert len(living) > 2
-    assert living == []
-
-
-def test_a_transformer_cannot_forward() -> None:
-    class Forwards(ValueTransformerWithKey):
-        def init(self, context: ValueTransformerContext) -> None:
-            super().init(context)
-
-        def transform(self, key: Any, value: Any) -> Any:
-            self.context.forward("anything")
-
-    with pytest.raises(StreamsError) as raised:
-        run(lambda table: table.transform_values(Forwards))
-    assert "forward() is not supported" in str(raised.value.__cause__)
 
 
 def test_a_versioned_table_refuses_what_is_older_than_its_history() -> None:

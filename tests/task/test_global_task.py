@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 
 from penstock import (
-    Consumed,
-    Materialized,
     Processor,
     ProcessorContext,
     PunctuationType,
@@ -17,10 +15,8 @@ from penstock import (
     Serdes,
     StoreBuilder,
     Stores,
-    StreamsBuilder,
     StreamsError,
     Topology,
-    ValueAndTimestamp,
 )
 from penstock.errors import UnsupportedOperationError
 from penstock.testing import TopologyTestDriver
@@ -108,23 +104,6 @@ def test_a_processor_of_a_global_store_cannot_schedule() -> None:
     with pytest.raises(StreamsError, match="failed to initialize processor keeper") as caught:
         _driver(topology)
     assert isinstance(caught.value.__cause__, UnsupportedOperationError)
-
-
-def test_a_global_table_holds_values_with_timestamps_and_drops_records_without_a_key() -> None:
-    builder = StreamsBuilder()
-    table = builder.global_table("global", Consumed.with_(key_serde=TEXT, value_serde=TEXT), Materialized.as_("kept"))
-    assert table.queryable_store_name == "kept"
-    with _driver(builder.build()) as driver:
-        topic = driver.create_input_topic("global", TEXT, TEXT)
-        topic.pipe_input("a", "1", 5)
-        topic.pipe_input("b", "2", 6)
-        topic.pipe_input("b", None, 7)
-        topic.pipe_input(None, "3", 8)
-        store = driver.get_timestamped_key_value_store("kept")
-        assert store is not None
-        with store.all() as entries:
-            assert list(entries) == [("a", ValueAndTimestamp("1", 5))]
-        assert driver.dropped_records() == 1
 
 
 WINDOWS = Stores.window_store_builder(Stores.in_memory_window_store("s", 1000, 10, False), TEXT, TEXT)

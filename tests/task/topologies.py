@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from penstock.config import StreamsConfig
@@ -26,6 +26,7 @@ from penstock.task.record_collector import RecordCollector
 from penstock.task.record_sender import RecordSender
 from penstock.task.stream_task import StreamTask
 from penstock.task.task_checkpoint import TaskCheckpoint
+from tests.support.tables import Row
 
 STRING = Serdes.string()
 LONG = Serdes.long()
@@ -143,3 +144,12 @@ def sent(task: StreamTask) -> list[tuple[str, str | None, str | None, int]]:
         (r.topic, None if r.key is None else r.key.decode(), None if r.value is None else r.value.decode(), r.timestamp)
         for r in task.drain_in_order()
     ]
+
+
+def output_of(topology: Topology, rows: Iterable[Row], **options: Any) -> list[tuple[str | None, str | None, int]]:
+    """Return key, value and timestamp of the output for `rows` of topic "in", which a task takes as one batch."""
+    task = task_of(topology, **options)
+    task.add_records("in", 0, batch_of(*rows))
+    task.process()
+    task.flush()
+    return [sent_record[1:] for sent_record in sent(task)]

@@ -69,7 +69,7 @@ class FixedKeyRecord(Generic[K, V]):
         return FixedKeyRecord(self._record.with_value(value))
 
     def with_timestamp(self, timestamp: int) -> FixedKeyRecord[K, V]:
-        """Return this record with another timestamp (ms); raises ValueError if it is negative."""
+        """Return this record with another timestamp (ms); raises StreamsError if it is negative."""
         return FixedKeyRecord(self._record.with_timestamp(timestamp))
 
     def with_headers(self, headers: Iterable[tuple[str, bytes | None]]) -> FixedKeyRecord[K, V]:

@@ -1,4 +1,4 @@
-"""The joins of the DSL: options, names, repartitions, and what is refused."""
+"""The joins of KStream, and the errors of all joins: names, repartitions, arguments, keys that never meet."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ from penstock import (
     TimeWindows,
     WindowedSerdes,
 )
-from penstock.errors import StreamsError, TopologyError
+from penstock.errors import TopologyError
 from penstock.plan.subtopology import BuiltTopology, ProcessorSpec
 from penstock.processor.stateless import NullKeyFilter, StreamMerge
 from penstock.serdes import Serde
-from penstock.state.suppliers import WindowBytesStoreSupplier
 from penstock.testing import TopologyTestDriver
 
 WINDOWS = JoinWindows.of_time_difference_and_grace(10, 5)
@@ -37,35 +36,6 @@ def first(one: Any, other: Any) -> Any:
 
 def build(builder: StreamsBuilder) -> BuiltTopology:
     return builder.build().build("app")
-
-
-def node_names(builder: StreamsBuilder) -> list[str]:
-    return [node.name for part in build(builder).subtopologies for node in part.nodes]
-
-
-def window_store(name: str, retention_ms: int = 25, duplicates: bool = True) -> WindowBytesStoreSupplier:
-    return Stores.in_memory_window_store(name, retention_ms, 20, duplicates)
-
-
-@pytest.mark.parametrize("make", [Joined.as_, StreamJoined.as_, TableJoined.as_])
-def test_a_name_that_is_not_legal_is_refused(make: Any) -> None:
-    with pytest.raises(TopologyError, match="is illegal"):
-        make("a b")
-
-
-def test_with_methods_return_copies() -> None:
-    plain = Joined.as_("a")
-    serde = Serdes.string()
-    changed = plain.with_name("b").with_key_serde(serde).with_value_serde(serde).with_other_value_serde(serde)
-    assert plain == Joined(name="a")
-    assert changed.with_grace_period(3) == Joined(
-        name="b", key_serde=serde, value_serde=serde, other_value_serde=serde, grace_period_ms=3
-    )
-    streams = StreamJoined.as_("s").with_name("n").with_store_type("in_memory").with_logging_enabled({"a": "b"})
-    assert streams == StreamJoined(store_name="s", name="n", store_type="in_memory", changelog_config={"a": "b"})
-    assert streams.with_logging_disabled().changelog_config == {}
-    with pytest.raises(ValueError, match="expected one of in_memory, rocksdb"):
-        streams.with_store_type("disk")
 
 
 def test_a_join_of_streams_names_its_nodes_and_stores_after_what_the_user_gave() -> None:
@@ -98,22 +68,6 @@ def test_joins_without_names_share_a_repartition() -> None:
         "app-KSTREAM-KEY-SELECT-0000000001-repartition",
         "app-j-left-repartition",
     ]
-
-
-def test_stores_of_the_users_own_must_fit_the_windows() -> None:
-    builder = StreamsBuilder()
-    left, right = builder.stream("a"), builder.stream("b")
-
-    def join(this: WindowBytesStoreSupplier, other: WindowBytesStoreSupplier | None = None) -> None:
-        options = StreamJoined.with_(this_store_supplier=this, other_store_supplier=other)
-        left.join(right, first, WINDOWS, stream_joined=options)
-
-    with pytest.raises(StreamsError, match="must set retainDuplicates=true"):
-        join(window_store("s", duplicates=False))
-    with pytest.raises(StreamsError, match="Window settings mismatch"):
-        join(window_store("s", retention_ms=26))
-    with pytest.raises(StreamsError, match="Both StoreSuppliers have the same name"):
-        join(window_store("s"), window_store("s"))
 
 
 def test_the_number_of_parameters_says_whether_a_joiner_takes_the_key() -> None:
@@ -212,30 +166,6 @@ def test_a_repartition_passes_records_without_key_only_where_a_join_below_has_re
     assert filters("left_join") == [StreamMerge]
 
 
-def test_the_result_of_a_join_of_tables_has_a_store_only_if_it_is_materialized() -> None:
-    builder = StreamsBuilder()
-    left, right = builder.table("a"), builder.table("b")
-    assert left.join(right, first, named="plain").queryable_store_name is None
-    kept = left.join(right, first, materialized=Materialized.as_("kept"))
-    assert kept.queryable_store_name == "kept"
-    stores = {name for part in build(builder).subtopologies for name in part.stores}
-    assert stores == {"a-STATE-STORE-0000000000", "b-STATE-STORE-0000000003", "kept"}
-    assert {"plain-join-this", "plain-join-other", "plain"} <= set(node_names(builder))
-
-
-def test_a_join_by_foreign_key_names_all_after_what_the_user_gave() -> None:
-    builder = StreamsBuilder()
-    builder.table("a").join(
-        builder.table("b"), first, foreign_key_extractor=str.lower, table_joined=TableJoined.as_("link")
-    )
-    assert set(build(builder).repartition_topics) == {
-        "app-link-subscription-registration-topic",
-        "app-link-subscription-response-topic",
-    }
-    assert "link-subscription-store" in {name for part in build(builder).subtopologies for name in part.stores}
-    assert "link-result" in node_names(builder)
-
-
 def as_text(*values: Any) -> str:
     return str(values[0])
 
@@ -249,14 +179,14 @@ TEXTS, NUMBERS = Consumed.with_(Serdes.string(), Serdes.string()), Consumed.with
         (
             lambda b: b.stream("texts", TEXTS).join(b.stream("numbers", NUMBERS), first, WINDOWS),
             "keys",
-            r"KSTREAM-SOURCE-0000000000 \(reads texts, created at .*test_joins.py:\d+\) are of type str",
-            r"KSTREAM-SOURCE-0000000001 \(reads numbers, created at .*test_joins.py:\d+\) of type int",
+            r"KSTREAM-SOURCE-0000000000 \(reads texts, created at .*test_stream_joins.py:\d+\) are of type str",
+            r"KSTREAM-SOURCE-0000000001 \(reads numbers, created at .*test_stream_joins.py:\d+\) of type int",
         ),
         (
             lambda b: b.stream("numbers", NUMBERS).select_key(as_text).left_join(b.table("t", NUMBERS), first),
             "keys",
-            r"KSTREAM-KEY-SELECT-0000000001 \(created at .*test_joins.py:\d+\) are of type str",
-            r"KTABLE-SOURCE-\d+ \(reads t, created at .*test_joins.py:\d+\) of type int",
+            r"KSTREAM-KEY-SELECT-0000000001 \(created at .*test_stream_joins.py:\d+\) are of type str",
+            r"KTABLE-SOURCE-\d+ \(reads t, created at .*test_stream_joins.py:\d+\) of type int",
         ),
         (
             lambda b: b.table("texts", TEXTS).outer_join(b.table("numbers", NUMBERS), first),
@@ -279,7 +209,9 @@ TEXTS, NUMBERS = Consumed.with_(Serdes.string(), Serdes.string()), Consumed.with
     ],
 )
 def test_a_join_of_keys_that_are_never_equal_is_refused(join: Any, keys: str, one: str, other: str) -> None:
-    expected = rf"Join \(.*test_joins.py:\d+\): the {keys} of {one}, and the keys of {other}, so no records would meet"
+    expected = (
+        rf"Join \(.*test_stream_joins.py:\d+\): the {keys} of {one}, and the keys of {other}, so no records would meet"
+    )
     with pytest.raises(TypeError, match=expected):
         join(StreamsBuilder())
 
@@ -298,9 +230,9 @@ def test_a_join_side_with_the_default_serde_is_checked_before_the_first_record()
     builder.stream("defaults").filter(lambda key, value: True).join(numbers, first).to("out")
     topology = builder.build()
     refused = (
-        r"KSTREAM-SOURCE-\d+, which reads topic numbers \(created at .*test_joins.py:\d+\), has keys of type int by "
-        r"its own serde, and KSTREAM-SOURCE-\d+, which reads topic defaults \(created at .*\), has keys of type str by "
-        r"default.key.serde, so no records would meet"
+        r"KSTREAM-SOURCE-\d+, which reads topic numbers \(created at .*test_stream_joins.py:\d+\), has keys of "
+        r"type int by its own serde, and KSTREAM-SOURCE-\d+, which reads topic defaults \(created at .*\), has keys "
+        r"of type str by default.key.serde, so no records would meet"
     )
     with pytest.raises(TopologyError, match=refused):
         TopologyTestDriver(topology, defaults(Serdes.string()))

@@ -1,6 +1,4 @@
-"""From the DSL to the topology: names, sources, repartitions and serdes. What operators compute is tested on tasks
-and by the conformance cases.
-"""
+"""From the DSL to the topology: sources, optimisations and errors."""
 
 from __future__ import annotations
 
@@ -12,27 +10,13 @@ from typing import Any
 import pytest
 
 from penstock.dsl.builder import StreamsBuilder
-from penstock.dsl.options import Consumed, Grouped, Materialized, Named, Produced
-from penstock.dsl.stream import KStream
+from penstock.dsl.options import Consumed, Grouped, Materialized, Produced
 from penstock.errors import ConfigError, TopologyError
 from penstock.plan.subtopology import SinkSpec, SourceSpec, SubtopologySpec
 from penstock.plan.topology import Topology
-from penstock.processor.api import Processor
-from penstock.record import Record
-from penstock.serdes import Serde, Serdes
-from penstock.state.stores import Stores
+from penstock.serdes import Serdes
 
-KEY, VALUE = Serdes.string(), Serdes.integer()
 MERGE = {"topology.optimization": "merge.repartition.topics"}
-
-
-class Drop(Processor):
-    def process(self, record: Record[Any, Any]) -> None:
-        pass
-
-
-def swap(key: Any, value: Any) -> tuple[Any, Any]:
-    return value, key
 
 
 def sinks(topology: Topology) -> list[SinkSpec]:
@@ -90,17 +74,6 @@ def test_the_word_count_of_the_kafka_documentation() -> None:
     )
 
 
-def test_naming_one_operator_does_not_rename_the_next() -> None:
-    def names(**named: Any) -> list[str]:
-        builder = StreamsBuilder()
-        builder.stream("in").filter(lambda k, v: True, **named).peek(lambda k, v: None)
-        return [node.name for node in only(builder.build()).nodes]
-
-    assert names() == ["KSTREAM-SOURCE-0000000000", "KSTREAM-FILTER-0000000001", "KSTREAM-PEEK-0000000002"]
-    assert names(named="mine") == ["KSTREAM-SOURCE-0000000000", "mine", "KSTREAM-PEEK-0000000002"]
-    assert names(named=Named.as_("mine")) == names(named="mine")
-
-
 def test_building_twice_gives_two_topologies_of_all_that_was_made() -> None:
     builder = StreamsBuilder()
     stream = builder.stream("in")
@@ -108,79 +81,6 @@ def test_building_twice_gives_two_topologies_of_all_that_was_made() -> None:
     stream.to("out")
     assert len(sinks(first)) == 0
     assert len(sinks(builder.build())) == 1
-
-
-INHERITANCE: list[tuple[str, Callable[[KStream], KStream], Serde | None, Serde | None]] = [
-    ("filter", lambda s: s.filter(lambda k, v: True), KEY, VALUE),
-    ("filter_not", lambda s: s.filter_not(lambda k, v: True), KEY, VALUE),
-    ("peek", lambda s: s.peek(lambda k, v: None), KEY, VALUE),
-    ("map_values", lambda s: s.map_values(lambda v: v), KEY, None),
-    ("flat_map_values", lambda s: s.flat_map_values(list), KEY, None),
-    ("select_key", lambda s: s.select_key(lambda k, v: v), None, VALUE),
-    ("map", lambda s: s.map(swap), None, None),
-    ("flat_map", lambda s: s.flat_map(lambda k, v: []), None, None),
-    ("process", lambda s: s.process(Drop), None, None),
-    ("merge", lambda s: s.merge(s.map_values(len)), KEY, None),
-    ("to_stream", lambda s: s.group_by_key().reduce(lambda a, b: a).to_stream(), KEY, VALUE),
-]
-
-
-@pytest.mark.parametrize(("name", "change", "key", "value"), INHERITANCE, ids=[row[0] for row in INHERITANCE])
-def test_serdes_are_inherited_where_keys_and_values_are(
-    name: str, change: Callable[[KStream], KStream], key: Serde | None, value: Serde | None
-) -> None:
-    builder = StreamsBuilder()
-    change(builder.stream("in", Consumed.with_(key_serde=KEY, value_serde=VALUE))).to("out")
-    (sink,) = sinks(builder.build())
-    assert (sink.key_serde, sink.value_serde) == (key, value)
-
-
-def test_a_count_is_a_long_and_an_aggregate_keeps_the_key_serde() -> None:
-    builder = StreamsBuilder()
-    grouped = builder.stream("in", Consumed.with_(key_serde=KEY, value_serde=VALUE)).group_by_key()
-    grouped.count(Materialized.as_("count"))
-    grouped.aggregate(int, lambda k, v, a: a, Materialized.as_("aggregate"))
-    stores = only(builder.build()).stores
-    assert isinstance(stores["count"].value_serde, type(Serdes.long()))
-    assert (stores["aggregate"].key_serde, stores["aggregate"].value_serde) == (KEY, None)
-
-
-@pytest.mark.parametrize(
-    ("change", "repartitioned"),
-    [
-        (lambda s: s, False),
-        (lambda s: s.filter(lambda k, v: True).map_values(str), False),
-        (lambda s: s.select_key(lambda k, v: v).filter(lambda k, v: True), True),
-        (lambda s: s.map(swap), True),
-        (lambda s: s.process(Drop), True),
-        (lambda s: s.merge(s.map(swap)), True),
-    ],
-)
-def test_a_group_is_repartitioned_only_if_keys_may_have_changed(
-    change: Callable[[KStream], KStream], repartitioned: bool
-) -> None:
-    builder = StreamsBuilder()
-    change(builder.stream("in")).group_by_key().count(Materialized.as_("s"))
-    assert set(builder.build().build("app").repartition_topics) == ({"app-s-repartition"} if repartitioned else set())
-
-
-def test_aggregations_of_a_named_group_share_its_repartition() -> None:
-    builder = StreamsBuilder()
-    grouped = builder.stream("in").group_by(lambda k, v: v, Grouped.as_("g"))
-    grouped.count(Materialized.as_("a"))
-    grouped.count(Materialized.as_("b"))
-    first, second = builder.build().build("app").subtopologies
-    assert first.sink_topics == second.source_topics == ("app-g-repartition",)
-    assert list(second.stores) == ["a", "b"]
-
-
-def test_two_groups_of_one_name_are_refused() -> None:
-    builder = StreamsBuilder()
-    stream = builder.stream("in").select_key(lambda k, v: v)
-    stream.group_by_key(Grouped.as_("g")).count()
-    stream.group_by_key(Grouped.as_("g")).count()
-    with pytest.raises(TopologyError, match="Processor g-repartition-filter is already added"):
-        builder.build()
 
 
 def test_sources_of_the_same_topics_become_one_with_the_children_of_all() -> None:
@@ -210,29 +110,6 @@ def test_sources_that_cannot_be_merged_are_refused(first: Any, second: Any, mess
     with pytest.raises(TopologyError) as caught:
         builder.build()
     assert str(caught.value) == f"Invalid topology: {message}"
-
-
-def test_a_processor_is_connected_to_stores_by_name_and_owns_others() -> None:
-    builder = StreamsBuilder()
-    builder.add_state_store(Stores.key_value_store_builder(Stores.in_memory_key_value_store("s"), KEY, VALUE))
-    builder.stream("in").process(Drop, "s", named="p").process(Drop, "s")
-    part = only(builder.build())
-    assert list(part.stores) == ["s"]
-    assert [node.name for node in part.nodes] == ["KSTREAM-SOURCE-0000000000", "p", "KSTREAM-PROCESSOR-0000000001"]
-
-
-def test_a_function_of_the_wrong_form_is_refused_when_the_operator_is_called() -> None:
-    stream = StreamsBuilder().stream("in")
-    with pytest.raises(TypeError, match=r"predicate\(key, value\)"):
-        stream.filter(lambda v: True)  # type: ignore[arg-type, misc]  # the mistake that is tested
-    with pytest.raises(TypeError, match=r"topic\(key, value, metadata\)"):
-        stream.to(lambda k, v: "out")  # type: ignore[arg-type, misc]  # the mistake that is tested
-
-
-def test_merging_with_what_is_no_stream_is_refused() -> None:
-    stream = StreamsBuilder().stream("in")
-    with pytest.raises(TypeError, match="Expected a KStream"):
-        stream.merge("other")  # type: ignore[arg-type]  # the mistake that is tested
 
 
 def test_repartitions_below_one_change_of_keys_are_merged_if_asked_for() -> None:
