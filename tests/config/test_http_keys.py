@@ -13,7 +13,7 @@ def keys_with(ending: str) -> list[str]:
     return [key.name for key in HTTP_KEYS if key.name.endswith(ending)]
 
 
-def test_by_default_no_server_runs_takes_actions_or_is_open_to_other_machines() -> None:
+def test_by_default_no_server_runs_or_is_open_to_other_machines() -> None:
     config = StreamsConfig({}, environment={})
     assert {config[name] for name in keys_with(".port")} == {None}
     assert {config[name] for name in keys_with(".host")} == {"127.0.0.1"}

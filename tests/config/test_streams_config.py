@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.config import StreamsConfig, environment_name, streams_config
+from penstock.config import StreamsConfig, environment_name, redacted, streams_config
 from penstock.errors import ConfigError
 from penstock.serdes import Serdes
 
@@ -126,3 +126,33 @@ def test_keys_of_clients_pass_through() -> None:
         {"bootstrap.servers": "a:1", "security.protocol": "SSL", "default.key.serde": Serdes.string()}, {}
     )
     assert found.client_config() == {"bootstrap.servers": "a:1", "security.protocol": "SSL"}
+
+
+def test_names_and_directories_follow_the_application_unless_they_are_set() -> None:
+    given = {"application.id": "app", "state.dir": "/state"}
+    config = StreamsConfig(given, environment={})
+    assert (config.client_id(), config.checkpoint_directory()) == ("app", "/state/app/checkpoint")
+    own = config.overridden({"client.id": "me", "penstock.checkpoint.dir": "/checkpoint"})
+    assert (own.client_id(), own.checkpoint_directory()) == ("me", "/checkpoint")
+    assert config.overridden({}) is config
+
+
+@pytest.mark.parametrize(
+    ("key", "is_hidden"),
+    [
+        ("ssl.keystore.key", True),
+        ("SASL.JAAS.config", True),
+        ("basic.auth.user.info", True),
+        ("ssl.ca.location", False),
+        ("application.id", False),
+    ],
+)
+def test_a_secret_is_hidden_by_its_key(key: str, is_hidden: bool) -> None:
+    assert redacted(key, 5) == ("[hidden]" if is_hidden else "5")
+
+
+def test_an_unknown_key_of_penstock_is_refused_with_the_one_that_is_meant() -> None:
+    with pytest.raises(
+        ConfigError, match=r"^Unknown configuration penstock\.ui\.prot: did you mean penstock\.ui\.port\?"
+    ):
+        StreamsConfig({"penstock.ui.prot": 1}, environment={})

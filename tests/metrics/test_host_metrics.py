@@ -126,7 +126,7 @@ def test_tasks_are_compared_with_one_another() -> None:
     ]
 
 
-def test_an_operation_is_of_a_task_unless_it_is_of_a_client_or_of_all_tasks() -> None:
+def test_an_operation_is_of_a_task_unless_it_is_of_a_client_or_of_all() -> None:
     assert Operation.reported("process", "0_1") == Operation("process", "0_1")
     assert Operation.reported(operation_of("put", "in-memory-state-id", "a/b"), "0_1") == Operation(
         "put", "0_1", "in-memory-state-id", "a/b"

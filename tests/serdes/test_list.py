@@ -45,9 +45,11 @@ def test_entries_of_one_size_are_read_in_the_other_layout_too() -> None:
     assert Serdes.list(Serdes.short()).deserialize("topic", data) == [5, None]
 
 
-@pytest.mark.parametrize("value", ["text", ["text"]])
-def test_what_is_no_list_of_such_entries_is_refused(value: Any) -> None:
-    assert_refused(Serdes.list(Serdes.long()), value, TypeError)
+@pytest.mark.parametrize(
+    ("inner", "value"), [(Serdes.long(), "text"), (Serdes.long(), ["text"]), (Serdes.string(), "text")]
+)
+def test_what_is_no_list_of_such_entries_is_refused(inner: Serde, value: Any) -> None:
+    assert_refused(Serdes.list(inner), value, TypeError)
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.errors import ConfigError, StreamsError
-from penstock.serdes import LongSerde, StringSerde
+from penstock.errors import ConfigError, SerializationError, StreamsError
+from penstock.serdes import LongSerde, Serde, StringSerde
 from penstock.serdes.subscription import (
     Instruction,
     SubscriptionResponseWrapper,
@@ -80,3 +80,9 @@ def test_hashes_are_those_of_kafka() -> None:
 def test_a_prefix_finds_the_subscriptions_of_one_foreign_key(foreign: bytes, other: bytes, primary: bytes) -> None:
     assert combined_key(foreign, primary).startswith(combined_key_prefix(foreign))
     assert combined_key(other, primary).startswith(combined_key_prefix(foreign)) == (other == foreign)
+
+
+@pytest.mark.parametrize("serde", [SubscriptionWrapperSerde(TEXT), SubscriptionResponseWrapperSerde(TEXT)])
+def test_an_empty_value_is_refused(serde: Serde) -> None:
+    with pytest.raises(SerializationError, match="Cannot read an empty value from 't': a subscription or response has"):
+        serde.deserialize("t", b"")
