@@ -148,12 +148,12 @@ def test_a_drop_has_the_tags_of_its_node_and_its_reason() -> None:
 def test_output_ages_until_its_commit() -> None:
     measured = HostMeasurements(2, 30_000)
     operation = Operation.reported(output_age(bucket_of(100)), "0_1")
-    measured.take(operation, Measurement(2, 2 * 1_000.0), 0)  # two records, sent at 1,000
+    measured.take(operation, Measurement(2, 2 * 4_000.0), 0)  # two records, sent at 4,000
     assert measured.at(0).output_ages == {}
     measured.committed(9_000, 0)
     found = values(streams_metrics("me", {}, {}, measured.at(0)))
     assert all(
-        8_100 / 1.2 < float(found["stream-metrics", f"{OUTPUT_AGE}-p{percent}"]) < 8_100 * 1.2 for percent in (50, 99)
+        5_100 / 1.2 < float(found["stream-metrics", f"{OUTPUT_AGE}-p{percent}"]) < 5_100 * 1.2 for percent in (50, 99)
     )
     measured.take(operation, Measurement(1, 9_000.0), 0)
     measured.committed(None, 0)  # it will be sent again
