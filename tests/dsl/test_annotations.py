@@ -17,18 +17,10 @@ from penstock import (
     ProcessorSupplier,
     Record,
     Serdes,
-    SessionWindow,
     StreamsBuilder,
-    TimeWindow,
-    Windowed,
-    WindowedSerdes,
 )
 from penstock.errors import StreamsError
 from penstock.serdes import Serde
-from penstock.serdes.annotated import AnnotatedSerde
-from penstock.serdes.buffer import BufferKey, BufferKeySerde
-from penstock.serdes.outer_join import TimestampedKeyAndJoinSideSerde
-from penstock.serdes.subscription import Instruction, SubscriptionWrapper, SubscriptionWrapperSerde
 from penstock.testing import TopologyTestDriver
 
 STRING, BYTES = Serdes.string(), Serdes.bytes()
@@ -171,25 +163,3 @@ def test_merged_streams_keep_a_serde_that_both_annotations_choose() -> None:
 def test_without_an_annotation_that_chooses_one_serdes_are_asked_for(mapper: Any) -> None:
     with pytest.raises(StreamsError, match="serde"):
         written(lambda source: source.map_values(mapper))
-
-
-def wrappers(inner: Serde) -> list[Serde]:
-    return [
-        Serdes.list(inner),
-        WindowedSerdes.time_windowed(inner, 10),
-        WindowedSerdes.session_windowed(inner),
-        BufferKeySerde(inner),
-        SubscriptionWrapperSerde(inner),
-        TimestampedKeyAndJoinSideSerde(inner),
-    ]
-
-
-@pytest.mark.parametrize("place", range(6))
-def test_the_default_goes_before_annotations_within_serdes_too(place: int) -> None:
-    values = [["a"], *(Windowed("a", window(0, 10)) for window in (TimeWindow, SessionWindow)), BufferKey(1, "a", 2)]
-    values += [SubscriptionWrapper(None, Instruction.DELETE_KEY_NO_PROPAGATE, "a", None), (1, True, "a")]
-    annotated = wrappers(AnnotatedSerde(STRING, is_key=True))[place]
-    default, plain = wrappers(Serdes.json())[place], wrappers(STRING)[place]
-    for serdes, like in (((Serdes.json(), None), default), ((None, None), plain)):
-        resolved = annotated.with_defaults(*serdes)
-        assert resolved.serialize("topic", values[place]) == like.serialize("topic", values[place])

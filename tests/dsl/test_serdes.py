@@ -33,9 +33,7 @@ from penstock import (
 from penstock.dsl.suppressed import BufferConfig
 from penstock.errors import StreamsError
 from penstock.plan.subtopology import SinkSpec, SourceSpec
-from penstock.serdes.format import are_alike, format_of
-from penstock.serdes.list import ListSerde
-from penstock.serdes.windowed import WindowedSerdes
+from penstock.serdes.format import format_of
 from penstock.testing import TopologyTestDriver
 
 S, D, B, J = Serdes.string(), Serdes.double(), Serdes.boolean(), Serdes.json()
@@ -347,26 +345,6 @@ def test_a_serde_that_no_operator_names_is_inherited(
     program(written)
     found = written.serdes()
     assert {name: found[name] for name in expected} == expected
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "alike"),
-    [
-        (Serdes.string(), Serdes.string(), True),
-        (Serdes.string(), Serdes.long(), False),
-        (Serdes.json(Total), Serdes.json(Total), True),
-        (Serdes.json(Total), Serdes.json(Other), False),
-        (ListSerde(S), ListSerde(Serdes.string()), True),
-        (ListSerde(S), ListSerde(D), False),
-        (WindowedSerdes.time_windowed(S, 1), WindowedSerdes.time_windowed(Serdes.string(), 1), True),
-        (WindowedSerdes.time_windowed(S, 1), WindowedSerdes.time_windowed(S, 2), False),
-        (Serdes.serde_from(as_bytes, as_bytes), Serdes.serde_from(as_bytes, as_bytes), False),
-        (S, None, False),
-    ],
-)
-def test_serdes_are_alike_where_both_are_known_to_write_the_same(one: Serde, other: Serde | None, alike: bool) -> None:
-    assert are_alike(one, other) is alike
-    assert are_alike(one, one)
 
 
 def as_text(value: float) -> str:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from penstock.metrics import (
     MeasurableStat,
@@ -16,20 +13,11 @@ from penstock.metrics import (
     Sensor,
     SensorReport,
     StreamsMetrics,
-    measurements,
 )
-from penstock.metrics.measurements import NOTHING, Measurement, Sampled, SampledMeasurement, SampledMeasurements
+from penstock.metrics.measurements import NOTHING, Measurement, Sampled
+from tests.metrics.test_measurements import of
 
 INFO, DEBUG = RecordingLevel.INFO, RecordingLevel.DEBUG
-WINDOW_MS = 30_000
-FINITE = st.floats(-1e9, 1e9)
-
-
-def of(*values: float) -> Measurement:
-    measured = NOTHING
-    for value in values:
-        measured = measured.plus(Measurement(1, value, value, value))
-    return measured
 
 
 def test_a_latency_sensor_has_kafkas_metrics() -> None:
@@ -119,54 +107,3 @@ def test_of_no_values_there_is_no_average() -> None:
     nothing = Sampled(0, 0.0, NOTHING, 30.0)
     assert all(math.isnan(stat.of(nothing)) for stat in (MeasurableStat.AVG, MeasurableStat.MIN, MeasurableStat.MAX))
     assert MeasurableStat.COUNT_RATE.of(nothing) == 0.0
-
-
-def test_rates_are_of_the_last_windows_totals_of_all() -> None:
-    sampled = SampledMeasurement(2, WINDOW_MS)
-    sampled.take(of(1.0), 1_000_000)
-    assert sampled.at(1_000_000) == Sampled(1, 1.0, of(1.0), 30.0)  # the first window is taken for full
-    sampled.take(of(2.0), 1_000_000 + WINDOW_MS - 1)
-    sampled.take(of(3.0), 1_000_000 + WINDOW_MS)
-    assert sampled.at(1_000_000 + WINDOW_MS + 15_000) == Sampled(3, 6.0, of(1.0, 2.0, 3.0), 45.0)
-    sampled.take(of(4.0), 1_000_000 + 2 * WINDOW_MS)
-    assert sampled.at(1_000_000 + 2 * WINDOW_MS) == Sampled(4, 10.0, of(3.0, 4.0), 30.0)
-    assert sampled.at(1_000_000 + 9 * WINDOW_MS) == Sampled(4, 10.0, NOTHING, 30.0)
-
-
-@given(st.lists(st.tuples(st.integers(0, 20_000), FINITE), max_size=40), st.integers(1, 4))
-def test_a_window_has_what_was_measured_within_it(steps: list[tuple[int, float]], samples: int) -> None:
-    sampled = SampledMeasurement(samples, WINDOW_MS)
-    now, taken = 0, []
-    for step, value in steps:
-        now += step
-        sampled.take(of(value), now)
-        taken.append((now, value))
-    result = sampled.at(now)
-    assert result.number == len(taken)
-    assert result.window.number <= len(taken)
-    assert result.seconds >= WINDOW_MS / 1000 * max(samples - 1, 1)
-    certain = [value for at, value in taken if now - at < (samples - 1) * WINDOW_MS]
-    possible = [value for at, value in taken if now - at < (samples + 1) * WINDOW_MS]
-    assert len(certain) <= result.window.number <= len(possible)
-    if result.window.number:
-        assert result.window.most in possible
-
-
-@given(st.lists(FINITE, min_size=1), st.data())
-def test_measurements_are_the_same_however_they_are_added_up(values: list[float], data: st.DataObject) -> None:
-    cuts = sorted({0, len(values), *data.draw(st.lists(st.integers(0, len(values))))})
-    total = NOTHING
-    for start, stop in pairwise(cuts):
-        total = total.plus(of(*values[start:stop]))
-    assert total._replace(total=0.0) == of(*values)._replace(total=0.0)
-    assert total.total == pytest.approx(sum(values), abs=1e-3)
-
-
-def test_names_without_an_end_are_left_out(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(measurements, "MOST_KEYS", 2)
-    kept: SampledMeasurements[str] = SampledMeasurements(2, WINDOW_MS)
-    for key in "abcd":
-        kept.take(key, of(1.0), 0)
-    kept.take("a", of(1.0), 0)
-    assert {key: sampled.number for key, sampled in kept.at(0).items()} == {"a": 2, "b": 1}
-    assert len(caplog.records) == 1

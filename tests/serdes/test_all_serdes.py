@@ -25,7 +25,7 @@ from penstock.serdes.protobuf import ProtobufSerde
 from penstock.serdes.windowed import WindowedSerdes
 from penstock.testing import TopologyTestDriver
 from penstock.windows import SessionWindow, TimeWindow, Windowed
-from tests.serdes.test_schema_registry_serdes import Point
+from tests.serdes.test_protobuf import Point
 
 _numbers = itertools.count()
 texts = st.text(st.characters(codec="utf-8"), max_size=4)

@@ -5,21 +5,16 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from dataclasses import dataclass
-from datetime import UTC, date, datetime
-from enum import Enum
+from datetime import UTC
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from confluent_kafka.schema_registry import Schema, SchemaReference
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel, Field
 
 from penstock.errors import SerializationError
 from penstock.serdes.avro import AvroSerde
-from penstock.serdes.schema_registry import registry_client
 
 _numbers = itertools.count()
 
@@ -141,132 +136,6 @@ AT = {"name": "at", "type": ["null", logical("long", "timestamp-micros")], "defa
 EVENTS = envelope("null", {**event("Created", AT), "namespace": "shop"}, {**event("Deleted", AT), "namespace": "shop"})
 
 
-class Reason(Enum):
-    OLD = "old"
-
-
-@dataclass
-class Created:
-    id: str
-    at: datetime | None = None
-
-
-@dataclass
-class Deleted:
-    id: str
-    at: datetime | None = None
-
-
-@dataclass
-class Envelope:
-    event: Created | Deleted | None
-
-
-class CreatedModel(BaseModel):
-    id: str
-    at: datetime | None = None
-
-
-class DeletedModel(BaseModel):
-    id: str
-    at: datetime | None = None
-
-
-CreatedModel.__name__, DeletedModel.__name__ = "Created", "Deleted"
-
-
-class EnvelopeModel(BaseModel):
-    what: CreatedModel | DeletedModel | None = Field(alias="event")
-
-
-@dataclass
-class Batch:
-    events: list[Created | Deleted]
-    by_name: dict[str, Created | Deleted]
-    reason: Reason
-    parts: tuple[int, ...] = ()
-    rest: "Batch | None" = None  # noqa: UP037  # it names itself
-
-
-BATCH = {
-    "type": "record",
-    "name": "Batch",
-    "fields": [
-        {"name": "events", "type": {"type": "array", "items": [event("Created", AT), event("Deleted", AT)]}},
-        {"name": "by_name", "type": {"type": "map", "values": ["Created", "Deleted"]}},
-        {"name": "reason", "type": {"type": "enum", "name": "Reason", "symbols": ["old"]}},
-        {"name": "parts", "type": {"type": "array", "items": "int"}},
-        {"name": "rest", "type": ["null", "Batch"]},
-    ],
-}
-NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
-
-
-@pytest.mark.parametrize(
-    ("schema", "type_", "value"),
-    [
-        (EVENTS, Envelope, Envelope(Deleted("7", NOON))),
-        (EVENTS, Envelope, Envelope(None)),
-        (EVENTS, EnvelopeModel, EnvelopeModel(event=DeletedModel(id="7", at=NOON))),
-        (json.dumps([event("Created", AT), event("Deleted", AT)]), Created | Deleted, Deleted("7")),
-        (
-            json.dumps(BATCH),
-            Batch,
-            Batch([Deleted("7"), Created("8")], {"x": Deleted("9")}, Reason.OLD, (1,), Batch([], {}, Reason.OLD)),
-        ),
-    ],
-)
-def test_objects_choose_the_branch_that_their_class_names(schema: str, type_: Any, value: Any) -> None:
-    serde: AvroSerde[Any] = AvroSerde(f"mock://objects-{next(_numbers)}", schema, type_)
-    assert serde.deserialize("t", serde.serialize("t", value)) == value
-
-
-class Money(BaseModel):
-    amount: float = Field(alias="theAmount")
-    on: date
-    reason: Reason
-
-    @property
-    def doubled(self) -> float:
-        return 2 * self.amount
-
-
-MONEY = {
-    "type": "record",
-    "name": "Money",
-    "fields": [
-        {"name": "theAmount", "type": "double"},
-        {"name": "on", "type": logical("int", "date")},
-        {"name": "reason", "type": {"type": "enum", "name": "Reason", "symbols": ["old"]}},
-    ],
-}
-
-
-def test_pydantic_models_come_back() -> None:
-    serde, value = (
-        AvroSerde("mock://money", json.dumps(MONEY), Money),
-        Money(theAmount=2, on=NOON.date(), reason=Reason.OLD),
-    )
-    assert serde.deserialize("t", serde.serialize("t", value)) == value
-    with pytest.raises(SerializationError, match="expected a record Money, got str"):
-        serde.serialize("t", "2")  # type: ignore[arg-type]  # the mistake that is tested
-
-
-class Plain:
-    """A class that nothing can be read as."""
-
-
-@pytest.mark.parametrize("type_", [Plain, list[Plain]])
-def test_a_type_that_cannot_be_read_is_refused_at_once(type_: Any) -> None:
-    with pytest.raises(TypeError, match="AvroSerde cannot read a Plain"):
-        AvroSerde("mock://plain", EVENTS, type_)
-
-
-def test_a_union_of_classes_needs_the_schema() -> None:
-    with pytest.raises(TypeError, match="needs the schema of Envelope"):
-        AvroSerde("mock://plain", None, Envelope)
-
-
 def test_a_record_beside_null_has_no_name() -> None:
     serde: AvroSerde[Any] = AvroSerde("mock://nullable", envelope("null", event("Created")))
     value = {"event": {"id": "7"}}
@@ -339,33 +208,9 @@ def test_what_would_not_come_back_is_refused_with_its_field(type_: Any, value: A
         AvroSerde(f"mock://refused-{next(_numbers)}", schema).serialize("t", {"f": value})
 
 
-def test_an_empty_value_that_could_not_be_read_is_refused() -> None:
-    with pytest.raises(SerializationError, match="reads no value of 5 bytes"):
-        AvroSerde("mock://empty", '{"type": "record", "name": "Empty", "fields": []}').serialize("t", {})
-
-
 @pytest.mark.parametrize("value", [5, np.int64(5), np.float64(5), np.float32(0.5)])
 def test_numbers_that_lose_nothing_are_written(value: Any) -> None:
     serde: AvroSerde[Any] = AvroSerde(
         "mock://numbers", '{"type": "record", "name": "R", "fields": [{"name": "f", "type": "double"}]}'
     )
     assert serde.deserialize("t", serde.serialize("t", {"f": value})) == {"f": value}
-
-
-def test_a_schema_of_several_subjects_is_read_without_its_text() -> None:
-    client = registry_client({"url": "mock://references"})
-    client.register_schema("created", Schema(json.dumps(event("Created")), "AVRO"))
-    client.register_schema("deleted", Schema(json.dumps(event("Deleted")), "AVRO"))
-    references = [SchemaReference("Created", "created", 1), SchemaReference("Deleted", "deleted", 1)]
-    client.register_schema("t-value", Schema(envelope("Created", "Deleted"), "AVRO", references))
-    serde: AvroSerde[Any] = AvroSerde("mock://references")
-    value = {"event": ("Deleted", {"id": "7"})}
-    assert serde.deserialize("t", serde.serialize("t", value)) == value
-
-
-def test_a_record_that_became_a_union_is_read_by_the_new_schema() -> None:
-    old = json.dumps({"type": "record", "name": "Envelope", "fields": [{"name": "event", "type": event("Created")}]})
-    new = envelope(event("Created"), event("Moved", {"name": "to", "type": "int"}))
-    data = AvroSerde("mock://evolved", old).serialize("t", {"event": {"id": "7"}})
-    serde: AvroSerde[Any] = AvroSerde("mock://evolved", new)
-    assert serde.deserialize("t", data) == {"event": ("Created", {"id": "7"})}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, suppress
 from typing import Any, Protocol
 from urllib.request import urlopen
@@ -14,15 +14,13 @@ import pytest
 
 from penstock import KafkaStreams
 from penstock.application.open_connections import HEAD_BYTES, OpenConnections
-from penstock.config import StreamsConfig
 from penstock.tools.ui import routes
 from penstock.tools.ui.server import UiServer
-from penstock_broker.common.clock import MockClock
+from tests.application.test_open_connections import limits
 from tests.support.waiting import until
 from tests.tools.ui.conftest import CONFIG, UiHost, word_count
 
 PORTS = ("penstock.ui.port", "penstock.metrics.prometheus.port")
-LATER_MS = 3_600_000
 
 
 class Port(Protocol):
@@ -69,10 +67,6 @@ def port_with(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
             return _Port(server.port, stack, streams.close)
 
         yield start
-
-
-def limits(most: int = 100, timeout_ms: int = LATER_MS) -> Mapping[str, Any]:
-    return {"penstock.http.max.connections": most, "penstock.http.timeout.ms": timeout_ms}
 
 
 def is_closed(connection: socket.socket) -> bool:
@@ -182,54 +176,3 @@ def test_connections_end_with_the_application(port_with: Callable[..., Port]) ->
     assert port.works()
     port.close()
     assert all(map(is_closed, silent))
-
-
-class Opened:
-    """The open connections of a server of names, with a clock of its own."""
-
-    def __init__(self, **given: Any) -> None:
-        self.clock = MockClock(1_000)
-        self.ended: list[str] = []
-        config = StreamsConfig(given, environment={})
-        self.open = OpenConnections[str](config, "The port", self.ended.append, self.clock.milliseconds)
-
-    def after(self, milliseconds: int) -> list[str]:
-        """Let time pass, and return the connections that are closed then."""
-        self.clock.advance(milliseconds)
-        self.open.close_late()
-        ended, self.ended[:] = [*self.ended], []
-        return ended
-
-
-def test_of_too_many_connections_the_one_that_has_waited_for_longest_is_closed() -> None:
-    opened = Opened(**limits(most=3))
-    for name in "abc":
-        opened.open.opened(name)
-    opened.open.is_answered("a")
-    opened.open.is_answered("b")
-    opened.open.waits("a")  # for the next request
-    opened.open.opened("d")
-    assert opened.ended == ["c"]
-    for name in "ad":
-        opened.open.is_answered(name)
-    opened.open.opened("e")
-    assert opened.ended == ["c", "e"], "all others are being answered"
-    opened.open.closed("b")
-    opened.open.opened("f")
-    assert opened.ended == ["c", "e"]
-
-
-def test_only_the_time_counts_in_which_the_peer_has_to_do_something() -> None:
-    opened = Opened(**limits(timeout_ms=1_000))
-    opened.open.opened("silent")
-    opened.open.opened("asking")
-    opened.open.is_answered("asking")
-    assert opened.after(999) == []
-    opened.open.waits("silent")  # it has sent a byte
-    assert opened.after(1) == ["silent"]
-    assert opened.after(LATER_MS) == []
-    opened.open.waits("asking")
-    assert opened.after(999) == []
-    opened.open.closed("silent")
-    assert opened.after(1) == ["asking"]
-    assert opened.after(LATER_MS) == []

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
+from penstock.application.program_end import ForgottenApplications, ended_with, is_in_a_test
 from penstock.host.api import State
 from penstock.testing import EmbeddedBroker
 from tests.support.waiting import WAIT_SECONDS
@@ -122,3 +124,33 @@ def test_a_forked_process_leaves_the_broker_to_its_parent(tmp_path: Path) -> Non
         assert in_a_child(check) == 0
         broker.create_topic("in")
         assert data.is_dir()
+
+
+def test_a_program_waits_unless_a_test_or_an_error_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(sys, "ps1", raising=False)
+    monkeypatch.delattr(sys, "last_value", raising=False)
+    assert ended_with(is_of_a_test=False) is None
+    monkeypatch.setattr(sys, "last_value", KeyError("k"), raising=False)
+    assert ended_with(is_of_a_test=False) == "The main thread has ended with KeyError"
+    assert str(ended_with(is_of_a_test=True)).startswith("The test that started it has not closed it")
+    monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
+    assert ended_with(is_of_a_test=False) is None, "an interactive session goes on after an error"
+
+
+def test_the_main_thread_is_in_a_test_from_wherever_it_is_asked() -> None:
+    found: list[bool] = []
+    thread = threading.Thread(target=lambda: found.append(is_in_a_test()))
+    thread.start()
+    thread.join()
+    assert [is_in_a_test(), *found] == [True, True]
+
+
+def test_forgotten_applications_share_the_time_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    forgotten = ForgottenApplications()
+    assert forgotten.close_timeout_ms() == 10_000
+    now += 4
+    assert forgotten.close_timeout_ms() == 6_000
+    now += 60
+    assert forgotten.close_timeout_ms() == 0

@@ -1,57 +1,23 @@
-"""Avro and Protobuf over the schema registry in memory that confluent-kafka has for tests."""
+"""The rules of both serdes with a schema registry, over that in memory that confluent-kafka has for tests."""
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 import cloudpickle
 import pytest
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from penstock.errors import SerializationError
 from penstock.serdes import Serde
 from penstock.serdes.avro import AvroSerde
 from penstock.serdes.protobuf import ProtobufSerde
 from penstock.serdes.schema_registry import registry_client
+from tests.serdes.test_avro import SCHEMA, TRADE, Trade
+from tests.serdes.test_protobuf import Point
 
 REGISTRY = "mock://serdes"
-SCHEMA = """
-{"type": "record", "name": "Trade", "fields": [
-  {"name": "symbol", "type": "string"},
-  {"name": "price", "type": "double"},
-  {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}}
-]}
-"""
-
-
-@dataclass
-class Trade:
-    symbol: str
-    price: float
-    at: datetime
-
-
-TRADE = Trade("ABC", 1.5, datetime(2013, 1, 1, tzinfo=UTC))
-
-
-def point_class() -> Any:
-    """Return the class that protoc makes of `message Point { int64 x = 1; string name = 2; }`."""
-    file = descriptor_pb2.FileDescriptorProto(name="tests/point.proto", package="tests", syntax="proto3")
-    message = file.message_type.add(name="Point")
-    message.field.add(name="x", number=1, type="TYPE_INT64", label="LABEL_OPTIONAL")
-    message.field.add(name="name", number=2, type="TYPE_STRING", label="LABEL_OPTIONAL")
-    pool = descriptor_pool.DescriptorPool()
-    return message_factory.GetMessageClass(
-        pool.AddSerializedFile(file.SerializeToString()).message_types_by_name["Point"]
-    )
-
-
-Point = point_class()
 SERDES = {
     "avro": (AvroSerde(REGISTRY, SCHEMA, Trade), TRADE),
     "protobuf": (ProtobufSerde(REGISTRY, Point), Point(x=3, name="three")),
@@ -78,13 +44,6 @@ def test_schemas_are_registered_under_the_topic_and_the_field(is_key: bool, subj
     registry = f"mock://{subject}"
     AvroSerde(registry, SCHEMA, Trade, is_key=is_key).serialize("trades", TRADE)
     assert registry_client({"url": registry}).get_subjects() == [subject]
-
-
-def test_without_a_schema_records_are_dicts_of_the_schema_they_were_written_with() -> None:
-    data = AvroSerde(REGISTRY, SCHEMA, Trade).serialize("generic", TRADE)
-    generic: Serde = AvroSerde(REGISTRY)
-    assert generic.deserialize("generic", data) == {"symbol": "ABC", "price": 1.5, "at": TRADE.at}
-    assert generic.serialize("generic", generic.deserialize("generic", data)) == data
 
 
 @pytest.mark.parametrize("name", SERDES)
@@ -129,35 +88,6 @@ import penstock.serdes.{extra}
         f"ModuleNotFoundError: penstock.serdes.{extra} needs the package {package}, "
         f"which is not installed: pip install 'penstock-streams[{extra}]'."
     )
-
-
-@dataclass
-class User:
-    id: str
-    tags: list[str]
-    more: dict[str, list[str]]
-
-
-@pytest.mark.parametrize("type_", [None, User])
-def test_each_record_has_defaults_of_its_own(type_: type | None) -> None:
-    fields = [
-        {"name": "id", "type": "string"},
-        {"name": "tags", "type": {"type": "array", "items": "string"}, "default": []},
-        {
-            "name": "more",
-            "type": {"type": "map", "values": {"type": "array", "items": "string"}},
-            "default": {"a": ["b"]},
-        },
-    ]
-    old, new = (json.dumps({"type": "record", "name": "User", "fields": each}) for each in (fields[:1], fields))
-    data = AvroSerde("mock://users", old).serialize("users", {"id": "1"})
-    serde = AvroSerde("mock://users", new, type_)
-    for _ in range(2):
-        found: Any = serde.deserialize("users", data)
-        found = found if type_ is None else vars(found)
-        assert (found["tags"], found["more"]) == ([], {"a": ["b"]})
-        found["tags"].append("seen")
-        found["more"]["a"].append("seen")
 
 
 def test_a_registry_in_memory_says_what_it_is_when_it_lacks_a_schema() -> None:

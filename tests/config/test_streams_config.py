@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from typing import Any
-
 import pytest
 
-from penstock.config import StreamsConfig, environment_name, streams_config
-from penstock.config.keys import KEYS
+from penstock.config import StreamsConfig, environment_name, redacted, streams_config
 from penstock.errors import ConfigError
-from penstock.serdes import Serdes, StringSerde
-from penstock.state.rocksdb_options import RocksDBConfigSetter
+from penstock.serdes import Serdes
 
 
 def test_a_key_comes_from_the_mapping_then_the_environment_then_its_row() -> None:
@@ -119,10 +114,6 @@ def test_a_missing_key_is_named_with_its_environment_variable() -> None:
         StreamsConfig({}, {}).required("application.id")
 
 
-def test_a_serde_may_be_given_as_a_class() -> None:
-    assert isinstance(StreamsConfig({"default.key.serde": StringSerde}, {})["default.key.serde"], StringSerde)
-
-
 def test_secrets_are_not_shown() -> None:
     shown = repr(StreamsConfig({"sasl.password": "hunter2", "ssl.key.pem": "PRIVATE", "client.id": "me"}, {}))
     assert "hunter2" not in shown
@@ -137,58 +128,31 @@ def test_keys_of_clients_pass_through() -> None:
     assert found.client_config() == {"bootstrap.servers": "a:1", "security.protocol": "SSL"}
 
 
-def test_every_row_says_what_it_does_and_its_default_is_valid() -> None:
-    for name, row in KEYS.items():
-        assert row.importance in ("high", "medium", "low"), name
-        assert row.doc.endswith("."), name
-        if row.default is not None:
-            assert row.parse(name, row.default) == row.default
-
-
-def test_a_setter_of_rocksdb_without_one_of_its_methods_is_refused() -> None:
-    class WithoutClose(RocksDBConfigSetter):
-        def set_config(self, name: str, options: Any, config: StreamsConfig) -> None:
-            pass
-
-    class WithoutBase:
-        def close(self, name: str, options: Any) -> None:
-            pass
-
-    for setter, missing in ((WithoutClose, "close"), (WithoutBase, "set_config"), (WithoutBase(), "set_config")):
-        kind = setter if isinstance(setter, type) else type(setter)
-        with pytest.raises(ConfigError, match=rf"rocksdb\.config\.setter: {kind.__name__} has no {missing}, which"):
-            StreamsConfig({"rocksdb.config.setter": setter}, environment={})
-    with pytest.raises(ConfigError, match="expected a class, not the name of one"):
-        StreamsConfig({"rocksdb.config.setter": "com.example.Setter"}, environment={})
-
-
-CHOICES = [
-    (key.name, choice)
-    for key in KEYS.values()
-    if re.fullmatch(r"\S+(, \S+)+", key.parse.takes)
-    for choice in key.parse.takes.split(", ")
-]
-
-
-@pytest.mark.parametrize(("key", "choice"), CHOICES)
-def test_a_choice_may_be_in_small_letters_or_capitals(key: str, choice: str) -> None:
-    for written in (choice.lower(), choice.upper()):
-        assert StreamsConfig({key: written}, environment={})[key] == choice
+def test_names_and_directories_follow_the_application_unless_they_are_set() -> None:
+    given = {"application.id": "app", "state.dir": "/state"}
+    config = StreamsConfig(given, environment={})
+    assert (config.client_id(), config.checkpoint_directory()) == ("app", "/state/app/checkpoint")
+    own = config.overridden({"client.id": "me", "penstock.checkpoint.dir": "/checkpoint"})
+    assert (own.client_id(), own.checkpoint_directory()) == ("me", "/checkpoint")
+    assert config.overridden({}) is config
 
 
 @pytest.mark.parametrize(
-    ("key", "constant", "meant"),
+    ("key", "is_hidden"),
     [
-        (StreamsConfig.DSL_STORE_FORMAT_CONFIG, StreamsConfig.DSL_STORE_FORMAT_HEADERS, "headers"),
-        (StreamsConfig.DSL_STORE_FORMAT_CONFIG, StreamsConfig.DSL_STORE_FORMAT_DEFAULT, "default"),
-        (StreamsConfig.DSL_STORE_SUPPLIERS_CLASS_CONFIG, StreamsConfig.ROCKS_DB, "rocksdb"),
-        (StreamsConfig.DSL_STORE_SUPPLIERS_CLASS_CONFIG, StreamsConfig.IN_MEMORY, "in_memory"),
-        (StreamsConfig.DEFAULT_DSL_STORE_CONFIG, StreamsConfig.DEFAULT_DSL_STORE, None),
-        (StreamsConfig.GROUP_PROTOCOL_CONFIG, StreamsConfig.DEFAULT_GROUP_PROTOCOL, "classic"),
-        (StreamsConfig.PROCESSING_GUARANTEE_CONFIG, StreamsConfig.EXACTLY_ONCE_V2, "exactly_once_v2"),
-        ("auto.offset.reset", "LATEST", "latest"),
+        ("ssl.keystore.key", True),
+        ("SASL.JAAS.config", True),
+        ("basic.auth.user.info", True),
+        ("ssl.ca.location", False),
+        ("application.id", False),
     ],
 )
-def test_the_constants_of_the_configuration_are_accepted(key: str, constant: str, meant: str | None) -> None:
-    config = StreamsConfig({key: constant}, environment={})
-    assert meant is None or config[key] == meant
+def test_a_secret_is_hidden_by_its_key(key: str, is_hidden: bool) -> None:
+    assert redacted(key, 5) == ("[hidden]" if is_hidden else "5")
+
+
+def test_an_unknown_key_of_penstock_is_refused_with_the_one_that_is_meant() -> None:
+    with pytest.raises(
+        ConfigError, match=r"^Unknown configuration penstock\.ui\.prot: did you mean penstock\.ui\.port\?"
+    ):
+        StreamsConfig({"penstock.ui.prot": 1}, environment={})

@@ -1,8 +1,9 @@
-"""What a serde writes, it reads as an equal object: what it could not read, it refuses to write."""
+"""What the JSON serdes write, they read as an equal object: what they could not read, they refuse to write."""
 
 from __future__ import annotations
 
 import math
+import pickle
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple, TypedDict
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
+import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +22,7 @@ from pydantic import AliasChoices, BaseModel, Field, Json, SecretStr, computed_f
 
 from penstock import Serde, Serdes
 from penstock.errors import SerializationError
+from tests.serdes.test_primitive import assert_columns_come_back, assert_refused
 
 
 class Colour(Enum):
@@ -247,3 +250,86 @@ def test_a_time_in_the_hour_that_a_clock_is_set_back_by_comes_back() -> None:
 def test_dicts_and_tuples_are_taken_for_what_they_are_read_as() -> None:
     assert Serdes.json(Mark).serialize("t", {"value": 1.5}) == b'{"value":1.5}'
     assert Serdes.json(list[int]).serialize("t", (1, 2)) == b"[1,2]"
+
+
+@dataclass
+class Point:
+    x: int
+    y: int
+    tags: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Trip:
+    points: tuple[Point, ...]
+    start: datetime
+    owner: UUID | None = None
+
+
+class Model(pydantic.BaseModel):
+    x: int
+    day: date | None = None
+
+
+class Pair(NamedTuple):
+    x: int
+    y: int
+
+
+class Fields(TypedDict):
+    x: int
+
+
+def test_an_object_is_no_named_tuple() -> None:
+    with pytest.raises(SerializationError, match="A NamedTuple is an array in JSON; a dataclass is an object"):
+        Serdes.json(Pair).deserialize("topic", b'{"x":1,"y":2}')
+
+
+@pytest.mark.parametrize(
+    ("type_", "value", "data"),
+    [
+        (Point, Point(1, 2, ["a"]), b'{"x":1,"y":2,"tags":["a"]}'),
+        (
+            Trip,
+            Trip((Point(1, 2),), datetime(2013, 1, 1, tzinfo=UTC)),
+            b'{"points":[{"x":1,"y":2,"tags":[]}],"start":"2013-01-01T00:00:00Z","owner":null}',
+        ),
+        (Model, Model(x=1, day=date(2013, 1, 1)), b'{"x":1,"day":"2013-01-01"}'),
+        (Fields, {"x": 1}, b'{"x":1}'),
+        (Pair, Pair(1, 2), b"[1,2]"),
+    ],
+)
+def test_typed_json_gives_objects_of_the_type(type_: Any, value: Any, data: bytes) -> None:
+    serde = pickle.loads(pickle.dumps(Serdes.json(type_)))
+    assert serde.serialize("topic", value) == data
+    assert serde.deserialize("topic", data) == value
+
+
+@given(st.lists(st.none() | st.booleans() | texts | st.lists(st.none() | texts, max_size=2), max_size=5))
+def test_columns_come_back(column: list[Any]) -> None:
+    assert_columns_come_back(Serdes.json(), column)
+
+
+def test_plain_values_are_written_with_sorted_keys_and_without_spaces() -> None:
+    assert Serdes.json().serialize("topic", {"b": 1, "a": [None, "x"]}) == b'{"a":[null,"x"],"b":1}'
+
+
+@pytest.mark.parametrize(
+    ("serde", "value"),
+    [(Serdes.json(Point), float), (Serdes.json(Model), {"z": 1}), (Serdes.json(), float)],
+)
+def test_values_that_are_no_json_are_refused(serde: Serde, value: Any) -> None:
+    assert_refused(serde, value, SerializationError)
+
+
+@pytest.mark.parametrize(
+    ("serde", "data"),
+    [
+        (Serdes.json(), b"{"),
+        (Serdes.json(Point), b'{"x": "text", "y": 1}'),
+        (Serdes.json(Model), b'{"x": "text"}'),
+    ],
+)
+def test_bytes_that_are_no_json_of_the_class_are_refused(serde: Serde, data: bytes) -> None:
+    with pytest.raises(SerializationError, match="'topic' as"):
+        serde.deserialize("topic", data)

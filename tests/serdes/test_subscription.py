@@ -1,6 +1,4 @@
-"""The bytes of joins: subscriptions and responses of foreign keys, records that wait. Whole bytes stand where Kafka's
-layout must be kept; the rest are round trips.
-"""
+"""The bytes of foreign-key joins: subscriptions, responses and combined keys, in Kafka's layout."""
 
 from __future__ import annotations
 
@@ -8,17 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.errors import ConfigError, StreamsError
-from penstock.record import RecordMetadata
-from penstock.serdes import LongSerde, StringSerde
-from penstock.serdes.buffer import BufferKey, BufferKeySerde, BufferValue, BufferValueSerde
-from penstock.serdes.list import ListSerde
-from penstock.serdes.outer_join import (
-    LeftOrRightValue,
-    LeftOrRightValueSerde,
-    TimestampedKeyAndJoinSide,
-    TimestampedKeyAndJoinSideSerde,
-)
+from penstock.errors import ConfigError, SerializationError, StreamsError
+from penstock.serdes import LongSerde, Serde, StringSerde
 from penstock.serdes.subscription import (
     Instruction,
     SubscriptionResponseWrapper,
@@ -75,14 +64,11 @@ def test_a_newer_version_is_refused() -> None:
         SubscriptionResponseWrapperSerde(TEXT).deserialize("t", b"\x81")
 
 
-def test_defaults_stand_where_no_serde_was_given() -> None:
+def test_defaults_replace_missing_serdes() -> None:
     subscription = SubscriptionWrapper(None, Instruction.DELETE_KEY_NO_PROPAGATE, "pk", None)
     assert SubscriptionWrapperSerde(None).with_defaults(TEXT, LongSerde()).serialize("t", subscription)[2:] == b"pk"
     with pytest.raises(ConfigError, match="Please specify a key serde"):
         SubscriptionWrapperSerde(None).serialize("t", subscription)
-    waiting = ListSerde(LeftOrRightValueSerde(None, TEXT)).with_defaults(TEXT, LongSerde())
-    entries = [LeftOrRightValue(True, 5), LeftOrRightValue(False, "x")]
-    assert waiting.deserialize("t", waiting.serialize("t", entries)) == entries
 
 
 def test_hashes_are_those_of_kafka() -> None:
@@ -96,32 +82,7 @@ def test_a_prefix_finds_the_subscriptions_of_one_foreign_key(foreign: bytes, oth
     assert combined_key(other, primary).startswith(combined_key_prefix(foreign)) == (other == foreign)
 
 
-@given(st.lists(st.tuples(TIMES, st.booleans(), st.text()), max_size=5))
-def test_records_that_wait_are_in_the_order_of_time_right_before_left(entries: list[tuple[int, bool, str]]) -> None:
-    serde = TimestampedKeyAndJoinSideSerde(TEXT)
-    keys = [TimestampedKeyAndJoinSide(*entry) for entry in entries]
-    written = [serde.serialize("t", key) for key in keys]
-    assert [serde.deserialize("t", data) for data in written] == keys
-    in_order = [serde.deserialize("t", data) for data in sorted(written)]
-    assert [key[:2] for key in in_order] == sorted(key[:2] for key in keys)
-
-
-@given(TIMES, st.text(), st.integers(0, 2**31 - 1))
-def test_places_in_a_buffer_are_read_as_they_were_written(timestamp: int, key: str, sequence: int) -> None:
-    serde = BufferKeySerde(TEXT)
-    place = BufferKey(timestamp, key, sequence)
-    assert serde.deserialize("t", serde.serialize("t", place)) == place
-
-
-@given(TIMES, HEADERS, st.none() | st.text(), st.integers(-1, 9), st.integers(-1, 2**62), st.text())
-def test_buffered_records_are_read_as_they_were_written(
-    timestamp: int,
-    headers: tuple[tuple[str, bytes | None], ...],
-    topic: str | None,
-    partition: int,
-    offset: int,
-    value: str,
-) -> None:
-    serde = BufferValueSerde(TEXT)
-    buffered = BufferValue(timestamp, headers, RecordMetadata(topic, partition, offset), value)
-    assert serde.deserialize("t", serde.serialize("t", buffered)) == buffered
+@pytest.mark.parametrize("serde", [SubscriptionWrapperSerde(TEXT), SubscriptionResponseWrapperSerde(TEXT)])
+def test_an_empty_value_is_refused(serde: Serde) -> None:
+    with pytest.raises(SerializationError, match="Cannot read an empty value from 't': a subscription or response has"):
+        serde.deserialize("t", b"")

@@ -1,0 +1,69 @@
+"""Kafka's constants of the configuration: their values are accepted, and prefixes make keys of clients."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.config import StreamsConfig
+from penstock.config.constants import ConfigConstants
+
+
+@pytest.mark.parametrize(
+    ("key", "constant", "meant"),
+    [
+        (StreamsConfig.DSL_STORE_FORMAT_CONFIG, StreamsConfig.DSL_STORE_FORMAT_HEADERS, "headers"),
+        (StreamsConfig.DSL_STORE_FORMAT_CONFIG, StreamsConfig.DSL_STORE_FORMAT_DEFAULT, "default"),
+        (StreamsConfig.DSL_STORE_SUPPLIERS_CLASS_CONFIG, StreamsConfig.ROCKS_DB, "rocksdb"),
+        (StreamsConfig.DSL_STORE_SUPPLIERS_CLASS_CONFIG, StreamsConfig.IN_MEMORY, "in_memory"),
+        (StreamsConfig.DEFAULT_DSL_STORE_CONFIG, StreamsConfig.DEFAULT_DSL_STORE, None),
+        (StreamsConfig.GROUP_PROTOCOL_CONFIG, StreamsConfig.DEFAULT_GROUP_PROTOCOL, "classic"),
+        (StreamsConfig.PROCESSING_GUARANTEE_CONFIG, StreamsConfig.EXACTLY_ONCE_V2, "exactly_once_v2"),
+        ("auto.offset.reset", "LATEST", "latest"),
+    ],
+)
+def test_the_constants_of_the_configuration_are_accepted(key: str, constant: str, meant: str | None) -> None:
+    config = StreamsConfig({key: constant}, environment={})
+    assert meant is None or config[key] == meant
+
+
+NAMED = {name.removesuffix("_CONFIG"): key for name, key in vars(ConfigConstants).items() if name.endswith("_CONFIG")}
+NAMED_OTHERWISE = {
+    "METADATA_MAX_AGE": "metadata.max.age.ms",
+    "METRIC_REPORTER_CLASSES": "metric.reporters",
+    "RECEIVE_BUFFER": "receive.buffer.bytes",
+    "SEND_BUFFER": "send.buffer.bytes",
+    "WINDOW_STORE_CHANGE_LOG_ADDITIONAL_RETENTION_MS": "windowstore.changelog.additional.retention.ms",
+}
+"""Kafka's own exceptions."""
+
+
+def as_constant(key: str) -> str:
+    return key.replace(".", "_").upper()
+
+
+def test_a_constant_has_the_name_of_its_key_and_each_key_one() -> None:
+    others = {
+        name: key
+        for name, key in NAMED.items()
+        if name.removesuffix("_CLASS") != as_constant(key).removesuffix("_CLASS")
+    }
+    assert others == NAMED_OTHERWISE
+    assert len(set(NAMED.values())) == len(NAMED)
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        (StreamsConfig.consumer_prefix("a.b"), "consumer.a.b"),
+        (StreamsConfig.main_consumer_prefix("a.b"), "main.consumer.a.b"),
+        (StreamsConfig.restore_consumer_prefix("a.b"), "restore.consumer.a.b"),
+        (StreamsConfig.global_consumer_prefix("a.b"), "global.consumer.a.b"),
+        (StreamsConfig.producer_prefix("a.b"), "producer.a.b"),
+        (StreamsConfig.admin_client_prefix("a.b"), "admin.a.b"),
+        (StreamsConfig.topic_prefix("a.b"), "topic.a.b"),
+        (StreamsConfig.client_tag_prefix("a.b"), "client.tag.a.b"),
+    ],
+)
+def test_a_prefix_makes_the_key_of_one_kind_of_client(key: str, expected: str) -> None:
+    assert key == expected
+    assert StreamsConfig({key: "x"}, environment={}).client_config() == {key: "x"}
