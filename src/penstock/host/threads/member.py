@@ -498,10 +498,7 @@ class AbstractMember(ABC):
         """Process an error of the coordinator."""
         if code in _ELSEWHERE:
             return [*self._disconnected(now), FindAgain()]
-        if code in _OUT:
-            return self._count_out(code, now)
-        self._fence(now)
-        return [Refused(code, message)]
+        return self._count_out(code, now, message)
 
     def _commit_refused(self, refused: CommitRefused, now: int) -> list[Step]:
         """Process a refused commit; refusals of an earlier generation are ignored."""
@@ -521,13 +518,13 @@ class AbstractMember(ABC):
         self._session_until = at_ms + self._timing.session_ms
         return [v.Reconnected()] if was_cut_off else []
 
-    def _count_out(self, code: int, now: int) -> list[Step]:
+    def _count_out(self, code: int, now: int, message: str = "") -> list[Step]:
         """Continue as a new member, or as the same one if its generation has ended."""
         if code == ErrorCode.unknown_member_id:
             self.member_id = self._first_id
         if code not in _OUT:
             self._fence(now)
-            return [Refused(code)]
+            return [Refused(code, message)]
         return self._lose(f"the group goes on without it ({ErrorCode(code).name.upper()})", now)
 
     def _lose(self, why: str, now: int) -> list[Step]:
