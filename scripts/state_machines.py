@@ -14,17 +14,21 @@ from pathlib import Path
 from typing import Any, Final
 
 from penstock.application import life
-from penstock.host.threads import phases
+from penstock.host.threads import member_states, phases
 from penstock_broker import transaction_log
 from penstock_broker.groups.classic import state as classic
+from penstock_broker.groups.consumer import state as consumer
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "ARCHITECTURE.md"
 
 MACHINES: Final[Mapping[str, Mapping[Any, Collection[Any]]]] = {
     "An application (application/life.py)": life.VALID_TRANSITIONS,
     "An instance of the threads host (host/threads/phases.py)": phases.VALID_TRANSITIONS,
+    "A member of the classic protocol (host/threads/member_states.py)": member_states.CLASSIC_TRANSITIONS,
+    "A member of the streams protocol (host/threads/member_states.py)": member_states.STREAMS_TRANSITIONS,
     "A transaction of the broker (penstock_broker/transaction_log.py)": transaction_log.NEXT_STATES,
     "A classic group of the broker (penstock_broker/groups/classic/state.py)": classic.NEXT_STATES,
+    "A consumer group of the broker (penstock_broker/groups/consumer/state.py)": consumer.NEXT_STATES,
 }
 """The machines by title: state -> the states that may follow it."""
 

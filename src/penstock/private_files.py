@@ -45,7 +45,7 @@ def private_directory(path: Path) -> Path:
     Raises:
         ProcessorStateError: it is a link, a file or another user's; or it cannot be created.
     """
-    with _refused():
+    with _refused(" The configuration names its directories with state.dir and penstock.checkpoint.dir."):
         return private_files.private_directory(path)
 
 
@@ -81,8 +81,8 @@ def check_nobody_else_wrote(path: Path) -> None:
 
 
 @contextmanager
-def _refused() -> Iterator[None]:
+def _refused(advice: str = "") -> Iterator[None]:
     try:
         yield
     except UnsafePathError as error:
-        raise ProcessorStateError(str(error)) from error.__cause__
+        raise ProcessorStateError(f"{error}{advice}") from error.__cause__

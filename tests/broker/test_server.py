@@ -48,9 +48,9 @@ def test_a_full_disk_is_refused_at_start(tmp_path: Path) -> None:
 
 def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(BrokerError, match=r"data cannot be used: .*, --data-dir of a broker"):
+    with pytest.raises(BrokerError, match=r"data cannot be used: .* \(--data-dir of a broker\)"):
         BrokerProcess(tmp_path / "file" / "data").start()
-    with pytest.raises(BrokerError, match=r"data cannot be used: .*, --data-dir of a broker"):
+    with pytest.raises(BrokerError, match=r"data cannot be used: .* \(--data-dir of a broker\)"):
         run(BrokerConfig(data_dir=tmp_path / "file" / "data"))
 
 

@@ -27,14 +27,14 @@ class GroupBroker:
 
     def __init__(self, directory: Path, **settings: Any) -> None:
         self.clock = MockClock(1_700_000_000_000)
-        self._config = BrokerConfig(data_dir=directory, **settings)
+        self.config = BrokerConfig(data_dir=directory, **settings)
         self._open()
 
     def _open(self) -> None:
         self.timers = ManualTimers(self.clock)
-        self.store = MetadataStore(self._config.data_dir / "metadata.sqlite")
-        self.topics = TopicRegistry(self._config, self.store, MockClock())
-        self.groups = GroupCoordinator(self._config, self.topics, self.timers, self.clock)
+        self.store = MetadataStore(self.config.data_dir / "metadata.sqlite")
+        self.topics = TopicRegistry(self.config, self.store, MockClock())
+        self.groups = GroupCoordinator(self.config, self.topics, self.timers, self.clock)
         self.groups.take_over(self.store)
 
     def restart(self) -> None:

@@ -24,8 +24,8 @@ from penstock.host.threads import vocabulary as v
 from penstock.host.threads.classic_group import ASSIGNOR, ClassicProtocol
 from penstock.host.threads.group import GroupMembership
 from penstock.host.threads.group_protocol import Request
-from penstock.host.threads.member import MemberState
 from penstock.host.threads.member_file import MemberFile
+from penstock.host.threads.member_states import MemberState
 from penstock.host.threads.subscription import Endpoint, Rules, Subscription, encode_subscription
 from penstock.plan.subtopology import TaskId
 from penstock.plan.topology import built_topology

@@ -12,7 +12,7 @@ import pytest
 from penstock.host.threads import member as m
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.classic_member import ClassicMember
-from penstock.host.threads.member import MemberState
+from penstock.host.threads.member_states import MemberState
 from penstock.host.threads.subscription import Rules, Subscription, encode_subscription
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition

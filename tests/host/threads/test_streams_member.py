@@ -10,7 +10,8 @@ from penstock.errors import MissingSourceTopicError, StreamsError, TaskMigratedE
 from penstock.host.threads import member as m
 from penstock.host.threads import streams_member as s
 from penstock.host.threads import vocabulary as v
-from penstock.host.threads.member import MemberState, StreamsTasks
+from penstock.host.threads.member import StreamsTasks
+from penstock.host.threads.member_states import MemberState
 from penstock.host.threads.streams_member import StreamsMember
 from penstock.host.threads.subscription import Endpoint
 from penstock.plan.subtopology import TaskId

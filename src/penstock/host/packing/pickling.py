@@ -158,15 +158,7 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
     """Yield the parts and references of `value`, each with its path as source text."""
     match value:
         case FunctionType():
-            for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
-                with suppress(ValueError):  # an empty cell
-                    yield f".{name}", cell.cell_contents
-            for name in _names_in(value.__code__):
-                if name in value.__globals__:
-                    yield f".{name}", value.__globals__[name]
-            defaults, arguments = value.__defaults__ or (), value.__code__.co_varnames[: value.__code__.co_argcount]
-            yield from ((f".{name}", default) for name, default in zip(arguments[::-1], defaults[::-1], strict=False))
-            yield from ((f".{name}", default) for name, default in (value.__kwdefaults__ or {}).items())
+            yield from ((f".{name}", part) for name, part in _named_parts(value))
         case MethodType():
             yield "", value.__func__
             yield "", value.__self__
@@ -187,6 +179,17 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
         case _:
             yield from ((f".{name}", part) for name, part in getattr(value, "__dict__", {}).items())
             yield "", type(value)
+
+
+def _named_parts(function: FunctionType) -> Iterator[tuple[str, Any]]:
+    """Yield the objects that `function` refers to, by name: of enclosing functions, globals and defaults."""
+    code = function.__code__
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+        with suppress(ValueError):  # an empty cell
+            yield name, cell.cell_contents
+    yield from ((name, function.__globals__[name]) for name in _names_in(code) if name in function.__globals__)
+    yield from zip(code.co_varnames[: code.co_argcount][::-1], (function.__defaults__ or ())[::-1], strict=False)
+    yield from (function.__kwdefaults__ or {}).items()
 
 
 def _names_in(code: CodeType) -> Iterator[str]:

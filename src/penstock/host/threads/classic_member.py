@@ -1,4 +1,4 @@
-"""A group member of the classic protocol, as a state table. `member` has the parts shared with the streams protocol.
+"""A group member of the classic protocol, as a state machine. `member` has the parts shared with the streams protocol.
 
 States and events (the tests have a line for each):
 
@@ -7,7 +7,8 @@ States and events (the tests have a line for each):
     SYNCING   has joined; waits for its assignment. A commit is refused during this time, and retried.
     STABLE    sends heartbeats; rejoins when others do, and once the tasks that it had to give up are closed.
     FENCED    the group goes on without it: no commits. Joins as a new member once all tasks are closed.
-    LEAVING   has left, or is about to.
+    LEAVING   waits for the LeaveGroup response.
+    LEFT      has left.
 
 Rules:
 - The response to a first join only names the member; the second join follows immediately, because all other members
@@ -34,7 +35,8 @@ from collections.abc import Mapping
 
 from penstock.host.threads import member as m
 from penstock.host.threads import vocabulary as v
-from penstock.host.threads.member import NO_GENERATION, AbstractMember, MemberState
+from penstock.host.threads.member import NO_GENERATION, AbstractMember
+from penstock.host.threads.member_states import CLASSIC_TRANSITIONS, MemberState
 from penstock.host.threads.subscription import IncompatibleMemberError, MemberShare, Rules, follow, lead
 from penstock_broker.wire.error_codes import ErrorCode
 
@@ -49,7 +51,7 @@ class ClassicMember(AbstractMember):
     """
 
     def __init__(self, rules: Rules, timing: m.Timing, instance: str = "") -> None:
-        super().__init__(timing, instance)
+        super().__init__(CLASSIC_TRANSITIONS, timing, instance)
         self._rules = rules
         self._is_new = True
         """Whether the last join was the first of this membership."""
@@ -75,7 +77,8 @@ class ClassicMember(AbstractMember):
                 return []
 
     def _join(self, now: int) -> list[m.Step]:
-        self.state, self._out, self._next_ms = MemberState.JOINING, True, now + self._timing.again_ms
+        self._state.change(MemberState.JOINING)
+        self._out, self._next_ms = True, now + self._timing.again_ms
         self._is_new = self.generation == NO_GENERATION
         self._must_rejoin, self._pending = False, frozenset()
         return [m.Join(self.member_id, self.generation, self._held, self._shuts_down)]
@@ -95,7 +98,8 @@ class ClassicMember(AbstractMember):
                 assignments = lead(answer.members or {}, self._rules, answer.ends)
             except IncompatibleMemberError as error:
                 return self._withdraw(error, now)
-        self.state, self._out, self._next_ms = MemberState.SYNCING, True, now + self._timing.again_ms
+        self._state.change(MemberState.SYNCING)
+        self._out, self._next_ms = True, now + self._timing.again_ms
         return [*steps, m.Sync(self.member_id, self.generation, assignments)]
 
     def _synced(self, answer: m.SyncAnswered, now: int) -> list[m.Step]:
@@ -108,7 +112,8 @@ class ClassicMember(AbstractMember):
                 return self._join(now)  # the plan may be from the previous run, with other tasks
             return self._withdraw(error, now)
         self._session_until = now + self._timing.session_ms
-        self.state, self._next_ms = MemberState.STABLE, now + self._timing.heartbeat_ms
+        self._state.change(MemberState.STABLE)
+        self._next_ms = now + self._timing.heartbeat_ms
         self._probe_ms = now + self._timing.probing_ms if self._leads and not share.is_final else None
         self.has_twin = share.has_twin
         if share.shut_down_by:

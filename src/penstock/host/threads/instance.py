@@ -118,6 +118,24 @@ class Instance:
     # ---------------------------------------- events
 
     def _take(self, event: v.Event, now: int) -> None:
+        if isinstance(event, v.RecordEvent):
+            self._take_record_event(event, now)
+        elif isinstance(event, v.TaskEvent):
+            self._take_task_event(event, now)
+        elif isinstance(event, v.CommitEvent):
+            self._commit.take(event, now)
+        elif isinstance(event, v.GroupEvent):
+            self._take_group_event(event, now)
+        elif isinstance(event, v.ErrorEvent):
+            self._rollback.take(event, now)
+        elif isinstance(event, v.TimePassed):
+            self._progress.watch(now)
+        elif isinstance(event, v.CloseRequested):
+            self._ending.request(event)
+        else:
+            self._is_paused = isinstance(event, v.PauseRequested)
+
+    def _take_record_event(self, event: v.RecordEvent, now: int) -> None:
         match event:
             case v.Arrived():
                 self._tasks.arrived(event)
@@ -133,10 +151,20 @@ class Instance:
                 self._planned.looked(event, now)
             case v.Ran():
                 self._ran(event, now)
+
+    def _take_task_event(self, event: v.TaskEvent, now: int) -> None:
+        match event:
+            case v.Restored(task, state):
+                self._life.restored(task, state)
+            case v.Started(task, due):
+                self._life.started(task, due, now)
+            case v.Closed(task):
+                self._life.closed(task, now)
             case v.Hangs(tasks):
                 self._go_on_without(tasks)
-            case v.CutOff() | v.Reconnected():
-                self._life.is_cut_off = isinstance(event, v.CutOff)
+
+    def _take_group_event(self, event: v.GroupEvent, now: int) -> None:
+        match event:
             case v.Assigned(tasks, standbys):
                 self._life.assign(tasks, standbys)
             case v.MembershipLost(error):
@@ -145,31 +173,10 @@ class Instance:
             case v.MembershipRefused(error):
                 self._life.lose()
                 self._rollback.failed(error, None, now)
-            case v.Restored(task, state):
-                self._life.restored(task, state)
-            case v.Started(task, due):
-                self._life.started(task, due, now)
-            case v.Closed(task):
-                self._life.closed(task, now)
             case v.ApplicationShutDown(error):
                 self._ending.application_shut_down(error)
-            case v.TransactionLost(error, is_fenced):
-                self._rollback.transaction_lost(error, is_fenced, now)
-            case v.Failed(error, task):
-                self._rollback.failed(error, task, now)
-            case v.StandbysFailed(error):
-                self._life.standbys.close()  # requested again, regardless of the error
-                self._rollback.failed(error, None, now)
-            case v.Decided(response):
-                self._rollback.decided(response, now)
-            case v.PauseRequested() | v.ResumeRequested():
-                self._is_paused = isinstance(event, v.PauseRequested)
-            case v.CloseRequested():
-                self._ending.request(event)
-            case v.TimePassed():
-                self._progress.watch(now)
-            case _:
-                self._commit.take(event, now)
+            case v.CutOff() | v.Reconnected():
+                self._life.is_cut_off = isinstance(event, v.CutOff)
 
     def _out_of_range(self, partition: TopicPartition, error: Exception, now: int) -> None:
         """Reset the position of a partition. Global stores are filled again from the beginning, as in Kafka only if the

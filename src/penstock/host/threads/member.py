@@ -1,4 +1,4 @@
-"""The member of a group as a state table: the common parts of both protocols.
+"""The member of a group as a state machine (`member_states`): the common parts of both protocols.
 
 `classic_member` implements the classic protocol, `streams_member` the streams protocol. No I/O, no clock, no threads:
 `handle` takes a happening and returns requests and reports; `due_ms` returns the due time of the next `Tick`.
@@ -21,11 +21,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
 from typing import Final, NamedTuple
 
 from penstock.errors import StreamsError, TaskMigratedError
 from penstock.host.threads import vocabulary as v
+from penstock.host.threads.member_states import MemberState, MemberTransitions
+from penstock.host.threads.state_machine import StateMachine
 from penstock.host.threads.subscription import Endpoint
 from penstock.plan.subtopology import TaskId
 from penstock_broker.wire.error_codes import ErrorCode
@@ -40,17 +41,6 @@ class StreamsTasks(NamedTuple):
     active: frozenset[TaskId] = frozenset()
     standby: frozenset[TaskId] = frozenset()
     warm_up: frozenset[TaskId] = frozenset()
-
-
-class MemberState(Enum):
-    """The state of a member; see the module."""
-
-    UNJOINED = "UNJOINED"
-    JOINING = "JOINING"
-    SYNCING = "SYNCING"
-    STABLE = "STABLE"
-    FENCED = "FENCED"
-    LEAVING = "LEAVING"
 
 
 Statuses = Mapping[int, str]
@@ -318,6 +308,7 @@ _OUT: Final = frozenset(
     )
 )
 _OLD_GENERATION: Final = frozenset((ErrorCode.illegal_generation, ErrorCode.stale_member_epoch))
+_GONE: Final = (MemberState.LEAVING, MemberState.LEFT)
 _ASKS_IN_A_SESSION: Final = 3
 
 
@@ -349,12 +340,14 @@ class AbstractMember(ABC):
     """The common parts of members of both protocols; see the module.
 
     Args:
+        transitions: those of the protocol.
         timing: timeouts and intervals.
         instance: the name of a static member, empty for a dynamic member.
         member_id: the id of a new member, empty if the coordinator assigns one.
     """
 
-    def __init__(self, timing: Timing, instance: str = "", member_id: str = "") -> None:
+    def __init__(self, transitions: MemberTransitions, timing: Timing, instance: str = "", member_id: str = "") -> None:
+        self._state = StateMachine(MemberState.UNJOINED, transitions)
         self._timing = timing
         self._instance = instance
         self._first_id = member_id
@@ -371,12 +364,10 @@ class AbstractMember(ABC):
         self._next_ms: int | None = None
         self._doubted: int | None = None
         """The generation of a refused commit, while the next generation may be on its way."""
-        self.state = MemberState.UNJOINED
         self.member_id = member_id
         self.generation = NO_GENERATION
         self.losses = 0
         """The number of times it was lost, refused or left. Earlier commits do not belong to a later membership."""
-        self.has_left = False
         self.endpoints: tuple[Endpoint, ...] = ()
         """The endpoints for queries of all members' state, as of the last assignment."""
         self.has_twin = False
@@ -411,9 +402,19 @@ class AbstractMember(ABC):
         """Return the steps that end all members."""
 
     @property
+    def state(self) -> MemberState:
+        """The current state."""
+        return self._state.current
+
+    @property
+    def has_left(self) -> bool:
+        """Whether the member has left, and the coordinator knows of it as far as possible."""
+        return self.state is MemberState.LEFT
+
+    @property
     def may_commit(self) -> bool:
         """Whether offsets may be committed: the member has been given tasks, and is not lost."""
-        return self.state not in (MemberState.FENCED, MemberState.LEAVING) and self.generation != NO_GENERATION
+        return self.state not in (MemberState.FENCED, *_GONE) and self.generation != NO_GENERATION
 
     def due_ms(self) -> int | None:
         """Return the time (ms) of the next `Tick` without another happening, None for never."""
@@ -436,18 +437,16 @@ class AbstractMember(ABC):
                 return self._shut_down(now)
             case LeaveRequested():
                 return self._leave()
-            case LeaveAnswered():
-                self.has_left = self.state is MemberState.LEAVING
+            case LeaveAnswered() if self.state is MemberState.LEAVING:
+                self._state.change(MemberState.LEFT)
                 return []
             case Begin() | Tick():
                 return self._tick(now)
             case CommitRefused() if self.may_commit:
                 return self._commit_refused(happening, now)
-            case Disconnected():
-                return self._disconnected(now)
-            case Unusable(error) if self.state is not MemberState.LEAVING:
+            case Unusable(error) if self.state not in _GONE:
                 return self._fail(error, now)
-            case Unusable():
+            case Disconnected() | Unusable():
                 return self._disconnected(now)
             case _:
                 return self._answered(happening, now)
@@ -499,10 +498,7 @@ class AbstractMember(ABC):
         """Process an error of the coordinator."""
         if code in _ELSEWHERE:
             return [*self._disconnected(now), FindAgain()]
-        if code in _OUT:
-            return self._count_out(code, now)
-        self._fence(now)
-        return [Refused(code, message)]
+        return self._count_out(code, now, message)
 
     def _commit_refused(self, refused: CommitRefused, now: int) -> list[Step]:
         """Process a refused commit; refusals of an earlier generation are ignored."""
@@ -522,13 +518,13 @@ class AbstractMember(ABC):
         self._session_until = at_ms + self._timing.session_ms
         return [v.Reconnected()] if was_cut_off else []
 
-    def _count_out(self, code: int, now: int) -> list[Step]:
+    def _count_out(self, code: int, now: int, message: str = "") -> list[Step]:
         """Continue as a new member, or as the same one if its generation has ended."""
         if code == ErrorCode.unknown_member_id:
             self.member_id = self._first_id
         if code not in _OUT:
             self._fence(now)
-            return [Refused(code)]
+            return [Refused(code, message)]
         return self._lose(f"the group goes on without it ({ErrorCode(code).name.upper()})", now)
 
     def _lose(self, why: str, now: int) -> list[Step]:
@@ -563,7 +559,8 @@ class AbstractMember(ABC):
         return [v.MembershipRefused(error)]
 
     def _fence(self, now: int) -> None:
-        self.state, self._out, self._is_cut_off = MemberState.FENCED, False, False
+        self._state.change(MemberState.FENCED)
+        self._out = self._is_cut_off = False
         self.generation, self.losses, self._doubted = NO_GENERATION, self.losses + 1, None
         self._pending = frozenset()
         self._next_ms = now + self._timing.refused_ms
@@ -572,22 +569,25 @@ class AbstractMember(ABC):
         self._out = False
         match self.state:
             case MemberState.LEAVING:
-                self.has_left = True
-            case MemberState.FENCED:
+                self._state.change(MemberState.LEFT)
+            case MemberState.FENCED | MemberState.LEFT:
                 pass
             case MemberState.STABLE:
                 self._next_ms = now + self._timing.retry_ms  # the next heartbeat may find another coordinator
             case _:
-                self.state, self._next_ms = MemberState.UNJOINED, now + self._timing.retry_ms
+                self._state.change(MemberState.UNJOINED)
+                self._next_ms = now + self._timing.retry_ms
         return []
 
     def _leave(self) -> list[Step]:
-        if self.state is MemberState.LEAVING:
+        if self.state in _GONE:
             return []
-        is_known = bool(self.member_id) and (not self._instance or self._shuts_down)
-        self.state, self._next_ms = MemberState.LEAVING, None
-        self.has_left = not is_known
-        return [LeaveGroup(self.member_id)] if is_known else []
+        self._state.change(MemberState.LEAVING)
+        self._next_ms = None
+        if self.member_id and (not self._instance or self._shuts_down):
+            return [LeaveGroup(self.member_id)]
+        self._state.change(MemberState.LEFT)  # no answer to wait for
+        return []
 
 
 def shut_down_error(why: str) -> StreamsError:

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final
 
+from penstock.host.threads.state_machine import StateMachine
+
 
 class Phase(Enum):
     """The current work of an instance."""
@@ -57,17 +59,8 @@ In ASKING, TELLING and ENDING, the decision about the first error holds, and lat
 """
 
 
-class InstancePhase:
-    """The phase of an instance; it changes only by valid transitions."""
+class InstancePhase(StateMachine[Phase]):
+    """The phase of an instance."""
 
     def __init__(self) -> None:
-        self.current = Phase.RUNNING
-
-    def allows(self, phase: Phase) -> bool:
-        """Return whether `phase` may follow the current one."""
-        return phase in VALID_TRANSITIONS[self.current]
-
-    def change(self, phase: Phase) -> None:
-        """Enter `phase`."""
-        assert self.allows(phase), f"{phase} cannot follow {self.current}."
-        self.current = phase
+        super().__init__(Phase.RUNNING, VALID_TRANSITIONS)

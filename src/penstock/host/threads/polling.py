@@ -139,22 +139,7 @@ class Polling:
         if self._turns is not None and isinstance(event, v.CommitPrepared):
             self._turns.count(event.nanoseconds)
         self._dispatcher.answered(event)
-        match event:
-            case v.MembershipLost(error):
-                _log.warning("%s", error)
-            case v.ApplicationShutDown(error) if error is not None:
-                _log.error("%s", error)
-            case v.CutOff():
-                _log.warning(
-                    "The coordinator of the group has not answered, and other instances may have the tasks of this "
-                    "one. Processing stops until it does."
-                )
-            case v.Reconnected():
-                _log.warning("The coordinator of the group answers again. Processing continues.")
-            case v.TransactionLost(error=error):
-                _log.warning("The records since the last commit are processed again: %s", error)
-            case _:
-                pass
+        _report(event)
         self._figures.take(event)
         now_ms = self._clocks.elapsed.milliseconds()
         ahead_ms = self._clocks.wall.milliseconds() - now_ms
@@ -189,3 +174,23 @@ class Polling:
     def close(self) -> None:
         """Release the clients."""
         self._dispatcher.close()
+
+
+def _report(event: v.Event) -> None:
+    """Log an event that stops the processing or lets it continue."""
+    match event:
+        case v.MembershipLost(error):
+            _log.warning("%s", error)
+        case v.ApplicationShutDown(error) if error is not None:
+            _log.error("%s", error)
+        case v.CutOff():
+            _log.warning(
+                "The coordinator of the group has not answered, and other instances may have the tasks of this one. "
+                "Processing stops until it does."
+            )
+        case v.Reconnected():
+            _log.warning("The coordinator of the group answers again. Processing continues.")
+        case v.TransactionLost(error=error):
+            _log.warning("The records since the last commit are processed again: %s", error)
+        case _:
+            pass

@@ -65,6 +65,19 @@ class Rollback:
         self._phase.change(Phase.DROPPING)
         self.retry_at = None
 
+    def take(self, event: v.ErrorEvent, now: int) -> None:
+        """Continue after an error, or after the decision about one."""
+        match event:
+            case v.Failed(error, task):
+                self.failed(error, task, now)
+            case v.StandbysFailed(error):
+                self._life.standbys.close()  # requested again, regardless of the error
+                self.failed(error, None, now)
+            case v.TransactionLost(error, is_fenced):
+                self._transaction_lost(error, is_fenced, now)
+            case v.Decided(response):
+                self._decided(response, now)
+
     def failed(self, error: BaseException, id: TaskId | None, now: int) -> None:
         """Handle an error of a task, or of all tasks."""
         if id is not None and self._life.failed(id, error, now):
@@ -76,7 +89,7 @@ class Rollback:
         elif id is not None or self._phase.current is not Phase.DROPPING:
             self.begin(error)
 
-    def transaction_lost(self, error: Exception, is_fenced: bool, now: int) -> None:
+    def _transaction_lost(self, error: Exception, is_fenced: bool, now: int) -> None:
         """Begin again from the last commit; fail if another producer with this id continues."""
         if not is_fenced or self._fenced_at is None or now - self._fenced_at > _MOST_FENCED_MS:
             self._fenced_at = now if is_fenced else self._fenced_at
@@ -109,7 +122,7 @@ class Rollback:
             self._phase.change(Phase.ASKING)
             self._do(v.Ask(self.error))
 
-    def decided(self, response: StreamThreadExceptionResponse, now: int) -> None:
+    def _decided(self, response: StreamThreadExceptionResponse, now: int) -> None:
         """Follow the answer of the handler of uncaught exceptions."""
         replaces = response is StreamThreadExceptionResponse.REPLACE_THREAD
         wait = self._restarts.next_wait_ms(self._commit.commits) if replaces else None

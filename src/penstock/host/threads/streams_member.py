@@ -1,4 +1,4 @@
-"""The member of a Kafka Streams group (KIP-1071), as a table of states.
+"""The member of a Kafka Streams group (KIP-1071), as a state machine.
 
 `member` has the code shared with members of the classic protocol. The coordinator assigns the tasks, and one request
 does everything: a heartbeat reports the tasks of the member, and its answer has the assignment. The states (the tests
@@ -9,7 +9,8 @@ have a line for each event):
     STABLE    sends heartbeats. When its assignment changes, it gives up the lost tasks, and acknowledges the assignment
               once they are closed: only then does the coordinator give these tasks to others.
     FENCED    the group continues without it: no commit. Joins again when all tasks are closed.
-    LEAVING   has left, or is about to.
+    LEAVING   waits for the answer to its last heartbeat.
+    LEFT      has left.
 
 Rules:
 - A member joins without tasks, because the coordinator gives its former tasks to others.
@@ -28,7 +29,8 @@ from typing import Final
 from penstock.errors import MissingSourceTopicError, StreamsError, TopologyError
 from penstock.host.threads import member as m
 from penstock.host.threads import vocabulary as v
-from penstock.host.threads.member import MemberState, StreamsTasks
+from penstock.host.threads.member import StreamsTasks
+from penstock.host.threads.member_states import STREAMS_TRANSITIONS, MemberState
 from penstock_broker.wire.error_codes import ErrorCode
 
 SESSION_MS: Final = 45_000
@@ -55,7 +57,7 @@ class StreamsMember(m.AbstractMember):
     """
 
     def __init__(self, member_id: str, timing: m.Timing, max_poll_interval_ms: int) -> None:
-        super().__init__(timing, member_id=member_id)
+        super().__init__(STREAMS_TRANSITIONS, timing, member_id=member_id)
         self._max_poll_interval_ms = max_poll_interval_ms
         self._tasks = StreamsTasks()
         self._is_reported = False
@@ -69,7 +71,8 @@ class StreamsMember(m.AbstractMember):
         self._is_ending = False
 
     def _join(self, now: int) -> list[m.Step]:
-        self.state, self._out, self._next_ms = MemberState.JOINING, True, None
+        self._state.change(MemberState.JOINING)
+        self._out, self._next_ms = True, None
         self._tasks, self._is_reported = StreamsTasks(), False
         self._must_acknowledge = self._must_describe = self._must_look = False
         self._missing_since = None
@@ -101,7 +104,8 @@ class StreamsMember(m.AbstractMember):
         if (error := self._obstacle(statuses, now)) is not None:
             return self._fail(error, now)
         steps = self._heard_of_coordinator(answer.sent_ms)
-        self.state, self.generation = MemberState.STABLE, answer.epoch
+        self._state.change(MemberState.STABLE)
+        self.generation = answer.epoch
         self._timing = replace(self._timing, heartbeat_ms=answer.heartbeat_ms or self._timing.heartbeat_ms)
         self._next_ms = now + self._timing.heartbeat_ms
         if answer.endpoints is not None:

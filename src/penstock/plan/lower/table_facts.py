@@ -184,9 +184,8 @@ class TableFacts:
                 | n.TableCountNode()
                 | n.TableReduceNode()
                 | n.TableAggregateNode()
+                | n.WindowedTableNode()
             ):
-                pass
-            case n.WindowedTableNode():
                 pass
             case n.CogroupMergeNode():
                 for parent in node.parents:

@@ -11,7 +11,7 @@ import pytest
 
 from penstock_broker.errors import ApiError
 from penstock_broker.groups.assignment import Assignment, as_assignment
-from penstock_broker.groups.consumer.heartbeat import LEAVE, LEAVE_FOR_A_WHILE, HeartbeatRequest, check_request
+from penstock_broker.groups.consumer.heartbeat import LEAVE, LEAVE_FOR_A_WHILE, HeartbeatRequest
 from penstock_broker.wire.codec import Message
 from penstock_broker.wire.error_codes import ErrorCode
 from tests.broker.groups.classic.test_group import Client as ClassicClient
@@ -439,28 +439,3 @@ def test_a_pattern_takes_linear_time(broker: GroupBroker) -> None:
     consumer = Consumer(broker, topic_names=(), topic_regex="(a+)+c|(.*.*.*.*.*)x")
     consumer.follow()
     assert consumer.owned == frozenset()
-
-
-@pytest.mark.parametrize(
-    ("changes", "code"),
-    [
-        ({}, ErrorCode.none),
-        ({"member_id": ""}, ErrorCode.invalid_request),
-        ({"instance_id": ""}, ErrorCode.invalid_request),
-        ({"rack_id": " "}, ErrorCode.invalid_request),
-        ({"member_epoch": -3}, ErrorCode.invalid_request),
-        ({"member_epoch": LEAVE_FOR_A_WHILE}, ErrorCode.invalid_request),
-        ({"rebalance_timeout_ms": None}, ErrorCode.invalid_request),
-        ({"owned": None}, ErrorCode.invalid_request),
-        ({"owned": frozenset({(uuid.UUID(int=1), 0)})}, ErrorCode.invalid_request),
-        ({"topic_names": None}, ErrorCode.invalid_request),
-        ({"topic_names": None, "topic_regex": "a.*"}, ErrorCode.none),
-        ({"topic_regex": "(a"}, ErrorCode.invalid_regular_expression),
-        ({"topic_regex": "a)|(b"}, ErrorCode.invalid_regular_expression),
-        ({"topic_regex": r"(a)\1"}, ErrorCode.invalid_regular_expression),
-        ({"assignor": "sticky"}, ErrorCode.unsupported_assignor),
-    ],
-)
-def test_a_heartbeat_is_checked(changes: dict[str, Any], code: ErrorCode) -> None:
-    request = HeartbeatRequest("m", 0, None, None, 1_000, "c", "/h", ("t",), None, None, frozenset())
-    assert code_of(lambda: check_request(request._replace(**changes), 1)) == code

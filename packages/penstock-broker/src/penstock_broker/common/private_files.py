@@ -41,7 +41,7 @@ def private_directory(path: Path) -> Path:
     except OSError as error:
         raise UnsafePathError(
             f"The directory {path} cannot be used: {error.strerror}. It must be a directory, not a link, and writable "
-            "for this user; or name another one (state.dir, penstock.checkpoint.dir, --data-dir of a broker)."
+            "for this user; or choose another one (--data-dir of a broker)."
         ) from error
     try:
         found = os.fstat(descriptor)
@@ -52,8 +52,8 @@ def private_directory(path: Path) -> Path:
         elif found.st_uid != 0 or mode & stat.S_IWOTH:
             raise UnsafePathError(
                 f"The directory {path} belongs to another user (id {found.st_uid}, mode {mode:o}), who could read and "
-                "change its files. Name another one (state.dir, --data-dir of a broker), or change its owner to the "
-                f"user {os.geteuid()}."
+                f"change its files. Change its owner to the user {os.geteuid()}; or choose another one (--data-dir of "
+                "a broker)."
             )
     finally:
         os.close(descriptor)

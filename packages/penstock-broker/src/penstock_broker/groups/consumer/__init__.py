@@ -11,6 +11,7 @@ that others have released. So no partition ever has two owners, and members that
 | `member`, `members` | a member's subscription and partitions; all members, their sessions and revocations |
 | `target` | the topics that members subscribe to, and the target assignment |
 | `reconciliation` | the next step of a member towards its target |
+| `state` | the states of the group, and its transitions |
 | `records` | the group in `__consumer_offsets` |
 | `group` | the group: heartbeats, the end of members, commits |
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from enum import StrEnum
 from typing import Final
 
 from penstock_broker.errors import ApiError
@@ -18,6 +17,7 @@ from penstock_broker.groups.consumer.member import ConsumerGroupMember
 from penstock_broker.groups.consumer.members import ConsumerMembers
 from penstock_broker.groups.consumer.reconciliation import reconcile
 from penstock_broker.groups.consumer.records import ConsumerGroupRecords, read_records
+from penstock_broker.groups.consumer.state import NEXT_STATES, ConsumerGroupState, state_of
 from penstock_broker.groups.consumer.target import SubscribedTopics, TargetAssignment, preferred_assignor
 from penstock_broker.groups.context import GroupContext
 from penstock_broker.groups.group import Group, MemberIdentity
@@ -30,15 +30,6 @@ FIRST_COMMIT_WITH_EPOCHS: Final = 9
 """First version of OffsetCommit for members of consumer groups."""
 
 _log = logging.getLogger(__name__)
-
-
-class ConsumerGroupState(StrEnum):
-    """The states of a group, with the names shown by tools."""
-
-    EMPTY = "Empty"
-    ASSIGNING = "Assigning"
-    RECONCILING = "Reconciling"
-    STABLE = "Stable"
 
 
 class ConsumerGroup(Group):
@@ -61,6 +52,7 @@ class ConsumerGroup(Group):
         self._records = ConsumerGroupRecords(group_id)
         self._target = TargetAssignment()
         self._seen_topics = -1
+        self._state = ConsumerGroupState.EMPTY
 
     def load(self, records: Iterable[GroupRecord]) -> None:
         """Load the group from its records, and start the sessions of its members.
@@ -73,6 +65,7 @@ class ConsumerGroup(Group):
             self.members.put(member)
             self.members.extend_session(member)
             self.members.watch_revocation(member)
+        self._state = state_of(members, self._target)
 
     @property
     def protocol_type(self) -> str:
@@ -81,14 +74,14 @@ class ConsumerGroup(Group):
 
     @property
     def state(self) -> ConsumerGroupState:
-        """State of the group, depending on the progress towards the target assignment."""
-        if not self.members:
-            return ConsumerGroupState.EMPTY
-        if self._target.is_outdated:
-            return ConsumerGroupState.ASSIGNING
-        if all(member.is_at(self._target.assignment_epoch) for member in self.members.values()):
-            return ConsumerGroupState.STABLE
-        return ConsumerGroupState.RECONCILING
+        """State of the group, after its last change."""
+        return self._state
+
+    def _update_state(self) -> None:
+        """Enter the state that follows from a change of members or of the target."""
+        state = state_of(self.members.values(), self._target)
+        assert state in (self._state, *NEXT_STATES[self._state]), f"a group that is {self._state} cannot become {state}"
+        self._state = state
 
     @property
     def is_empty(self) -> bool:
@@ -138,6 +131,7 @@ class ConsumerGroup(Group):
         self.members.extend_session(reconciled)
         if reconciled != member:
             self.members.watch_revocation(reconciled)
+        self._update_state()
         has_news = request.is_full or reconciled.assigned != before.assigned
         return {
             "error_code": ErrorCode.none,
@@ -203,6 +197,7 @@ class ConsumerGroup(Group):
             away = replace(member, epoch=LEAVE_FOR_A_WHILE, revoking=NO_PARTITIONS)
             self._context.log.append([self._records.current(away)])
             self.members.put(away)
+            self._update_state()
         else:
             self._remove(member.member_id)
         return {
@@ -237,6 +232,7 @@ class ConsumerGroup(Group):
         self._context.log.append([*self._records.member_removals(member_id), *changes])
         self._target = target
         self.members.remove(member_id)
+        self._update_state()
 
     def _expire(self, member_id: str, reason: str) -> None:
         _log.info("group %s: member %s %s and is removed", self.group_id, member_id, reason)

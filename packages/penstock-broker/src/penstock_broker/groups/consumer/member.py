@@ -14,7 +14,10 @@ from penstock_broker.wire.error_codes import ErrorCode
 
 
 class MemberState(IntEnum):
-    """Progress of a member towards its target, with the numbers used in its records."""
+    """Progress of a member towards its target, with the numbers used in its records.
+
+    Each state may follow each other one, because `reconcile` always goes towards the latest target.
+    """
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
