@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_type_hints
 
 from penstock.tools.ui import openapi, schema
 
@@ -54,9 +54,9 @@ def addresses() -> Iterator[str]:
 
 
 def answer(name: str, described: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the entry of a type: its fields, in the order of the code."""
+    """Yield the entry of a type: its fields, in the order of the code, those of its bases first."""
     yield from (f"### {name}", "", described["description"], "", "| field | type | meaning |", "|---|---|---|")
-    for field in getattr(schema, name).__annotations__:
+    for field in get_type_hints(getattr(schema, name)):
         of = described["properties"][field]
         optional = "" if field in described["required"] else ", may be absent"
         yield f"| `{field}` | {type_text(of)}{optional} | {of['description']} |"
@@ -69,9 +69,9 @@ def reference() -> Iterator[str]:
     yield from ("## Addresses", "")
     yield from addresses()
     yield from ("## Answers", "")
-    for name in vars(schema):
-        if name in schemas:
-            yield from answer(name, schemas[name])
+    found = [name for name in vars(schema) if name in schemas]
+    for name in sorted(found, key=lambda name: getattr(schema, name).__module__ != schema.__name__):  # imports last
+        yield from answer(name, schemas[name])
 
 
 def page() -> str:

@@ -17,15 +17,15 @@ from penstock.errors import ConfigError
 from penstock.metrics import Metric, MetricName
 from penstock.metrics.host_metrics import RESTORE_REMAINING, HostMeasurements, Measured, Operation, streams_metrics
 from penstock.metrics.measurements import Measurement
+from penstock.metrics.record_counts import RecordCounts
 from penstock.record import TopicPartition
 
-STATISTICS = {
-    "epoch": 7,
-    "consumed": {"in": (12, 340)},
-    "produced": {"out": (5, 60), "other": (1, 2)},
-    "processed": {"0_1": 9},
-    "dropped": {"0_1": 3},
-}
+COUNTS = RecordCounts(
+    consumed={"in": (12, 340)},
+    produced={"out": (5, 60), "other": (1, 2)},
+    processed={"0_1": 9},
+    dropped={"0_1": 3},
+)
 
 
 def values(metrics: Mapping[MetricName, Metric]) -> dict[tuple[Any, ...], float | str]:
@@ -42,7 +42,7 @@ def values(metrics: Mapping[MetricName, Metric]) -> dict[tuple[Any, ...], float 
 
 
 def test_what_the_host_counts_has_kafkas_names() -> None:
-    assert values(streams_metrics("me", {"version": "1.0"}, STATISTICS)) == {
+    assert values(streams_metrics("me", {"version": "1.0"}, COUNTS)) == {
         ("stream-metrics", "version"): "1.0",
         ("stream-task-metrics", "process-total", ("task-id", "0_1")): 9,
         ("stream-task-metrics", "dropped-records-total", ("task-id", "0_1")): 3,
@@ -59,7 +59,7 @@ def test_what_the_host_counts_has_kafkas_names() -> None:
 
 
 def test_what_a_host_does_not_count_is_no_metric() -> None:
-    assert streams_metrics("me", {}, {}) == {}
+    assert streams_metrics("me", {}, RecordCounts()) == {}
 
 
 def test_an_application_says_what_it_is_before_it_runs() -> None:
@@ -126,7 +126,7 @@ def test_prometheus_reads_them() -> None:
         'streams_stream_topic_metrics_records_produced{}{client_id="me",topic="other"}': 1,
         'streams_stream_topic_metrics_records_produced{}{client_id="me",topic="out"}': 5,
     }
-    assert samples(streams_metrics("me", facts, STATISTICS)) == {
+    assert samples(streams_metrics("me", facts, COUNTS)) == {
         'streams_stream_metrics{client_id="me",state="RUNNING"}': 1,
         'streams_stream_metrics{client_id="me",version="1.0"}': 1,
         'streams_stream_metrics{client_id="me",failed_stream_threads="3"}': 3,
@@ -144,7 +144,7 @@ def test_metrics_of_clients_have_the_names_of_clients() -> None:
     measured = HostMeasurements(2, 30_000)
     measured.take(Operation("request-latency", "", "client", "producer"), Measurement(2, 6.0, 1.0, 5.0), 0)
     measured_now = measured.at(0)._replace(lags={TopicPartition("in", 1): 7})
-    assert samples(streams_metrics("me", {}, {}, measured_now)) == {
+    assert samples(streams_metrics("me", {}, RecordCounts(), measured_now)) == {
         'producer_producer_metrics_request_latency_avg{client_id="me",client_type="producer"}': 3,
         'producer_producer_metrics_request_latency_max{client_id="me",client_type="producer"}': 5,
         "consumer_consumer_fetch_manager_metrics_records_lag"
@@ -154,7 +154,7 @@ def test_metrics_of_clients_have_the_names_of_clients() -> None:
 
 def test_a_total_that_falls_is_a_gauge() -> None:
     remaining = Operation(RESTORE_REMAINING, "0_1")
-    metrics = streams_metrics("me", {}, {}, Measured({}, {}, {remaining: 5.0}))
+    metrics = streams_metrics("me", {}, RecordCounts(), Measured({}, {}, {remaining: 5.0}))
     text = exposition(lambda: metrics)[0].decode()
     name = "kafka_streams_stream_task_metrics_restore_remaining_records_total"
     assert f"# TYPE {name} gauge\n" in text
@@ -191,7 +191,7 @@ def test_what_was_measured_has_kafkas_names() -> None:
         measured.take(operation, Measurement(3, 6.0, 1.0, 4.0), 1_000)
     task = ("task-id", "0_1")
     node = (task, ("processor-node-id", "out"))
-    assert values(streams_metrics("me", {}, {}, measured.at(1_000))) == {
+    assert values(streams_metrics("me", {}, RecordCounts(), measured.at(1_000))) == {
         ("stream-thread-metrics", "commit-total"): 3,
         ("stream-thread-metrics", "commit-rate"): 0.1,
         ("stream-thread-metrics", "commit-latency-avg"): 2.0,
@@ -218,7 +218,7 @@ def test_tasks_are_compared_with_one_another() -> None:
     for task, nanoseconds, time in (("0_0", 3e6, 5_000.0), ("0_1", 1e6, 4_000.0)):
         measured.take(Operation("process", task), Measurement(2, nanoseconds, 1.0, 2e6), 0)
         measured.take(Operation("stream-time", task), Measurement(1, time, time, time), 0)
-    found = values(streams_metrics("me", {}, {}, measured.at(0)._replace(committed_ms=9_000)))
+    found = values(streams_metrics("me", {}, RecordCounts(), measured.at(0)._replace(committed_ms=9_000)))
     assert found["stream-thread-metrics", "process-total"] == 4
     assert found["stream-thread-metrics", "process-latency-avg"] == 1.0
     assert found["stream-thread-metrics", "process-latency-max"] == 2.0
@@ -233,9 +233,9 @@ def test_tasks_are_compared_with_one_another() -> None:
         "stream-time-skew": [0, 1_000],
     }
     measured.forget("0_0")
-    assert [name for name in values(streams_metrics("me", {}, {}, measured.at(0))) if name[1] == "stream-time"] == [
-        ("stream-task-metrics", "stream-time", ("task-id", "0_1"))
-    ]
+    assert [
+        name for name in values(streams_metrics("me", {}, RecordCounts(), measured.at(0))) if name[1] == "stream-time"
+    ] == [("stream-task-metrics", "stream-time", ("task-id", "0_1"))]
 
 
 def test_a_port_that_is_taken_is_reported() -> None:

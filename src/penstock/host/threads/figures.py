@@ -7,10 +7,10 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from typing import Any
 
-from penstock.errors import counted
-from penstock.host.api import CommitFigures
+from penstock.host.api import HostStatistics
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.commit_times import CommitTimes
 from penstock.host.threads.topic_traffic import TopicTraffic
@@ -247,11 +247,6 @@ class InstanceFigures:
             self._measurements.committed(now_ms if ended.is_made else None, now)
             self._measurements.take(Operation(COMMIT), measured_once(took), now)
 
-    def recent_commits(self) -> list[CommitFigures]:
-        """Return the last commits; see `CommitTimes.recent`."""
-        with self._lock:
-            return self.commits.recent()
-
     def take_clients(self, measured: Mapping[str, Measurement]) -> None:
         """Add measurements reported by consumers and producers, by operation."""
         now = self._elapsed_ms()
@@ -297,36 +292,16 @@ class InstanceFigures:
         with self._lock:
             return dict(self._dropped)
 
-    def awaited(self) -> dict[str, tuple[TopicPartition, ...]]:
-        """Return the partitions that each task's waiting records wait for, as of its last run. Tasks that do not wait
-        are absent."""
+    def snapshot(self) -> HostStatistics:
+        """Return the figures since the start, without those of single tasks that the threads know."""
         with self._lock:
-            return {task: partitions for task, partitions in self._awaited.items() if partitions}
-
-    def snapshot(self) -> dict[str, Any]:
-        """Return the figures by name, all since the start.
-
-        commits: their number. records_in, bytes_in, records_out: of topics that are not the application's own. lag:
-        records of those topics not yet taken by the tasks of this instance, as of the last second. unread: in a run to
-        the end, the positions of partitions that the group had not committed to their end at the last check. consumed,
-        produced: (records, bytes) by topic. processed, dropped: records by task.
-        """
-        with self._lock:
-            return {
-                "commits": self.commits.last.number,
-                **self.traffic.snapshot(),
-                "lag": sum(self._lags.values()),
-                "unread": described(self._unread),
-                "processed": dict(self._processed),
-                "dropped": dict(self._dropped),
-            }
-
-
-def progress_line(application_id: str, before: Mapping[str, Any], now: Mapping[str, Any], seconds: float) -> str:
-    """Return a summary of an instance's progress between two snapshots of its figures. seconds: the time between
-    them."""
-    return (
-        f"{application_id}: {counted(now['records_in'] - before['records_in'], 'record')} in and "
-        f"{now['records_out'] - before['records_out']} out, in {counted(now['commits'] - before['commits'], 'commit')} "
-        f"of the last {int(seconds)} s"
-    )
+            return replace(
+                self.traffic.snapshot(),
+                commits=self.commits.last.number,
+                lag=sum(self._lags.values()),
+                unread=described(self._unread),
+                processed=dict(self._processed),
+                dropped=dict(self._dropped),
+                awaited={task: partitions for task, partitions in self._awaited.items() if partitions},
+                recent_commits=self.commits.recent(),
+            )

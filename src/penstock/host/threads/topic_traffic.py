@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+
+from penstock.host.api import HostStatistics
 
 Totals = dict[str, tuple[int, int]]
 """Records and bytes by topic."""
@@ -30,17 +31,17 @@ class TopicTraffic:
         """Add records being written. size: in bytes."""
         _add(self._produced, topic, records, size)
 
-    def snapshot(self) -> dict[str, Any]:
-        """Return the figures by name, see `InstanceFigures.snapshot`."""
+    def snapshot(self) -> HostStatistics:
+        """Return the figures of topics."""
         outside = [figures for topic, figures in self._consumed.items() if not self.is_internal(topic)]
         written = [figures for topic, figures in self._produced.items() if not self.is_internal(topic)]
-        return {
-            "records_in": sum(records for records, _ in outside),
-            "bytes_in": sum(size for _, size in outside),
-            "records_out": sum(records for records, _ in written),
-            "consumed": dict(self._consumed),
-            "produced": dict(self._produced),
-        }
+        return HostStatistics(
+            records_in=sum(records for records, _ in outside),
+            bytes_in=sum(size for _, size in outside),
+            records_out=sum(records for records, _ in written),
+            consumed=dict(self._consumed),
+            produced=dict(self._produced),
+        )
 
 
 def _add(totals: Totals, topic: str, records: int, size: int) -> None:

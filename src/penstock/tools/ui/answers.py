@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -24,7 +24,7 @@ from penstock.application.store_entries import EntrySelection, StoreEntries, pla
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, StreamsStoppedError, UnsupportedOperationError
 from penstock.exception_handlers import DEAD_LETTER_QUEUE_TOPIC
-from penstock.host.api import State, StoreSize
+from penstock.host.api import HostStatistics, State, StoreSize
 from penstock.metrics import Metric, MetricName
 from penstock.metrics.drop_reasons import PASSED
 from penstock.metrics.host_metrics import STREAM_TIME
@@ -33,6 +33,7 @@ from penstock.tools.transfers.redrive import DeadLetter, KeptLetter, RedriveOpti
 from penstock.tools.ui.formatting import LONGEST
 from penstock.tools.ui.observer import INTERVAL_MS, Look, Observer, behind_ms
 from penstock.tools.ui.parameters import Parameters, choice, number
+from penstock.tools.ui.schema import GroupAnswer
 from penstock.tools.ui.topologies import TASK_ID, Answer, Topologies, store_users
 
 _OLD_MS: Final = 10 * INTERVAL_MS
@@ -89,13 +90,13 @@ class Answers:
             "paused_since_ms": application.paused_since_ms(),
             "watched": self._is_watched,
             "unseen": look.unseen,
-            "members": None if look.unseen is None else sum(len(group["members"]) for group in self._groups(look)),
+            "members": None if look.unseen is None else sum(len(group.members) for group in self._groups(look)),
             "error": None if error is None else str(error),
             "errors": None if self._is_watched else errors,
             "uptime_ms": self.observer.uptime_ms,
             "seen_at_ms": look.time_ms,
-            "records_in": look.statistics.get("records_in", 0),
-            "records_out": look.statistics.get("records_out", 0) if look.unseen is None else None,
+            "records_in": look.statistics.records_in,
+            "records_out": look.statistics.records_out if look.unseen is None else None,
             "records_in_per_second": rates.records_in,
             "records_out_per_second": rates.records_out if look.unseen is None else None,
             "records_processed_per_second": rates.processed,
@@ -123,27 +124,30 @@ class Answers:
     @property
     def _is_watched(self) -> bool:
         """Whether the application is only watched: other processes run it, if any."""
-        return bool(self.observer.newest.statistics.get("watched"))
+        return self.observer.newest.statistics.watched is not None
 
     def _state(self) -> State | None:
         """Return the state of the application.
 
         For a watched application, this is the observed state; None if the observations are insufficient or too old.
         """
-        if not self._is_watched:
+        watched = self.observer.newest.statistics.watched
+        if watched is None:
             return self.observer.application.state()
-        seen: State | None = self.observer.newest.statistics.get("seen_state")
-        return None if self.observer.age_ms > _OLD_MS else seen
+        return None if self.observer.age_ms > _OLD_MS else watched.state
 
     def _state_of(self, look: Look, name: str, topology: RunningTopology) -> State | None:
-        return look.statistics_of(name).get("seen_state") if self._is_watched else topology.state()
+        if not self._is_watched:
+            return topology.state()
+        watched = look.statistics_of(name).watched
+        return None if watched is None else watched.state
 
     def _records_dropped(self, look: Look) -> int | None:
         """Return the number of records dropped since the start; None if unknown."""
         if look.unseen is not None:
             return None
         names = self.observer.application.running_topologies()
-        return sum(sum(look.statistics_of(name).get("dropped", {}).values()) for name in names)
+        return sum(sum(look.statistics_of(name).dropped.values()) for name in names)
 
     def _commit(self, look: Look, topology: str) -> Answer | None:
         """Return the last commit of a topology: its number, its time, and its age."""
@@ -308,7 +312,7 @@ class Answers:
         look, times = self.observer.newest, self._stream_times()
         found: list[Answer] = []
         for name, seen in look.topologies.items():
-            statistics = look.statistics_of(name)
+            figures = look.statistics_of(name)
             for task in seen.tasks or ():
                 id = str(task.task_id)
                 partitions = [
@@ -325,10 +329,10 @@ class Answers:
                     {
                         "topology": name,
                         "task": id,
-                        "worker": statistics.get("workers", {}).get(id),
-                        "waits_for": [each._asdict() for each in statistics.get("awaited", {}).get(id, ())],
-                        "processed": statistics.get("processed", {}).get(id, 0) if look.unseen is None else None,
-                        "dropped": statistics.get("dropped", {}).get(id, 0) if look.unseen is None else None,
+                        "worker": figures.workers.get(id),
+                        "waits_for": [each._asdict() for each in figures.awaited.get(id, ())],
+                        "processed": figures.processed.get(id, 0) if look.unseen is None else None,
+                        "dropped": figures.dropped.get(id, 0) if look.unseen is None else None,
                         "stream_time_at_ms": times.get((name, id)),
                         "lag": task.lag,
                         "partitions": partitions,
@@ -338,29 +342,25 @@ class Answers:
             "seen_at_ms": look.time_ms,
             "tasks": found,
             "groups": self._groups(look),
-            "standby_tasks": self._of_tasks(look, "standbys"),
-            "restoring_tasks": self._of_tasks(look, "restoring"),
+            "standby_tasks": _names(look, lambda figures: figures.standbys),
+            "restoring_tasks": _names(look, lambda figures: figures.restoring),
             "problems": [seen.problem for seen in look.topologies.values() if seen.problem],
         }
 
-    def _groups(self, look: Look) -> list[Answer]:
+    def _groups(self, look: Look) -> list[GroupAnswer]:
         """Return the groups of a watched application, with their members."""
-        groups = {name: look.statistics_of(name).get("group") for name in look.topologies}
-        return [{"topology": name, **group} for name, group in groups.items() if group is not None]
-
-    def _of_tasks(self, look: Look, figure: str) -> list[Answer]:
-        """Return the tasks listed in a figure of the host."""
+        watched = {name: look.statistics_of(name).watched for name in look.topologies}
         return [
-            {"topology": name, "task": task}
-            for name in look.topologies
-            for task in sorted(look.statistics_of(name).get(figure, {}))
+            GroupAnswer(topology=name, **vars(each.group))
+            for name, each in watched.items()
+            if each is not None and each.group is not None
         ]
 
     def commits(self) -> Answer:
         """Return the last commits of each topology, newest last, with the duration of each phase."""
         look = self.observer.newest
         found = [
-            {"name": name, "commits": [each._asdict() for each in look.statistics_of(name).get("recent_commits", ())]}
+            {"name": name, "commits": look.statistics_of(name).recent_commits}
             for name in self.observer.application.running_topologies()
         ]
         return {"seen_at_ms": look.time_ms, "topologies": found}
@@ -518,6 +518,15 @@ def _bytes_text(data: bytes | None) -> str | None:
         return None
     text = xml_text(data[: 4 * LONGEST].decode(errors="replace"))
     return text if len(data) <= LONGEST else f"{text[:LONGEST]}... ({len(data):,} bytes)"
+
+
+def _names(look: Look, by_task: Callable[[HostStatistics], Mapping[str, object] | None]) -> list[Answer]:
+    """Return the names of the tasks for which the host has a figure."""
+    return [
+        {"topology": name, "task": task}
+        for name in look.topologies
+        for task in sorted(by_task(look.statistics_of(name)) or ())
+    ]
 
 
 def _name(state: State | None) -> str | None:

@@ -1,16 +1,18 @@
 """The types of the JSON answers, the source of docs/ui-api.md and `/api/v1/schema.json`.
 
-Tests compare answers with these types. Times that end with `_at_ms` are in ms since the epoch; null is a figure that is
-unknown or not measured.
+The types of statistics that the answers contain unchanged are those of hosts. Tests compare answers with these types.
+Times that end with `_at_ms` are in ms since the epoch; null is a figure that is unknown or not measured.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Final, NamedTuple, NotRequired, TypedDict
 
 from msgspec import Meta
 
+from penstock.host.api import CommitFigures, GroupStatistics
 from penstock.tools.ui.parameters import DEFAULT_LIMIT, MOST_ENTRIES
 
 _TOPOLOGY: Final = "name of the topology, empty if the application has only one"
@@ -358,21 +360,14 @@ class TaskNameAnswer(TypedDict):
     task: Annotated[str, Meta(description="`<sub-topology>_<partition>`")]
 
 
-class MemberAnswer(TypedDict):
-    """A member of a group."""
-
-    member: Annotated[str, Meta(description="its id")]
-    client: Annotated[str, Meta(description="its client id")]
-    host: Annotated[str, Meta(description="its address")]
-
-
-class GroupAnswer(TypedDict):
-    """The group of an application that is watched on threads."""
-
+@dataclass(frozen=True)
+class _OfTopology:
     topology: Annotated[str, Meta(description=_TOPOLOGY)]
-    type: Annotated[str, Meta(description="the protocol of the group")]
-    state: Annotated[str, Meta(description="its state")]
-    members: Annotated[list[MemberAnswer], Meta(description="its members")]
+
+
+@dataclass(frozen=True)
+class GroupAnswer(GroupStatistics, _OfTopology):
+    """The group of an application that is watched on threads."""
 
 
 class TasksAnswer(TypedDict):
@@ -386,20 +381,11 @@ class TasksAnswer(TypedDict):
     problems: Annotated[list[str], Meta(description="why figures are not known")]
 
 
-class CommitFiguresAnswer(TypedDict):
-    """The duration and size of a commit."""
-
-    number: Annotated[int, Meta(description="number of the commit, on Spark that of the epoch")]
-    committed_at_ms: Annotated[int, Meta(description="when it ended")]
-    records: Annotated[int, Meta(description="records that tasks processed for it")]
-    phases_ms: Annotated[dict[str, float], Meta(description="the time in each [phase](ui.md#commits)")]
-
-
 class TopologyCommitsAnswer(TypedDict):
     """The last commits of a topology."""
 
     name: Annotated[str, Meta(description=_TOPOLOGY)]
-    commits: Annotated[list[CommitFiguresAnswer], Meta(description="the last 60, the newest last")]
+    commits: Annotated[Sequence[CommitFigures], Meta(description="the last 60, the newest last")]
 
 
 class CommitsAnswer(TypedDict):

@@ -54,9 +54,9 @@ def _sections(answer: Answer) -> Sections:
         for task in answer[key]
     ]
     members = [
-        (group["topology"], member["member"], member["client"], member["host"])
+        (group.topology, member.member, member.client, member.host)
         for group in answer["groups"]
-        for member in group["members"]
+        for member in group.members
     ]
     groups = {"members": table("Members of the group", _MEMBER_COLUMNS, members, "The group has no members.")}
     return {
