@@ -146,19 +146,15 @@ class NamedHosts:
         with self._lock:
             hosts = dict(self._hosts)
         each = {name: host.statistics() for name, host in hosts.items()}
-        watched = [figures.watched for figures in each.values() if figures.watched is not None]
-        states = {seen.state for seen in watched}
+        seen = [figures.watched for figures in each.values() if figures.watched is not None]
+        state = next((state for state in _SEEN_STATES if state in {watched.state for watched in seen}), None)
         return HostStatistics(
             records_in=sum(figures.records_in for figures in each.values()),
             bytes_in=sum(figures.bytes_in for figures in each.values()),
             records_out=sum(figures.records_out for figures in each.values()),
             records_per_second=sum(figures.records_per_second or 0 for figures in each.values()),
             lag=sum(figures.lag or 0 for figures in each.values()),
-            watched=WatchedStatistics(
-                state=next(state for state in _SEEN_STATES if state in states), unseen=watched[-1].unseen
-            )
-            if watched
-            else None,
+            watched=WatchedStatistics(state=state, unseen=seen[-1].unseen) if seen else None,
             topologies=each,
         )
 

@@ -11,7 +11,7 @@ import shlex
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -29,11 +29,12 @@ from penstock.metrics import Metric, MetricName
 from penstock.metrics.drop_reasons import PASSED
 from penstock.metrics.host_metrics import STREAM_TIME
 from penstock.notebook import xml_text
+from penstock.record import FailedRecord
 from penstock.tools.transfers.redrive import DeadLetter, KeptLetter, RedriveOptions, inspect_letters
+from penstock.tools.ui import schema
 from penstock.tools.ui.formatting import LONGEST
 from penstock.tools.ui.observer import INTERVAL_MS, Look, Observer, behind_ms
 from penstock.tools.ui.parameters import Parameters, choice, number
-from penstock.tools.ui.schema import GroupAnswer
 from penstock.tools.ui.topologies import TASK_ID, Answer, Topologies, store_users
 
 _OLD_MS: Final = 10 * INTERVAL_MS
@@ -74,7 +75,7 @@ class Answers:
 
     # ---------------------------------------- its activity
 
-    def overview(self) -> Answer:
+    def overview(self) -> schema.OverviewAnswer:
         """Return the application's state, rates, lag, and last commits."""
         application, look, rates = self.observer.application, self.observer.newest, self.observer.rates()
         error, state = application.error(), self._state()
@@ -149,7 +150,7 @@ class Answers:
         names = self.observer.application.running_topologies()
         return sum(sum(look.statistics_of(name).dropped.values()) for name in names)
 
-    def _commit(self, look: Look, topology: str) -> Answer | None:
+    def _commit(self, look: Look, topology: str) -> schema.CommitAnswer | None:
         """Return the last commit of a topology: its number, its time, and its age."""
         seen = look.topologies.get(topology)
         if seen is None or seen.committed is None or seen.committed.age_ms is None:
@@ -157,7 +158,7 @@ class Answers:
         age_ms = seen.committed.age_ms + self.observer.age_ms
         return {"number": seen.committed.epoch, "made_at_ms": seen.committed.committed_ms, "age_ms": age_ms}
 
-    def _stream_time(self) -> Answer | None:
+    def _stream_time(self) -> schema.StreamTimeAnswer | None:
         """Return the smallest and largest stream time of the tasks, and their skew.
 
         None if no task has processed a record since the start.
@@ -199,20 +200,20 @@ class Answers:
         columns = self.observer.history.columns(chosen, number(parameters, "after"))
         return {"seen_at_ms": self.observer.newest.time_ms, "range": chosen, **columns}
 
-    def errors(self) -> Answer:
+    def errors(self) -> schema.ErrorsAnswer:
         """Return the errors that stopped all tasks, and the records that handlers let pass.
 
         The errors are the number since the start, None if another process runs the tasks, and the last ones, newest
         first.
         """
         count, last = self.observer.application.uncaught_errors()
-        shown = [
+        shown: list[schema.UncaughtErrorAnswer] = [
             {
                 "seen_at_ms": each.time_ms,
                 "error": xml_text(each.error),
                 "traceback": xml_text(each.traceback),
                 "response": each.response.value,
-                "record": None if each.record is None else each.record._asdict(),
+                "record": _failed_record(each.record),
             }
             for each in reversed(last)
         ]
@@ -226,7 +227,7 @@ class Answers:
         topic: str | None = self.config[DEAD_LETTER_QUEUE_TOPIC]
         return topic
 
-    def dead_letters(self) -> Answer:
+    def dead_letters(self) -> schema.DeadLettersAnswer:
         """Return the dead letters to redrive, and the last records of their topic.
 
         The former are by origin and class of errors. Asks the brokers.
@@ -246,7 +247,7 @@ class Answers:
             self._reading_letters.release()
         skips_invalid = planned.invalid > 0
         letters = [
-            {**asdict(each), "exception": xml_text(each.exception), "message": xml_text(each.message)}
+            replace(each, exception=xml_text(each.exception), message=xml_text(each.message))
             for each in planned.letters
         ]
         return {
@@ -276,13 +277,17 @@ class Answers:
         placed = [*options, "--", topic] if topic.startswith("-") else [topic, *options]
         return xml_text(shlex.join(["penstock", "redrive", *placed]))
 
-    def _kept(self, kept: KeptLetter, skips_invalid: bool) -> Answer:
+    def _kept(self, kept: KeptLetter, skips_invalid: bool) -> schema.KeptLetterAnswer:
         """Return a record of the topic of dead letters, with short texts for users' data.
 
         skips_invalid: as for `redrive_command`.
         """
         record, letter = kept.record, kept.letter
-        found = {
+        source: schema.SourceAnswer | None = None
+        if letter is not None and letter.topic is not None:
+            source = {"topic": xml_text(letter.topic), "partition": letter.partition, "offset": letter.offset}
+        has_place = letter is not None and _has_place(letter)
+        return {
             "partition": record.partition,
             "offset": record.offset,
             "timestamp": record.timestamp,
@@ -290,32 +295,24 @@ class Answers:
             "value": _bytes_text(record.value),
             "headers": [[xml_text(name), _bytes_text(value)] for name, value in record.headers[:_MOST_HEADERS]],
             "redriven": kept.is_redriven,
-        }
-        if letter is None:
-            return {**found, **dict.fromkeys(("source", "exception", "message", "stacktrace", "command"))}
-        source = None
-        if letter.topic is not None:
-            source = {"topic": xml_text(letter.topic), "partition": letter.partition, "offset": letter.offset}
-        return {
-            **found,
             "source": source,
-            "exception": xml_text(letter.exception),
-            "message": xml_text(letter.message[:LONGEST]),
-            "stacktrace": xml_text(letter.stacktrace[-_LONGEST_TRACE:]),
-            "command": self.redrive_command(skips_invalid, letter) if _has_place(letter) else None,
+            "exception": None if letter is None else xml_text(letter.exception),
+            "message": None if letter is None else xml_text(letter.message[:LONGEST]),
+            "stacktrace": None if letter is None else xml_text(letter.stacktrace[-_LONGEST_TRACE:]),
+            "command": self.redrive_command(skips_invalid, letter) if has_place else None,
         }
 
     # ---------------------------------------- its topologies
 
-    def tasks(self) -> Answer:
+    def tasks(self) -> schema.TasksAnswer:
         """Return the tasks of this program, with their figures and partitions."""
         look, times = self.observer.newest, self._stream_times()
-        found: list[Answer] = []
+        found: list[schema.TaskAnswer] = []
         for name, seen in look.topologies.items():
             figures = look.statistics_of(name)
             for task in seen.tasks or ():
                 id = str(task.task_id)
-                partitions = [
+                partitions: list[schema.PartitionAnswer] = [
                     {
                         "topic": each.topic,
                         "partition": each.partition,
@@ -330,7 +327,9 @@ class Answers:
                         "topology": name,
                         "task": id,
                         "worker": figures.workers.get(id),
-                        "waits_for": [each._asdict() for each in figures.awaited.get(id, ())],
+                        "waits_for": [
+                            {"topic": each.topic, "partition": each.partition} for each in figures.awaited.get(id, ())
+                        ],
                         "processed": figures.processed.get(id, 0) if look.unseen is None else None,
                         "dropped": figures.dropped.get(id, 0) if look.unseen is None else None,
                         "stream_time_at_ms": times.get((name, id)),
@@ -347,25 +346,25 @@ class Answers:
             "problems": [seen.problem for seen in look.topologies.values() if seen.problem],
         }
 
-    def _groups(self, look: Look) -> list[GroupAnswer]:
+    def _groups(self, look: Look) -> list[schema.GroupAnswer]:
         """Return the groups of a watched application, with their members."""
         watched = {name: look.statistics_of(name).watched for name in look.topologies}
         return [
-            GroupAnswer(topology=name, **vars(each.group))
+            schema.GroupAnswer(topology=name, **vars(each.group))
             for name, each in watched.items()
             if each is not None and each.group is not None
         ]
 
-    def commits(self) -> Answer:
+    def commits(self) -> schema.CommitsAnswer:
         """Return the last commits of each topology, newest last, with the duration of each phase."""
         look = self.observer.newest
-        found = [
+        found: list[schema.TopologyCommitsAnswer] = [
             {"name": name, "commits": look.statistics_of(name).recent_commits}
             for name in self.observer.application.running_topologies()
         ]
         return {"seen_at_ms": look.time_ms, "topologies": found}
 
-    def changes(self) -> Answer:
+    def changes(self) -> schema.ChangesAnswer:
         """Return the changes that a start of the program would make now.
 
         Raises:
@@ -377,9 +376,9 @@ class Answers:
         compared = self.compare()
         return {"compared": xml_text(compared.what), "changes": [xml_text(line) for line in compared.lines]}
 
-    def stores(self) -> Answer:
+    def stores(self) -> schema.StoresAnswer:
         """Return the stores of the topologies: kinds, sizes, and processors."""
-        found: list[Answer] = []
+        found: list[schema.StoreAnswer] = []
         sizes = self.observer.store_sizes()
         for name, topology in self.observer.application.running_topologies().items():
             users, in_bytes = store_users(topology.describe()), self.topologies.store_bytes(name)
@@ -432,14 +431,14 @@ class Answers:
                 readable = {field: _readable(value) for field, value in entry.items()}
                 size += len(orjson.dumps(readable))
                 shown.append(readable)
-        commit = None
+        commit: schema.CommitAnswer | None = None
         if staleness.age_ms is not None:
             commit = {"number": staleness.epoch, "made_at_ms": staleness.committed_ms, "age_ms": staleness.age_ms}
         return {"topology": name, "store": store, "commit": commit, "entries": shown, "more": more}
 
     # ---------------------------------------- health
 
-    def is_live(self) -> tuple[bool, Answer]:
+    def is_live(self) -> tuple[bool, schema.LiveAnswer]:
         """Return whether the application has not ended with an error.
 
         The answer has its state, and the reasons why it is not live. A watched application is live while it is observed
@@ -451,7 +450,7 @@ class Answers:
             reasons.append(f"The state is {state.value}.")
         return not reasons, {"state": _name(state), "reasons": reasons}
 
-    def is_ready(self, max_lag: int | None, max_commit_age_ms: int | None) -> tuple[bool, Answer]:
+    def is_ready(self, max_lag: int | None, max_commit_age_ms: int | None) -> tuple[bool, schema.ReadyAnswer]:
         """Return whether the application runs and keeps up, and why not.
 
         Args:
@@ -520,7 +519,14 @@ def _bytes_text(data: bytes | None) -> str | None:
     return text if len(data) <= LONGEST else f"{text[:LONGEST]}... ({len(data):,} bytes)"
 
 
-def _names(look: Look, by_task: Callable[[HostStatistics], Mapping[str, object] | None]) -> list[Answer]:
+def _failed_record(record: FailedRecord | None) -> schema.FailedRecordAnswer | None:
+    if record is None:
+        return None
+    node, topic, partition, offset, key, value = record
+    return {"node": node, "topic": topic, "partition": partition, "offset": offset, "key": key, "value": value}
+
+
+def _names(look: Look, by_task: Callable[[HostStatistics], Mapping[str, object] | None]) -> list[schema.TaskNameAnswer]:
     """Return the names of the tasks for which the host has a figure."""
     return [
         {"topology": name, "task": task}

@@ -10,7 +10,9 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
+
+from msgspec import Meta
 
 from penstock.application.life import ApplicationLife
 from penstock.application.running_topology import RunningTopology
@@ -97,6 +99,15 @@ class Look:
         return self.statistics.by_topology().get(topology, HostStatistics())
 
 
+@dataclass(frozen=True)
+class OutputAge:
+    """Ages of output."""
+
+    p50: Annotated[float, Meta(description="the age (ms) that 50 % of the output had at most, within a fifth")]
+    p95: Annotated[float, Meta(description="the same for 95 %")]
+    p99: Annotated[float, Meta(description="the same for 99 %")]
+
+
 class Rates(NamedTuple):
     """Changes per second over the kept observations.
 
@@ -147,7 +158,7 @@ class Observer:
         self._first_behind: Look | None = None
         self.history = History(history.RANGES)
         """The observations over time."""
-        self._ages: Mapping[str, float] = {}
+        self._age: OutputAge | None = None
         self._ages_until_ms = self._started_ms
         self._measured: tuple[Look, Mapping[str, Mapping[MetricName, Metric]]] | None = None
         self._sizing = threading.Lock()
@@ -239,31 +250,31 @@ class Observer:
                 self._measured = look, {name: topology.metrics() for name, topology in topologies.items()}
             return self._measured[1]
 
-    def output_age(self) -> Mapping[str, float] | None:
-        """Return upper bounds of the output's age (ms) at commit, as `p50`, `p95` and `p99`.
+    def output_age(self) -> OutputAge | None:
+        """Return the ages of output over the samples of the metrics, of several topologies the largest.
 
-        They apply to 50, 95 and 99 % of the output, over the samples of the metrics; of several topologies the largest
-        is returned. None if nothing was written.
+        None if nothing was written.
         """
-        found = {
-            f"p{percent}": [
+        found = [
+            [
                 float(metric.metric_value)
                 for metrics in self.metrics().values()
                 for name, metric in metrics.items()
                 if name.name == f"{OUTPUT_AGE}-p{percent}"
             ]
             for percent in (50, 95, 99)
-        }
-        return {name: max(values) for name, values in found.items()} if all(found.values()) else None
+        ]
+        return OutputAge(*map(max, found)) if all(found) else None
 
     def _point(self) -> Point:
         """Return the figures of the newest observation for curves."""
         look, rates, began_ms = self.newest, self.rates(), self._elapsed_ms()
         if began_ms >= self._ages_until_ms:
-            self._ages = self.output_age() or {}
+            self._age = self.output_age()
             self._ages_until_ms = began_ms + round((self._elapsed_ms() - began_ms) / _MEASURING_SHARE)
         records_out = rates.records_out if look.unseen is None else None
-        ages = (self._ages.get(name) for name in ("p50", "p95", "p99"))
+        age = self._age
+        ages = (None, None, None) if age is None else (age.p50, age.p95, age.p99)
         return Point(look.time_ms, rates.records_in, records_out, look.lag, *ages)
 
     def store_sizes(self) -> Mapping[str, Mapping[str, StoreSize]]:

@@ -13,6 +13,8 @@ from typing import Annotated, Any, Final, NamedTuple, NotRequired, TypedDict
 from msgspec import Meta
 
 from penstock.host.api import CommitFigures, GroupStatistics
+from penstock.tools.transfers.redrive import RedrivenLetters
+from penstock.tools.ui.observer import OutputAge
 from penstock.tools.ui.parameters import DEFAULT_LIMIT, MOST_ENTRIES
 
 _TOPOLOGY: Final = "name of the topology, empty if the application has only one"
@@ -26,14 +28,6 @@ class CommitAnswer(TypedDict):
     number: Annotated[int, Meta(description="number of the commit, on Spark that of the epoch")]
     made_at_ms: Annotated[int, Meta(description="when it was made")]
     age_ms: Annotated[int, Meta(description="time since then")]
-
-
-class OutputAgeAnswer(TypedDict):
-    """Ages of output."""
-
-    p50: Annotated[float, Meta(description="the age (ms) that 50 % of the output had at most, within a fifth")]
-    p95: Annotated[float, Meta(description="the same for 95 %")]
-    p99: Annotated[float, Meta(description="the same for 99 %")]
 
 
 class StreamTimeAnswer(TypedDict):
@@ -122,7 +116,7 @@ class OverviewAnswer(TypedDict):
         int | None, Meta(description="time until the lag is 0 at `lag_per_second`; null if it does not fall")
     ]
     output_age_ms: Annotated[
-        OutputAgeAnswer | None,
+        OutputAge | None,
         Meta(
             description="the age of output when its commit ended: the largest of all topologies, over the samples of "
             "the metrics; null if nothing was written"
@@ -191,7 +185,7 @@ class DeadLettersAnswer(TypedDict):
     records: Annotated[int, Meta(description="how many would be written back")]
     without_source: Annotated[int, Meta(description="errors of punctuators, which have no record")]
     invalid: Annotated[int, Meta(description="records of the topic that are no dead letters")]
-    letters: Annotated[list[LettersAnswer], Meta(description="the dead letters by origin and class of errors")]
+    letters: Annotated[list[RedrivenLetters], Meta(description="the dead letters by origin and class of errors")]
     command: Annotated[str, Meta(description="the command that writes them back")]
     last: Annotated[list[KeptLetterAnswer], Meta(description="the last 50 records of the topic, the newest first")]
 
@@ -219,17 +213,6 @@ class KeptLetterAnswer(TypedDict):
     message: Annotated[str | None, Meta(description="message of the error")]
     stacktrace: Annotated[str | None, Meta(description="the end of the stack trace")]
     command: Annotated[str | None, Meta(description="the command that writes this record back, if it has a source")]
-
-
-class LettersAnswer(TypedDict):
-    """Dead letters of one origin and one class of errors."""
-
-    topic: Annotated[str, Meta(description="the topic that they came from")]
-    partition: Annotated[int, Meta(description="its partition")]
-    target: Annotated[str, Meta(description="the topic that they go to")]
-    exception: Annotated[str, Meta(description="name of the class of the errors")]
-    message: Annotated[str, Meta(description="message of the first one")]
-    records: Annotated[int, Meta(description="how many")]
 
 
 class ChangesAnswer(TypedDict):
@@ -314,16 +297,6 @@ class TopologiesAnswer(TypedDict):
 # ---------------------------------------- tasks
 
 
-class PartitionAnswer(TypedDict):
-    """A partition that a task reads."""
-
-    topic: Annotated[str, Meta(description="the topic")]
-    partition: Annotated[int, Meta(description="the partition")]
-    committed_offset: Annotated[int, Meta(description="the next offset to read after the last commit")]
-    end_offset: Annotated[int, Meta(description="the offset behind its last committed record")]
-    lag: Annotated[int, Meta(description="the distance between them")]
-
-
 class AwaitedPartitionAnswer(TypedDict):
     """A partition for which a task waits, because of `max.task.idle.ms`."""
 
@@ -331,11 +304,24 @@ class AwaitedPartitionAnswer(TypedDict):
     partition: Annotated[int, Meta(description="the partition")]
 
 
-class TaskAnswer(TypedDict):
-    """A task of this program."""
+class PartitionAnswer(AwaitedPartitionAnswer):
+    """A partition that a task reads."""
+
+    committed_offset: Annotated[int, Meta(description="the next offset to read after the last commit")]
+    end_offset: Annotated[int, Meta(description="the offset behind its last committed record")]
+    lag: Annotated[int, Meta(description="the distance between them")]
+
+
+class TaskNameAnswer(TypedDict):
+    """A task, by its name."""
 
     topology: Annotated[str, Meta(description=_TOPOLOGY)]
     task: Annotated[str, Meta(description="`<sub-topology>_<partition>`")]
+
+
+class TaskAnswer(TaskNameAnswer):
+    """A task of this program."""
+
     worker: Annotated[
         str | None,
         Meta(
@@ -351,13 +337,6 @@ class TaskAnswer(TypedDict):
     stream_time_at_ms: Annotated[int | None, Meta(description="its stream time")]
     lag: Annotated[int, Meta(description="its lag over all partitions")]
     partitions: Annotated[list[PartitionAnswer], Meta(description="the partitions of brokers that it reads")]
-
-
-class TaskNameAnswer(TypedDict):
-    """A task, by its name."""
-
-    topology: Annotated[str, Meta(description=_TOPOLOGY)]
-    task: Annotated[str, Meta(description="`<sub-topology>_<partition>`")]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from penstock.tools.ui.formatting import duration, number
 from penstock.tools.ui.markup import Markup, element, joined, table
 from penstock.tools.ui.pages.layout import Page, Sections
 from penstock.tools.ui.pages.sections import heading
-from penstock.tools.ui.topologies import Answer
+from penstock.tools.ui.schema import CommitsAnswer
 
 _BARS_HEIGHT: Final = 160
 _BAR_WIDTH: Final = 12
@@ -27,7 +27,7 @@ def page(answers: Answers) -> Page:
     )
 
 
-def _sections(answer: Answer) -> Sections:
+def _sections(answer: CommitsAnswer) -> Sections:
     sections: Sections = {}
     for place, topology in enumerate(answer["topologies"]):
         found = topology["commits"]
