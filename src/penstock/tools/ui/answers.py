@@ -24,7 +24,7 @@ from penstock.application.store_entries import EntrySelection, StoreEntries, pla
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, StreamsStoppedError, UnsupportedOperationError
 from penstock.exception_handlers import DEAD_LETTER_QUEUE_TOPIC
-from penstock.host.api import HostStatistics, State, StoreSize
+from penstock.host.api import HostStatistics, Staleness, State, StoreSize
 from penstock.metrics import Metric, MetricName
 from penstock.metrics.drop_reasons import PASSED
 from penstock.metrics.host_metrics import STREAM_TIME
@@ -153,10 +153,7 @@ class Answers:
     def _commit(self, look: Look, topology: str) -> schema.CommitAnswer | None:
         """Return the last commit of a topology: its number, its time, and its age."""
         seen = look.topologies.get(topology)
-        if seen is None or seen.committed is None or seen.committed.age_ms is None:
-            return None
-        age_ms = seen.committed.age_ms + self.observer.age_ms
-        return {"number": seen.committed.epoch, "made_at_ms": seen.committed.committed_ms, "age_ms": age_ms}
+        return None if seen is None or seen.committed is None else _commit(seen.committed, self.observer.age_ms)
 
     def _stream_time(self) -> schema.StreamTimeAnswer | None:
         """Return the smallest and largest stream time of the tasks, and their skew.
@@ -431,10 +428,7 @@ class Answers:
                 readable = {field: _readable(value) for field, value in entry.items()}
                 size += len(orjson.dumps(readable))
                 shown.append(readable)
-        commit: schema.CommitAnswer | None = None
-        if staleness.age_ms is not None:
-            commit = {"number": staleness.epoch, "made_at_ms": staleness.committed_ms, "age_ms": staleness.age_ms}
-        return {"topology": name, "store": store, "commit": commit, "entries": shown, "more": more}
+        return {"topology": name, "store": store, "commit": _commit(staleness), "entries": shown, "more": more}
 
     # ---------------------------------------- health
 
@@ -517,6 +511,13 @@ def _bytes_text(data: bytes | None) -> str | None:
         return None
     text = xml_text(data[: 4 * LONGEST].decode(errors="replace"))
     return text if len(data) <= LONGEST else f"{text[:LONGEST]}... ({len(data):,} bytes)"
+
+
+def _commit(of: Staleness, seen_ms: int = 0) -> schema.CommitAnswer | None:
+    """Return a commit, None before the first one. seen_ms: the time since its age was read."""
+    if of.age_ms is None:
+        return None
+    return {"number": of.epoch, "made_at_ms": of.committed_ms, "age_ms": of.age_ms + seen_ms}
 
 
 def _failed_record(record: FailedRecord | None) -> schema.FailedRecordAnswer | None:
