@@ -93,7 +93,7 @@ class Staleness(NamedTuple):
 
 @dataclass(frozen=True)
 class CommitFigures:
-    """The measurements of a commit; `committed_at_ms` is in ms since the epoch."""
+    """The duration and size of a commit."""
 
     number: Annotated[int, Meta(description="number of the commit, on Spark that of the epoch")]
     committed_at_ms: Annotated[int, Meta(description="when it ended")]
@@ -143,23 +143,18 @@ class HostStatistics(RecordCounts):
     Those of named topologies are the sums of the numbers, and the figures of each.
 
     Args:
-        records_in: records of topics that are not the application's own; bytes_in and records_out likewise.
+        records_in, bytes_in, records_out: of topics that are not the application's own.
         records_per_second: of input, over the last epochs with records.
-        lag: offsets between the positions and the ends of all inputs, as of the last look; on threads of the tasks of
-            this instance.
-        commits: their number.
-        epoch: the last committed one, of all runs.
-        epoch_ms: the duration of that epoch.
-        unread: in a run to the end, the positions of partitions that the group had not committed to their end at the
-            last check, as text.
-        recent_commits: the last commits, newest last.
-        awaited: for each task with waiting records, the partitions that they wait for.
-        workers: where each task runs, or ran last; of a watched group, the member that has it.
-        standbys: the sum of the next changelog offsets, by standby task.
-        restoring: what is done and what there is in all, by task that rebuilds its state: changelog offsets on threads,
-            entries on Spark.
-        clients: the metrics of consumers and producers (`client_statistics`).
-        watched: the facts about an application that other processes run; None if this one runs it.
+        lag: offsets between positions and ends of the inputs at the last look; on threads those of this instance.
+        epoch, epoch_ms: the last committed epoch of all runs, and its duration.
+        unread: after a run to the end, the partitions that the group has not finished, as text.
+        recent_commits: newest last.
+        awaited: the partitions for which records of a task wait, by task.
+        workers: where each task runs, or ran last; of a watched group, its member.
+        standbys: the sum of the positions in the changelogs, by standby task.
+        restoring: what is done and what there is in all, by task that is restored: offsets, on Spark entries.
+        clients: see `client_statistics`.
+        watched: None if this process runs the application.
         topologies: the figures of each named topology.
     """
 

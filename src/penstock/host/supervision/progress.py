@@ -26,15 +26,12 @@ def late_end(application_id: str, limit_ms: int | None, figures: HostStatistics)
 
 def progress_line(application_id: str, before: HostStatistics, now: HostStatistics, seconds: float) -> str:
     """Return a summary of the progress between two snapshots, `seconds` apart."""
-    records_in, records_out = (
-        counted(now.records_in - before.records_in, "record"),
-        now.records_out - before.records_out,
-    )
+    taken, written = counted(now.records_in - before.records_in, "record"), now.records_out - before.records_out
     commits, last = counted((now.commits or 0) - (before.commits or 0), "commit"), ""
     if now.epoch is not None:  # on Spark, whose commits are epochs
         commits = counted(now.epoch - (before.epoch or 0), "epoch")
         last = f"; epoch {now.epoch} took {now.epoch_ms} ms"
-    return f"{application_id}: {records_in} in and {records_out} out, in {commits} of the last {int(seconds)} s{last}"
+    return f"{application_id}: {taken} in and {written} out, in {commits} of the last {int(seconds)} s{last}"
 
 
 class ProgressLog:
