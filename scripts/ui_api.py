@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_type_hints
 
 from penstock.tools.ui import openapi, schema
 
@@ -54,9 +54,9 @@ def addresses() -> Iterator[str]:
 
 
 def answer(name: str, described: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the entry of a type: its fields, in the order of the code."""
+    """Yield the entry of a type: its fields, in the order of the code, of dataclasses that of the schema."""
     yield from (f"### {name}", "", described["description"], "", "| field | type | meaning |", "|---|---|---|")
-    for field in getattr(schema, name).__annotations__:
+    for field in get_type_hints(vars(schema)[name]) if name in vars(schema) else described["properties"]:
         of = described["properties"][field]
         optional = "" if field in described["required"] else ", may be absent"
         yield f"| `{field}` | {type_text(of)}{optional} | {of['description']} |"
@@ -69,9 +69,9 @@ def reference() -> Iterator[str]:
     yield from ("## Addresses", "")
     yield from addresses()
     yield from ("## Answers", "")
-    for name in vars(schema):
-        if name in schemas:
-            yield from answer(name, schemas[name])
+    own = [name for name, kind in vars(schema).items() if name in schemas and kind.__module__ == schema.__name__]
+    for name in dict.fromkeys((*own, *schemas)):
+        yield from answer(name, schemas[name])
 
 
 def page() -> str:

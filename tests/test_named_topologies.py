@@ -109,7 +109,9 @@ def test_each_topology_runs_as_a_separate_application(streams: KafkaStreamsNamed
     assert streams.state() is State.RUNNING
     assert sorted(hosts.by_id) == ["app-a", "app-b"]
     assert hosts["b"].built.subtopologies[0].source_topics == ("b-in",)
-    assert streams.statistics()["topologies"] == {"a": {"records": 7}, "b": {"records": 7}}
+    assert (streams.statistics()["records_in"], streams.statistics()["lag"]) == (14, 4)
+    topologies = streams.statistics()["topologies"]
+    assert {name: (each["records_in"], each["lag"]) for name, each in topologies.items()} == {"a": (7, 2), "b": (7, 2)}
 
 
 def test_the_whole_runs_when_all_do(streams: KafkaStreamsNamedTopologyWrapper, hosts: Hosts) -> None:

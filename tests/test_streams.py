@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,7 +10,7 @@ import pytest
 from penstock import Materialized, Serdes, StreamsBuilder, TimeWindows
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, StreamsError
-from penstock.host.api import HostListener, State, StreamThreadExceptionResponse
+from penstock.host.api import HostListener, HostStatistics, State, StreamThreadExceptionResponse
 from penstock.metrics.host_metrics import NOT_MEASURED, Measured
 from penstock.plan.subtopology import BuiltTopology
 from penstock.plan.topology import Topology
@@ -87,8 +87,8 @@ class TestHost:
     def summary(self) -> str:
         return "guarantee here, broker there"
 
-    def statistics(self) -> Mapping[str, Any]:
-        return {"records": 7}
+    def statistics(self) -> HostStatistics:
+        return HostStatistics(records_in=7, lag=2)
 
     def measured(self) -> Measured:
         return NOT_MEASURED

@@ -177,7 +177,8 @@ def test_statistics_are_those_of_the_host_and_the_state(host: TestHost) -> None:
     streams = KafkaStreams(topology(), CONFIG)
     assert streams.statistics() == {"state": "CREATED"}
     streams.start()
-    assert streams.statistics() == {"state": "REBALANCING", "records": 7}
+    figures = {name: value for name, value in streams.statistics().items() if value != {} and value != ()}
+    assert figures == {"state": "REBALANCING", "records_in": 7, "bytes_in": 0, "records_out": 0, "lag": 2}
     streams.close()
 
 

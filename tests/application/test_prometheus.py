@@ -14,8 +14,9 @@ from penstock.errors import ConfigError
 from penstock.metrics import Metric, MetricName
 from penstock.metrics.host_metrics import RESTORE_REMAINING, HostMeasurements, Measured, Operation, streams_metrics
 from penstock.metrics.measurements import Measurement
+from penstock.metrics.record_counts import RecordCounts
 from penstock.record import TopicPartition
-from tests.metrics.test_host_metrics import STATISTICS
+from tests.metrics.test_host_metrics import COUNTS
 
 
 def at_port(port: int, **values: int) -> StreamsConfig:
@@ -58,7 +59,7 @@ def test_prometheus_reads_them() -> None:
         'streams_stream_topic_metrics_records_produced{}{client_id="me",topic="other"}': 1,
         'streams_stream_topic_metrics_records_produced{}{client_id="me",topic="out"}': 5,
     }
-    assert samples(streams_metrics("me", facts, STATISTICS)) == {
+    assert samples(streams_metrics("me", facts, COUNTS)) == {
         'streams_stream_metrics{client_id="me",state="RUNNING"}': 1,
         'streams_stream_metrics{client_id="me",version="1.0"}': 1,
         'streams_stream_metrics{client_id="me",failed_stream_threads="3"}': 3,
@@ -76,7 +77,7 @@ def test_metrics_of_clients_have_the_names_of_clients() -> None:
     measured = HostMeasurements(2, 30_000)
     measured.take(Operation("request-latency", "", "client", "producer"), Measurement(2, 6.0, 1.0, 5.0), 0)
     measured_now = measured.at(0)._replace(lags={TopicPartition("in", 1): 7})
-    assert samples(streams_metrics("me", {}, {}, measured_now)) == {
+    assert samples(streams_metrics("me", {}, RecordCounts(), measured_now)) == {
         'producer_producer_metrics_request_latency_avg{client_id="me",client_type="producer"}': 3,
         'producer_producer_metrics_request_latency_max{client_id="me",client_type="producer"}': 5,
         "consumer_consumer_fetch_manager_metrics_records_lag"
@@ -86,7 +87,7 @@ def test_metrics_of_clients_have_the_names_of_clients() -> None:
 
 def test_a_total_that_falls_is_a_gauge() -> None:
     remaining = Operation(RESTORE_REMAINING, "0_1")
-    metrics = streams_metrics("me", {}, {}, Measured({}, {}, {remaining: 5.0}))
+    metrics = streams_metrics("me", {}, RecordCounts(), Measured({}, {}, {remaining: 5.0}))
     text = exposition(lambda: metrics)[0].decode()
     name = "kafka_streams_stream_task_metrics_restore_remaining_records_total"
     assert f"# TYPE {name} gauge\n" in text

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from penstock.config.http_keys import HTTP_KEYS
 
 from penstock.config import StreamsConfig
-from penstock.config.http_keys import HTTP_KEYS
 from penstock.errors import ConfigError
 
 

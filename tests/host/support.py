@@ -21,7 +21,7 @@ from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.client.confluent.consumer import ConfluentFetcher
 from penstock.client.confluent.producer import ConfluentProducer
 from penstock.config import StreamsConfig
-from penstock.host.api import Host, StateQueries, StreamThreadExceptionResponse
+from penstock.host.api import Host, HostStatistics, StateQueries, StreamThreadExceptionResponse
 from penstock.plan.topology import Topology
 from penstock.record import Headers, TopicPartition
 from penstock_broker.common.clock import Clock
@@ -89,7 +89,7 @@ class Listening:
 class Ended:
     """How a run ended: figures, what functions printed, the line about the guarantee."""
 
-    statistics: Mapping[str, Any]
+    statistics: HostStatistics
     printed: str
     summary: str
 

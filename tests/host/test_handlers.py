@@ -120,7 +120,7 @@ def test_dead_letters_are_counted(runner: Runner, application: str, topics: tupl
     written = [b"short", bytes(8), (3).to_bytes(8, "big")]
     runner.write(source, [InputRecord(b"k", value, 1_000) for value in written])
     host = runner.host(dividing(source, target), runner.config(application, values), until_end=True)
-    assert run_to_end(host).statistics["dropped"] == {"0_0": 2}
+    assert run_to_end(host).statistics.dropped == {"0_0": 2}
     assert host.measured().operations[Operation(DEAD_LETTER_RECORDS, "0_0")].number == 2
 
 

@@ -32,16 +32,16 @@ def test_runs_until_closed_and_continues_where_it_stopped(
     config = runner.config(application)
     with runner.running(word_count(source, target), config) as host:
         runner.write(source, lines(["a b", "b"], partitions=2))
-        wait_for(lambda: host.statistics()["records_in"] == 2)
+        wait_for(lambda: host.statistics().records_in == 2)
         runner.write(source, lines(["a"]))
-        wait_for(lambda: host.statistics()["records_out"] == 4)
-        assert host.statistics()["records_in"] == 3
+        wait_for(lambda: host.statistics().records_out == 4)
+        assert host.statistics().records_in == 3
     assert final(runner.read(target)) == {"a": 2, "b": 2}
     with runner.running(word_count(source, target), config) as host:
         host.pause()
         runner.write(source, lines(["a"]))
         host.resume()
-        wait_for(lambda: host.statistics()["records_out"] == 1)
+        wait_for(lambda: host.statistics().records_out == 1)
     assert final(runner.read(target)) == {"a": 3, "b": 2}
     assert len(runner.read(target)) == 5
 
@@ -64,7 +64,7 @@ def test_punctuates_by_wall_clock_without_input(runner: Runner, application: str
     builder = StreamsBuilder()
     builder.stream(source, consumed=TEXT).process(Ticking).to(target, produced=TEXT_OUT)
     with runner.running(builder.build(), runner.config(application)) as host:
-        wait_for(lambda: host.statistics()["records_out"] >= 6)
+        wait_for(lambda: host.statistics().records_out >= 6)
     times = [int(text(record.value) or 0) for record in runner.read(target)]
     assert len(times) >= 6
     assert len(set(times)) >= 3  # two tasks tick at the same time, in three epochs or more
@@ -162,11 +162,11 @@ def test_a_rebalance_continues_where_the_tasks_stopped(
     host.start(listening)
     try:
         runner.write(source, lines(["a b", "b"], partitions=2))
-        wait_for(lambda: host.statistics()["records_out"] == 3)
+        wait_for(lambda: host.statistics().records_out == 3)
         host.rebalance("a test asks for it")
         wait_for(lambda: listening.states[-2:] == ["REBALANCING", "RUNNING"] or listening.ended.is_set())
         runner.write(source, lines(["a"]))
-        wait_for(lambda: host.statistics()["records_out"] == 4 or listening.ended.is_set())
+        wait_for(lambda: host.statistics().records_out == 4 or listening.ended.is_set())
         host.rebalance("and again")
     finally:
         assert host.close(60_000)

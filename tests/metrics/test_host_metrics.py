@@ -24,13 +24,12 @@ from penstock.metrics.host_metrics import (
 )
 from penstock.metrics.measurements import Measurement, bucket_of, measured_once
 
-STATISTICS = {
-    "epoch": 7,
-    "consumed": {"in": (12, 340)},
-    "produced": {"out": (5, 60), "other": (1, 2)},
-    "processed": {"0_1": 9},
-    "dropped": {"0_1": 3},
-}
+COUNTS = RecordCounts(
+    consumed={"in": (12, 340)},
+    produced={"out": (5, 60), "other": (1, 2)},
+    processed={"0_1": 9},
+    dropped={"0_1": 3},
+)
 
 
 def values(metrics: Mapping[MetricName, Metric]) -> dict[tuple[Any, ...], float | str]:
@@ -47,7 +46,7 @@ def values(metrics: Mapping[MetricName, Metric]) -> dict[tuple[Any, ...], float 
 
 
 def test_what_the_host_counts_has_kafkas_names() -> None:
-    assert values(streams_metrics("me", {"version": "1.0"}, STATISTICS)) == {
+    assert values(streams_metrics("me", {"version": "1.0"}, COUNTS)) == {
         ("stream-metrics", "version"): "1.0",
         ("stream-task-metrics", "process-total", ("task-id", "0_1")): 9,
         ("stream-task-metrics", "dropped-records-total", ("task-id", "0_1")): 3,
@@ -64,7 +63,7 @@ def test_what_the_host_counts_has_kafkas_names() -> None:
 
 
 def test_what_a_host_does_not_count_is_no_metric() -> None:
-    assert streams_metrics("me", {}, {}) == {}
+    assert streams_metrics("me", {}, RecordCounts()) == {}
 
 
 def test_what_was_measured_has_kafkas_names() -> None:
@@ -79,7 +78,7 @@ def test_what_was_measured_has_kafkas_names() -> None:
         measured.take(operation, Measurement(3, 6.0, 1.0, 4.0), 1_000)
     task = ("task-id", "0_1")
     node = (task, ("processor-node-id", "out"))
-    assert values(streams_metrics("me", {}, {}, measured.at(1_000))) == {
+    assert values(streams_metrics("me", {}, RecordCounts(), measured.at(1_000))) == {
         ("stream-thread-metrics", "commit-total"): 3,
         ("stream-thread-metrics", "commit-rate"): 0.1,
         ("stream-thread-metrics", "commit-latency-avg"): 2.0,
@@ -106,7 +105,7 @@ def test_tasks_are_compared_with_one_another() -> None:
     for task, nanoseconds, time in (("0_0", 3e6, 5_000.0), ("0_1", 1e6, 4_000.0)):
         measured.take(Operation("process", task), Measurement(2, nanoseconds, 1.0, 2e6), 0)
         measured.take(Operation("stream-time", task), Measurement(1, time, time, time), 0)
-    found = values(streams_metrics("me", {}, {}, measured.at(0)._replace(committed_ms=9_000)))
+    found = values(streams_metrics("me", {}, RecordCounts(), measured.at(0)._replace(committed_ms=9_000)))
     assert found["stream-thread-metrics", "process-total"] == 4
     assert found["stream-thread-metrics", "process-latency-avg"] == 1.0
     assert found["stream-thread-metrics", "process-latency-max"] == 2.0
@@ -121,9 +120,9 @@ def test_tasks_are_compared_with_one_another() -> None:
         "stream-time-skew": [0, 1_000],
     }
     measured.forget("0_0")
-    assert [name for name in values(streams_metrics("me", {}, {}, measured.at(0))) if name[1] == "stream-time"] == [
-        ("stream-task-metrics", "stream-time", ("task-id", "0_1"))
-    ]
+    assert [
+        name for name in values(streams_metrics("me", {}, RecordCounts(), measured.at(0))) if name[1] == "stream-time"
+    ] == [("stream-task-metrics", "stream-time", ("task-id", "0_1"))]
 
 
 def test_an_operation_is_of_a_task_unless_it_is_of_a_client_or_of_all() -> None:
@@ -140,7 +139,7 @@ def test_a_drop_has_the_tags_of_its_node_and_its_reason() -> None:
     reported = dropped_for(Dropped("node/1", DropReason.LATE))
     measured.take(Operation.reported(reported, "0_1"), measured_once(1.0), 0)
     tags = (("task-id", "0_1"), ("processor-node-id", "node/1"), ("reason", "late"))
-    assert values(streams_metrics("me", {}, {}, measured.at(0))) == {
+    assert values(streams_metrics("me", {}, RecordCounts(), measured.at(0))) == {
         ("stream-processor-node-metrics", "dropped-records-by-reason-total", *tags): 1
     }
 
@@ -151,7 +150,7 @@ def test_output_ages_until_its_commit() -> None:
     measured.take(operation, Measurement(2, 2 * 4_000.0), 0)  # two records, sent at 4,000
     assert measured.at(0).output_ages == {}
     measured.committed(9_000, 0)
-    found = values(streams_metrics("me", {}, {}, measured.at(0)))
+    found = values(streams_metrics("me", {}, RecordCounts(), measured.at(0)))
     assert all(
         5_100 / 1.2 < float(found["stream-metrics", f"{OUTPUT_AGE}-p{percent}"]) < 5_100 * 1.2 for percent in (50, 99)
     )
@@ -167,7 +166,7 @@ def test_a_closed_task_leaves_its_totals_and_its_dead_letters() -> None:
         for name in ("process", "dropped-records", DEAD_LETTER_RECORDS):
             measured.take(Operation(name, task), Measurement(3, 3e6, 1e6, 1e6), 0)
     measured.closed("0_0")
-    found = values(streams_metrics("me", {}, {}, measured.at(0)))
+    found = values(streams_metrics("me", {}, RecordCounts(), measured.at(0)))
     assert found["stream-thread-metrics", "process-total"] == 6
     assert {(name[1], *name[2:]) for name in found if name[-1] == ("task-id", "0_0")} == {
         (f"{DEAD_LETTER_RECORDS}{end}", ("task-id", "0_0")) for end in ("-total", "-rate")
@@ -177,7 +176,7 @@ def test_a_closed_task_leaves_its_totals_and_its_dead_letters() -> None:
 @pytest.mark.parametrize(("opened", "shown"), [(0.0, False), (5.0, True)])
 def test_the_oldest_iterator_is_shown_while_one_is_open(opened: float, shown: bool) -> None:
     oldest = Operation("oldest-iterator-open-since-ms", "0_1", "in-memory-state-id", "s")
-    assert bool(streams_metrics("me", {}, {}, Measured({}, {}, {oldest: opened}))) is shown
+    assert bool(streams_metrics("me", {}, RecordCounts(), Measured({}, {}, {oldest: opened}))) is shown
 
 
 def test_statistics_of_clients_are_by_kind() -> None:

@@ -27,7 +27,7 @@ from penstock.application.uncaught_errors import StreamsUncaughtExceptionHandler
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, StreamsNotStartedError
 from penstock.extras import load
-from penstock.host.api import HostLife, State, StreamThreadExceptionResponse
+from penstock.host.api import HostLife, HostStatistics, State, StreamThreadExceptionResponse
 from penstock.host.storage.directories import application_path
 from penstock.host.supervision.progress import late_end
 from penstock.log_context import mark_log_records
@@ -180,7 +180,7 @@ class ApplicationLife(ABC, Generic[_HostType]):
                 limit = None if timeout_ms is None else milliseconds(timeout_ms, "time-out")
                 self._start(until_end=True)
                 if not self.await_termination(limit):
-                    raise TimeoutError(late_end(self._application_id, limit, self.statistics()))
+                    raise TimeoutError(late_end(self._application_id, limit, self.host_statistics()))
             except KeyboardInterrupt:
                 self._announce_close()
                 raise
@@ -385,8 +385,13 @@ class ApplicationLife(ABC, Generic[_HostType]):
         """Return a snapshot of the host's statistics (records, bytes, ms by name) and the `state`."""
         with self._changed:
             host, state = self._host, self._state
-        figures = {} if host is None else dict(host.statistics())
-        return {**figures, "state": state.value}
+        return {**({} if host is None else host.statistics().by_name()), "state": state.value}
+
+    def host_statistics(self) -> HostStatistics:
+        """Return the statistics of the host as a value, without figures before the start."""
+        with self._changed:
+            host = self._host
+        return HostStatistics() if host is None else host.statistics()
 
     def error(self) -> BaseException | None:
         """Return the error that ended the application, if any. `await_termination` raises it."""

@@ -18,6 +18,7 @@ from penstock.errors import StreamsError, StreamsNotStartedError, StreamsStopped
 from penstock.host.api import Host, Staleness, State, StateQueries, StoreSize, TaskMetadata
 from penstock.metrics import Metric, MetricName, RecordingLevel
 from penstock.metrics.host_metrics import NOT_MEASURED, THREAD_STATE, streams_metrics
+from penstock.metrics.record_counts import RecordCounts
 from penstock.plan.describe import TopologyDescription
 from penstock.plan.subtopology import StreamPartitioner
 from penstock.serdes import Serde
@@ -100,7 +101,7 @@ class RunningTopology(ABC):
         try:
             host = self._topology_host()
         except StreamsNotStartedError:
-            return streams_metrics(identity.client_id, facts, {}, NOT_MEASURED)
+            return streams_metrics(identity.client_id, facts, RecordCounts(), NOT_MEASURED)
         return streams_metrics(identity.client_id, facts, host.statistics(), host.measured())
 
     def _facts_of_running(self) -> Mapping[str, int | str]:

@@ -6,11 +6,14 @@ A host is opened by name, so that no host depends on the packages of another.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final, NamedTuple, Protocol, Self
+from typing import Annotated, Any, Final, NamedTuple, Protocol, Self
+
+from msgspec import Meta
 
 from penstock.metrics.host_metrics import Measured
+from penstock.metrics.record_counts import RecordCounts
 from penstock.plan.subtopology import StreamPartitioner, TaskId
 from penstock.record import TopicPartition
 from penstock.serdes import Serde
@@ -88,17 +91,101 @@ class Staleness(NamedTuple):
     age_ms: int | None
 
 
-class CommitFigures(NamedTuple):
-    """The measurements of a commit.
+@dataclass(frozen=True)
+class CommitFigures:
+    """The duration and size of a commit."""
 
-    number: of the commit, on Spark the epoch. committed_at_ms: its end, in ms since the epoch. records: number of
-    records that tasks processed for it. phases_ms: duration (ms) of each phase, in order.
+    number: Annotated[int, Meta(description="number of the commit, on Spark that of the epoch")]
+    committed_at_ms: Annotated[int, Meta(description="when it ended")]
+    records: Annotated[int, Meta(description="records that tasks processed for it")]
+    phases_ms: Annotated[Mapping[str, float], Meta(description="the time in each [phase](ui.md#commits)")]
+
+
+@dataclass(frozen=True)
+class MemberStatistics:
+    """A member of a group."""
+
+    member: Annotated[str, Meta(description="its id")]
+    client: Annotated[str, Meta(description="its client id")]
+    host: Annotated[str, Meta(description="its address")]
+
+
+@dataclass(frozen=True)
+class GroupStatistics:
+    """The group of an application that is watched on threads."""
+
+    type: Annotated[str, Meta(description="the protocol of the group")]
+    state: Annotated[str, Meta(description="its state")]
+    members: Annotated[Sequence[MemberStatistics], Meta(description="its members")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatchedStatistics:
+    """The facts about an application that another process can see.
+
+    Args:
+        state: its state; None if too little is seen of it.
+        unseen: a text on the figures that cannot be seen; None if all can.
+        advanced: by task, the number of offsets committed since the start.
+        group: its group, on threads.
     """
 
-    number: int
-    committed_at_ms: int
-    records: int
-    phases_ms: Mapping[str, float]
+    state: State | None = None
+    unseen: str | None = None
+    advanced: Mapping[str, int] | None = None
+    group: GroupStatistics | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostStatistics(RecordCounts):
+    """The figures of a host since its start; None for those that only other hosts have.
+
+    Those of named topologies are the sums of the numbers, and the figures of each.
+
+    Args:
+        records_in, bytes_in, records_out: of topics that are not the application's own.
+        records_per_second: of input, over the last epochs with records.
+        lag: offsets between positions and ends of the inputs at the last look; on threads those of this instance.
+        epoch, epoch_ms: the last committed epoch of all runs, and its duration.
+        unread: after a run to the end, the partitions that the group has not finished, as text.
+        recent_commits: newest last.
+        awaited: the partitions for which records of a task wait, by task.
+        workers: where each task runs, or ran last; of a watched group, its member.
+        standbys: the sum of the positions in the changelogs, by standby task.
+        restoring: what is done and what there is in all, by task that is restored: offsets, on Spark entries.
+        clients: see `client_statistics`.
+        watched: None if this process runs the application.
+        topologies: the figures of each named topology.
+    """
+
+    records_in: int = 0
+    bytes_in: int = 0
+    records_out: int = 0
+    records_per_second: int | None = None
+    lag: int | None = None
+    commits: int | None = None
+    epoch: int | None = None
+    epoch_ms: int | None = None
+    unread: str | None = None
+    recent_commits: Sequence[CommitFigures] = ()
+    awaited: Mapping[str, Sequence[TopicPartition]] = field(default_factory=dict)
+    workers: Mapping[str, str] = field(default_factory=dict)
+    standbys: Mapping[str, int] | None = None
+    restoring: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    clients: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    watched: WatchedStatistics | None = None
+    topologies: Mapping[str, HostStatistics] | None = None
+
+    def by_topology(self) -> Mapping[str, HostStatistics]:
+        """Return the figures of each topology; the only one of an application has an empty name."""
+        return {"": self} if self.topologies is None else self.topologies
+
+    def by_name(self) -> dict[str, Any]:
+        """Return the figures that the host has, by name."""
+        if self.topologies is None:
+            return {name: value for name, value in vars(self).items() if value is not None}
+        sums = {name: value for name, value in vars(self).items() if isinstance(value, int)}
+        return {**sums, "topologies": {name: each.by_name() for name, each in self.topologies.items()}}
 
 
 class StoreSize(NamedTuple):
@@ -258,8 +345,8 @@ class HostLife(Protocol):
         """Return one line for humans: guarantee, broker, checkpoint."""
         ...
 
-    def statistics(self) -> Mapping[str, Any]:
-        """Return a snapshot of the statistics: records, bytes and ms by name."""
+    def statistics(self) -> HostStatistics:
+        """Return the current statistics."""
         ...
 
 

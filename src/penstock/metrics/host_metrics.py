@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from penstock.metrics import MeasurableStat, Metric, MetricName, SensorMetric, SensorReport
 from penstock.metrics.drop_reasons import Dropped
@@ -23,6 +23,7 @@ from penstock.metrics.measurements import (
     age_quantile,
     bucket_of,
 )
+from penstock.metrics.record_counts import RecordCounts
 from penstock.record import TopicPartition
 
 _STREAM, _TASK, _TOPIC = "stream-metrics", "stream-task-metrics", "stream-topic-metrics"
@@ -469,7 +470,7 @@ class HostMeasurements:
 def streams_metrics(
     client_id: str,
     facts: Mapping[str, int | str],
-    statistics: Mapping[str, Any],
+    counts: RecordCounts,
     measured: Measured = NOT_MEASURED,
 ) -> dict[MetricName, Metric]:
     """Return the metrics of an application.
@@ -477,8 +478,7 @@ def streams_metrics(
     Args:
         client_id: the tag of all metrics.
         facts: values of the group stream-metrics, and thread-state, by name.
-        statistics: the counters of the host: `consumed` and `produced`, (records, bytes) by topic; `processed` and
-            `dropped`, records by task. Missing counters have no metric.
+        counts: of the host.
         measured: the measurements of the host.
     """
     found: dict[MetricName, Metric] = {}
@@ -491,7 +491,7 @@ def streams_metrics(
 
     for name, value in facts.items():
         add(_THREAD if name == THREAD_STATE else _STREAM, name, value)
-    _add_counts(add, statistics)
+    _add_counts(add, counts)
     for operation, sampled in {**measured.operations, **_of_all_tasks(measured.operations)}.items():
         group, tags = _place(operation)
         for end, stat in () if operation.task == _CLOSED else _STATS[group, operation.name]:
@@ -522,17 +522,17 @@ def streams_metrics(
     return found
 
 
-def _add_counts(add: Callable[..., None], statistics: Mapping[str, Any]) -> None:
+def _add_counts(add: Callable[..., None], counts: RecordCounts) -> None:
     """Add the host's record counts, by task and by topic."""
-    for task in statistics.get("processed", {}):
+    for task in counts.processed:
         for name in (DROPPED_RECORDS, DEAD_LETTER_RECORDS):  # so that monitoring sees the first drop as an increase
             for end in ("-total", "-rate"):
                 add(_TASK, f"{name}{end}", 0, ("task-id", task))
-    for counted, name in (("processed", "process-total"), ("dropped", "dropped-records-total")):
-        for task, records in statistics.get(counted, {}).items():
+    for by_task, name in ((counts.processed, "process-total"), (counts.dropped, "dropped-records-total")):
+        for task, records in by_task.items():
             add(_TASK, name, records, ("task-id", task))
-    for way in ("consumed", "produced"):
-        for topic, (records, size) in statistics.get(way, {}).items():
+    for by_topic, way in ((counts.consumed, "consumed"), (counts.produced, "produced")):
+        for topic, (records, size) in by_topic.items():
             add(_TOPIC, f"records-{way}-total", records, ("topic", topic))
             add(_TOPIC, f"bytes-{way}-total", size, ("topic", topic))
 

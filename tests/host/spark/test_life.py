@@ -29,9 +29,9 @@ def test_an_idle_application_plans_no_epochs(
 ) -> None:
     config = spark_runner.config(application)
     with spark_runner.running(word_count(*topics), config) as host:
-        wait_for(lambda: host.statistics()["epoch"] == 1)  # the first initialises the tasks
+        wait_for(lambda: host.statistics().epoch == 1)  # the first initialises the tasks
         spark_runner.write(topics[0], lines(["a"]))
-        wait_for(lambda: host.statistics()["records_in"] == 1)
+        wait_for(lambda: host.statistics().records_in == 1)
     assert spark_runner.manifest(config).epoch == 2
 
 
@@ -51,7 +51,7 @@ def test_a_newer_driver_ends_an_older_one(spark_runner: SparkRunner, application
     host = spark_runner.host(word_count(*topics), config)
     listening = Listening()
     host.start(listening)
-    wait_for(lambda: host.statistics()["epoch"] == 1)
+    wait_for(lambda: host.statistics().epoch == 1)
     Checkpoint(config.checkpoint_directory()).take_generation()  # as a driver on another machine does
     spark_runner.write(topics[0], lines(["a"]))
     assert listening.ended.wait(TIMEOUT_SECONDS)

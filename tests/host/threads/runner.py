@@ -134,7 +134,7 @@ class ThreadsProgram:
 
     def _has_followed(self) -> bool:
         """Return whether the records of global topics have arrived: what is written behind them is processed later."""
-        consumed = self.host.statistics()["consumed"]
+        consumed = self.host.statistics().consumed
         return all(
             consumed.get(topic, (0, 0))[0] >= end - self._global_starts[topic]
             for topic, end in self._global_ends().items()

@@ -9,10 +9,11 @@ import pytest
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Consumed, Produced
-from penstock.host.api import CommitFigures
+from penstock.host.api import CommitFigures, HostStatistics
 from penstock.host.deployment.layout import layout_of
+from penstock.host.supervision.progress import progress_line
 from penstock.host.threads import vocabulary as v
-from penstock.host.threads.figures import InstanceFigures, progress_line
+from penstock.host.threads.figures import InstanceFigures
 from penstock.host.threads.processing import TaskRunner
 from penstock.host.threads.vocabulary import OpenedState
 from penstock.metrics.host_metrics import (
@@ -26,6 +27,7 @@ from penstock.metrics.host_metrics import (
     streams_metrics,
 )
 from penstock.metrics.measurements import Measurement
+from penstock.metrics.record_counts import RecordCounts
 from penstock.plan.subtopology import TaskId
 from penstock.plan.topology import built_topology
 from penstock.processor.api import Processor, ProcessorContext, PunctuationType
@@ -64,30 +66,31 @@ def test_events_and_output_are_added_up_and_the_topics_of_the_application_left_o
     figures.take(v.Ran(TASK, records=1))
     figures.take(v.CommitPrepared(TASK, (), {}, dropped=2))
     assert figures.dropped() == {"1_0": 2}
-    assert figures.snapshot() == {
-        "commits": 0,
-        "records_in": 4,
-        "bytes_in": 10,
-        "records_out": 1,
-        "lag": 0,
-        "unread": "",
-        "consumed": {"in": (4, 10), "app-repartition": (2, 5)},
-        "produced": {"out": (1, 2), "app-changelog": (1, 2)},
-        "processed": {"1_0": 4},
-        "dropped": {"1_0": 2},
-    }
+    assert figures.snapshot() == HostStatistics(
+        commits=0,
+        records_in=4,
+        bytes_in=10,
+        records_out=1,
+        lag=0,
+        unread="",
+        consumed={"in": (4, 10), "app-repartition": (2, 5)},
+        produced={"out": (1, 2), "app-changelog": (1, 2)},
+        processed={"1_0": 4},
+        dropped={"1_0": 2},
+        recent_commits=[],
+    )
 
 
 def test_a_task_waits_until_a_run_leaves_nothing_or_it_is_closed() -> None:
     figures, waits = InstanceFigures(2, 30_000, lambda topic: False, lambda: 0), (TopicPartition("b", 0),)
     figures.take(v.Started(TASK, None))
     figures.take(v.Ran(TASK, awaited=waits))
-    assert figures.awaited() == {"1_0": waits}
+    assert figures.snapshot().awaited == {"1_0": waits}
     figures.take(v.Ran(TASK, records=1))
-    assert figures.awaited() == {}
+    assert figures.snapshot().awaited == {}
     figures.take(v.Ran(TASK, awaited=waits))
     figures.take(v.Closed(TASK))
-    assert figures.awaited() == {}
+    assert figures.snapshot().awaited == {}
 
 
 def test_tasks_and_commits_are_measured() -> None:
@@ -102,7 +105,7 @@ def test_tasks_and_commits_are_measured() -> None:
     figures.take(v.CommitPrepared(TASK, (), {}, {PUNCTUATE: Measurement(2, 6.0, 4.0, 4.0)}, dropped=1))
     measured = figures.measured()
     assert measured.operations[Operation(COMMIT)].total == 7
-    assert figures.recent_commits() == []
+    assert figures.snapshot().recent_commits == []
     assert measured.operations[Operation(DROPPED_RECORDS, "1_0")].number == 1
     names = {name.name for name in streams_metrics("client", {}, figures.snapshot(), measured)}
     assert {"commit-latency-max", "punctuate-rate", "dropped-records-total"} <= names
@@ -111,13 +114,15 @@ def test_tasks_and_commits_are_measured() -> None:
 def test_what_waits_for_a_task_is_measured_while_it_has_it() -> None:
     figures = InstanceFigures(2, 30_000, lambda topic: False, lambda: 0)
     figures.lags({}, {TASK: BufferSize(3, 40), v.GLOBAL_TASK: BufferSize(1, 1)})
-    metrics = streams_metrics("client", {}, {}, figures.measured())
+    metrics = streams_metrics("client", {}, RecordCounts(), figures.measured())
     found = {
         (key.name, key.tags["task-id"]): each.metric_value for key, each in metrics.items() if "task-id" in key.tags
     }
     assert found == {("active-buffer-count", "1_0"): 3, ("input-buffer-bytes-total", "1_0"): 40}
     figures.lags({}, {})
-    assert "active-buffer-count" not in {key.name for key in streams_metrics("client", {}, {}, figures.measured())}
+    assert "active-buffer-count" not in {
+        key.name for key in streams_metrics("client", {}, RecordCounts(), figures.measured())
+    }
 
 
 def test_an_instance_is_blocked_while_it_fetches_and_while_brokers_commit() -> None:
@@ -133,7 +138,7 @@ def test_an_instance_is_blocked_while_it_fetches_and_while_brokers_commit() -> N
     now[0] = 40
     figures.take(v.CommitApplied(TASK, None))
     figures.commit_ended(40)
-    metrics = streams_metrics("client", {}, {}, figures.measured())
+    metrics = streams_metrics("client", {}, RecordCounts(), figures.measured())
     assert [each.metric_value for key, each in metrics.items() if key.name == "blocked-time-ns-total"] == [37_000_000]
 
 
@@ -151,7 +156,7 @@ def test_tasks_that_come_and_go_leave_no_metrics_behind_and_the_totals_of_all_st
         figures.take(v.Closed(task))
         numbers.add(len(operations))
     assert max(numbers) < 12
-    metrics = streams_metrics("client", {}, {}, figures.measured())
+    metrics = streams_metrics("client", {}, RecordCounts(), figures.measured())
     assert {key.tags["task-id"] for key in metrics if "task-id" in key.tags} == set()
     values = {key.name: each.metric_value for key, each in metrics.items()}
     assert values["process-total"] == 900
@@ -171,12 +176,12 @@ def test_a_commit_is_split_into_its_phases() -> None:
     figures.take(v.CommitApplied(TASK, None))
     figures.commit_ended(1_000)
     phases = {"process": 7.0, "state": 7.0, "transaction": 30.0}
-    assert figures.recent_commits() == [CommitFigures(1, 1_000, 7, phases)]
+    assert figures.snapshot().recent_commits == [CommitFigures(1, 1_000, 7, phases)]
 
 
 def shown(figures: InstanceFigures) -> dict[tuple[str, ...], float | str]:
     """Return the metrics by group and name, and task where they have one."""
-    metrics = streams_metrics("client", {}, {}, figures.measured())
+    metrics = streams_metrics("client", {}, RecordCounts(), figures.measured())
     return {
         (name.group, name.name, *(tag for key, tag in name.tag_items if key == "task-id")): metric.metric_value
         for name, metric in metrics.items()
@@ -286,7 +291,7 @@ def test_a_task_measures_its_records_and_their_ages_behind_sinks() -> None:
     figures.commit_ended(2_100_000)
     found = {
         (name.name, *(tag for key, tag in name.tag_items if key not in ("client-id", "thread-id"))): metric.metric_value
-        for name, metric in streams_metrics("client", {}, {}, figures.measured()).items()
+        for name, metric in streams_metrics("client", {}, RecordCounts(), figures.measured()).items()
     }
     assert found["process-latency-max", "0_0"] >= found["process-latency-avg", "0_0"] > 0
     least, average, most = (found[f"record-e2e-latency-{end}", "0_0", "sink"] for end in ("min", "avg", "max"))
@@ -325,5 +330,5 @@ def test_open_tasks_are_known_while_one_of_them_runs() -> None:
 
 
 def test_a_line_says_what_was_done_between_two_snapshots() -> None:
-    before, now = ({"records_in": n, "records_out": 2 * n, "commits": n} for n in (1, 4))
+    before, now = (HostStatistics(records_in=n, records_out=2 * n, commits=n) for n in (1, 4))
     assert progress_line("app", before, now, 120.5) == "app: 3 records in and 6 out, in 3 commits of the last 120 s"

@@ -149,7 +149,7 @@ def test_an_instance_with_another_grouper_is_refused_and_the_other_goes_on(count
     assert listening.ended.wait(SECONDS)
     assert "All instances need the same partition.grouper" in str(listening.error)
     counting.write()
-    assert until(lambda: first.statistics()["records_in"] >= sum(counting.expected.values()))
+    assert until(lambda: first.statistics().records_in >= sum(counting.expected.values()))
     assert until(lambda: counting.shares() == [{0, 1, 2, 3}])  # the other may still be leaving
 
 
@@ -172,11 +172,11 @@ def test_a_start_with_a_grouper_that_moves_state_is_refused_with_both_counts(cou
 def test_tasks_without_state_may_have_other_partitions(counting: Counting) -> None:
     counting.write()
     host = counting.started("first", stateful=False)
-    assert until(lambda: sum(host.statistics()["processed"].values()) == sum(counting.expected.values()))
+    assert until(lambda: sum(host.statistics().processed.values()) == sum(counting.expected.values()))
     assert host.close(60_000)
     counting.write()
     other = counting.started("first", Pairs, stateful=False)
-    assert until(lambda: other.statistics()["records_in"] == sum(counting.expected.values()) // 2)
+    assert until(lambda: other.statistics().records_in == sum(counting.expected.values()) // 2)
 
 
 def test_new_partitions_that_a_grouper_puts_into_the_same_tasks_are_read(counting: Counting) -> None:

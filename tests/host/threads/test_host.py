@@ -155,7 +155,7 @@ def test_a_topology_runs_to_the_end_of_its_inputs_and_goes_on_from_there(words: 
     host = words.host()
     words.run_to_end(host)
     assert words.counts() == {"a": 3, "b": 1, "c": 1, "d": 1}
-    assert (host.statistics()["records_in"], host.statistics()["lag"]) == (2, 0)
+    assert (host.statistics().records_in, host.statistics().lag) == (2, 0)
     producer = ConfluentProducer(words.config())
     producer.send(f"{words.app}-{words.store}-repartition", b"e", b"e", 0)
     producer.close()
@@ -502,7 +502,7 @@ def test_a_pause_holds_and_a_close_commits(words: WordCount) -> None:
     host.pause()
     words.write("a", "a")
     host.resume()
-    assert until(lambda: sum(host.statistics()["processed"].values()) == 4)  # two lines, two words
+    assert until(lambda: sum(host.statistics().processed.values()) == 4)  # two lines, two words
     assert host.close(60_000)
     assert listening.told == ["running", "stopped"]
     words.run_to_end(words.host())
@@ -556,7 +556,7 @@ def check_that_instances_share_and_take_over(words: WordCount, directory: Path) 
         def both_process() -> bool:
             words.write("d", "d")
             written.extend(["d", "d"])
-            return bool(both.statistics()["records_in"])
+            return bool(both.statistics().records_in)
 
         assert until(both_process)
         assert first.close(60_000)
@@ -685,7 +685,7 @@ def test_a_standby_task_is_taken_over_without_a_restore(words: WordCount, tmp_pa
         def follows(host: ThreadsHost) -> bool:
             places = [TopicPartition(changelog, number) for number in range(2)]
             ends = {f"1_{place.partition}": end for place, end in words.admin.end_offsets(places).items()}
-            found = host.statistics()["standbys"]
+            found = host.statistics().standbys
             return len(found) == 1 and found.items() <= ends.items()
 
         both = second
@@ -710,7 +710,7 @@ def test_a_standby_task_is_taken_over_without_a_restore(words: WordCount, tmp_pa
         words.write("a b", "a c")
         assert until(lambda: words.counts() == {"a": 4, "b": 2, "c": 2})
         assert sum(restores.restored.values()) == before
-        assert until(lambda: both.statistics()["standbys"] == {})
+        assert until(lambda: both.statistics().standbys == {})
     finally:
         assert first.close(60_000)
         assert second is None or second.close(60_000)
@@ -725,12 +725,12 @@ def test_topics_that_a_pattern_matches_later_are_read_too(words: WordCount) -> N
     host.start(listening)
     try:
         words.write("a")
-        assert until(lambda: sum(host.statistics()["processed"].values()) == 1)
+        assert until(lambda: sum(host.statistics().processed.values()) == 1)
         words.admin.create_topics([NewTopic(f"{words.source}-new", 1)])
         producer = ConfluentProducer(words.config())
         producer.send(f"{words.source}-new", None, b"b", 0)
         producer.close()
-        assert until(lambda: host.statistics()["records_in"] == 2)
+        assert until(lambda: host.statistics().records_in == 2)
         assert "rebalancing" in listening.told
     finally:
         assert host.close(60_000)
@@ -756,7 +756,7 @@ def test_of_two_instances_one_knows_first_that_a_topic_has_more_partitions(words
         for partition in range(4):
             producer.send(words.source, None, b"a", partition)
         producer.close()
-        assert until(lambda: sum(host.statistics()["records_in"] for host in hosts) >= 4)
+        assert until(lambda: sum(host.statistics().records_in for host in hosts) >= 4)
         assert until(lambda: len(words.values()) >= 4)
     finally:
         for host in hosts:

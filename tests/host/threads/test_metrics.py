@@ -10,6 +10,7 @@ import pytest
 
 from penstock.host.threads.host import ThreadsHost
 from penstock.metrics.host_metrics import streams_metrics
+from penstock.metrics.record_counts import RecordCounts
 from penstock.streams import KafkaStreams
 from tests.host.threads.support import Listening
 from tests.host.threads.test_host import NAMES, SECONDS, HeldRestore, WordCount
@@ -29,7 +30,7 @@ def words(broker: RunningBroker, tmp_path: Path, unique_name: NAMES) -> WordCoun
 
 def of(host: ThreadsHost, group: str, name: str) -> list[float]:
     """Return the values of a metric, of each task that has it."""
-    metrics = streams_metrics("client", {}, {}, host.measured())
+    metrics = streams_metrics("client", {}, RecordCounts(), host.measured())
     found = (each.metric_value for key, each in metrics.items() if (key.group, key.name) == (group, name))
     return [value for value in found if not isinstance(value, str)]
 

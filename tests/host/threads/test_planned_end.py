@@ -15,6 +15,7 @@ from penstock.client.api import OffsetAndMetadata
 from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Repartitioned
 from penstock.errors import UnstableOffsetCommitError
+from penstock.host.api import HostStatistics
 from penstock.host.supervision.progress import late_end
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.bounded_consumer import BoundedConsumer
@@ -148,11 +149,11 @@ def test_an_end_that_brokers_do_not_tell_is_asked_for_again(monkeypatch: pytest.
 
 def test_a_run_that_is_late_names_the_partitions_and_the_open_transaction() -> None:
     found = {IN: Unread(3, 9, 9), MOVED: Unread(1, 4, 2)}
-    assert late_end("app", 5, {"lag": 1, "unread": described(found)}) == (
+    assert late_end("app", 5, HostStatistics(lag=1, unread=described(found))) == (
         "app did not reach the end of its inputs in 5 ms: in, partition 0: committed up to offset 3 of 9; "
         f"{TOPIC}, partition 0: committed up to offset 1 of 4 (a transaction is open from offset 2 on)."
     )
-    assert late_end("app", 5, {"lag": 2}).endswith("in 5 ms: 2 records not read yet.")
+    assert late_end("app", 5, HostStatistics(lag=2)).endswith("in 5 ms: 2 records not read yet.")
 
 
 @given(

@@ -345,7 +345,7 @@ def test_standbys_begin_with_snapshots_too(
 
 
 def standbys(host: ThreadsHost) -> dict[str, int]:
-    found: dict[str, int] = host.statistics()["standbys"]
+    found: dict[str, int] = host.statistics().standbys
     return found
 
 

@@ -46,19 +46,19 @@ def test_it_follows_the_group_and_steers_nothing(
         watch.start(listening)
     threads_runner.write(source, lines(["a b", "b"], partitions=2))
     with KafkaStreams(topology, config):
-        wait_for(lambda: sum(each.lag for each in watch.look()) == 0 and len(watch.statistics()["workers"]) == 4)
+        wait_for(lambda: sum(each.lag for each in watch.look()) == 0 and len(watch.statistics().workers) == 4)
         watch.start(listening)
-        before = watch.statistics()["records_in"]
+        before = watch.statistics().records_in
         threads_runner.write(source, lines(["a"]))
-        figures = wait_for(lambda: watch.look() and (found := watch.statistics())["records_in"] > before and found)
-        assert (figures["watched"], figures["unseen"], figures["seen_state"]) == (True, UNSEEN, State.RUNNING)
-        assert len(figures["group"]["members"]) == 1
-        assert set(figures["workers"]) == {"0_0", "0_1", "1_0", "1_1"}
-        assert {str(each.task_id) for each in watch.queries().task_metadata()} == set(figures["workers"])
+        figures = wait_for(lambda: watch.look() and (found := watch.statistics()).records_in > before and found)
+        assert (figures.watched.unseen, figures.watched.state) == (UNSEEN, State.RUNNING)
+        assert len(figures.watched.group.members) == 1
+        assert set(figures.workers) == {"0_0", "0_1", "1_0", "1_1"}
+        assert {str(each.task_id) for each in watch.queries().task_metadata()} == set(figures.workers)
         assert len(watch.measured().lags) == 4
-    wait_for(lambda: watch.look() and not watch.statistics()["group"]["members"])
-    assert watch.statistics()["workers"] == {}
-    assert watch.statistics()["seen_state"] is State.NOT_RUNNING
+    wait_for(lambda: watch.look() and not watch.statistics().watched.group.members)
+    assert watch.statistics().workers == {}
+    assert watch.statistics().watched.state is State.NOT_RUNNING
     assert watch.queries().stores().keys() == {"counts"}
     with pytest.raises(StateStoreNotAvailableError, match="does not run in this process"):
         watch.queries().store(StoreQueryParameters("counts", QueryableStoreTypes.key_value_store())).get("a")

@@ -89,7 +89,7 @@ class Work:
 
     def arrived(self, host: ThreadsHost, name: str) -> int:
         """Return how many records of a topology wait for its tasks, or were processed."""
-        records: int = host.statistics()["consumed"].get(self.topics[name], (0, 0))[0]
+        records: int = host.statistics().consumed.get(self.topics[name], (0, 0))[0]
         return records
 
     def write(self, name: str, records: int = RECORDS) -> None:

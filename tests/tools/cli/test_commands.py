@@ -20,7 +20,7 @@ from penstock.client.api import OffsetAndMetadata
 from penstock.client.confluent import ConfluentAdmin
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
-from penstock.host.api import STATE_ELSEWHERE
+from penstock.host.api import STATE_ELSEWHERE, HostStatistics
 from penstock.record import TopicPartition
 from penstock.tools.cli import main as commands
 from penstock.tools.cli import records
@@ -398,9 +398,9 @@ def test_brokers_are_given_to_savepoints_as_to_other_commands(name: str) -> None
 def test_progress_is_shown_while_the_topics_are_read(capsys: pytest.CaptureFixture[str]) -> None:
     asked = threading.Semaphore(0)
 
-    def statistics() -> dict[str, int]:
+    def statistics() -> HostStatistics:
         asked.release()
-        return {"records_in": 1_500, "lag": 20_000}
+        return HostStatistics(records_in=1_500, lag=20_000)
 
     with showing_progress(statistics, 0.001):
         assert all(asked.acquire(timeout=60) for _ in range(2))

@@ -11,12 +11,13 @@ import pytest
 from penstock.config import StreamsConfig
 from penstock.metrics import Metric, MetricName
 from penstock.metrics.host_metrics import RESTORE_REMAINING, Measured, Operation, streams_metrics
+from penstock.metrics.record_counts import RecordCounts
 from penstock.tools.otel.instruments import ObservedMetrics
 from tests.support.telemetry import Telemetry
 from tests.support.waiting import until
 
 CONFIG = StreamsConfig({"penstock.otel.enabled": True})
-STATISTICS = {"consumed": {"in": (12, 340)}, "processed": {"0_1": 9}}
+COUNTS = RecordCounts(consumed={"in": (12, 340)}, processed={"0_1": 9})
 
 
 class Application:
@@ -30,7 +31,7 @@ class Application:
     def read(self) -> Mapping[MetricName, Metric]:
         self.readings += 1
         facts = {"state": "RUNNING", "client-state": 2, "failed-stream-threads": self.readings}
-        return {**streams_metrics(self.client_id, facts, STATISTICS), **self.metrics}
+        return {**streams_metrics(self.client_id, facts, COUNTS), **self.metrics}
 
 
 @pytest.fixture
@@ -72,7 +73,7 @@ def test_totals_are_counters(telemetry: Telemetry, application: Application) -> 
 
 def test_a_total_that_falls_is_a_gauge(telemetry: Telemetry, application: Application) -> None:
     remaining = Operation(RESTORE_REMAINING, "0_1")
-    application.metrics |= streams_metrics("me", {}, {}, Measured({}, {}, {remaining: 5.0}))
+    application.metrics |= streams_metrics("me", {}, RecordCounts(), Measured({}, {}, {remaining: 5.0}))
     data = telemetry.reader.get_metrics_data()
     assert data is not None
     ((metrics,),) = ([scope.metrics for scope in resource.scope_metrics] for resource in data.resource_metrics)

@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 from penstock import KafkaStreams, Materialized, Serdes, StreamsBuilder, Topology
 from penstock.config import StreamsConfig
 from penstock.errors import StateStoreNotAvailableError, StreamsError
-from penstock.host.api import Staleness, StoreSize, TaskMetadata
+from penstock.host.api import HostStatistics, Staleness, StoreSize, TaskMetadata
 from penstock.plan.subtopology import BuiltTopology, TaskId
 from penstock.record import TopicPartition
 from penstock.state.api import StoreBuilder
@@ -89,8 +89,8 @@ class UiHost(TestHost):
         super().__init__()
         self.figures: dict[str, Any] = {}
 
-    def statistics(self) -> Mapping[str, Any]:
-        return self.figures
+    def statistics(self) -> HostStatistics:
+        return HostStatistics(**self.figures)
 
     def tasks(self) -> Tasks:
         """Return what it knows of its tasks, for the test to set."""

@@ -17,7 +17,7 @@ from starlette.testclient import TestClient
 import penstock
 from penstock import StreamsBuilder
 from penstock.errors import BrokerNotFoundError, StreamsError
-from penstock.host.api import Staleness, State, StoreSize
+from penstock.host.api import Staleness, State, StoreSize, WatchedStatistics
 from penstock.metrics.drop_reasons import Dropped, DropReason
 from penstock.metrics.host_metrics import HostMeasurements, Operation, dropped_for, output_age
 from penstock.metrics.measurements import Measurement, buckets_of
@@ -343,7 +343,7 @@ def test_it_is_live_until_it_ends_with_an_error(shown: Shown) -> None:
 def test_one_that_is_watched_is_live_while_it_is_seen_to_run(
     shown: Shown, seen: State | None, live: int, ready: int, reason: str | None
 ) -> None:
-    shown.host.figures = {"watched": True, "seen_state": seen}
+    shown.host.figures = {"watched": WatchedStatistics(state=seen)}
     shown.after(10)
     state = None if seen is None else seen.value
     assert shown.json("/health/live", live)["state"] == shown.json("/health/ready", ready)["state"] == state
@@ -400,7 +400,7 @@ def test_an_old_commit_matters_while_records_wait(shown: Shown) -> None:
 
 
 def test_the_age_of_a_commit_that_cannot_be_seen_is_no_age(shown: Shown) -> None:
-    shown.host.figures = {"watched": True, "seen_state": State.RUNNING, "unseen": "Commits are not seen."}
+    shown.host.figures = {"watched": WatchedStatistics(state=State.RUNNING, unseen="Commits are not seen.")}
     shown.host.tasks().positions = {"0_0": (10, 10)}
     shown.after(3_600_000)
     assert shown.json("/health/ready?max_commit_age=60000")

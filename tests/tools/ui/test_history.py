@@ -10,6 +10,7 @@ import pytest
 
 from penstock.config import StreamsConfig
 from penstock.errors import BrokerNotFoundError
+from penstock.host.api import WatchedStatistics
 from penstock.metrics.host_metrics import NOT_MEASURED, HostMeasurements, Measured, Operation, output_age
 from penstock.metrics.measurements import Measurement
 from penstock.tools.ui.history import FIGURES, RANGES, History, HistoryRange, Point
@@ -99,7 +100,10 @@ def test_metrics_that_take_long_are_made_less_often(shown: Shown, monkeypatch: p
 
 
 def test_what_a_watcher_cannot_see_is_not_known(shown: Shown) -> None:
-    shown.host.figures = {"unseen": "Output is known to the instances alone.", "records_in": 5}
+    shown.host.figures = {
+        "watched": WatchedStatistics(unseen="Output is known to the instances alone."),
+        "records_in": 5,
+    }
     shown.after(4_000)
     shown.after(4_000)
     history = shown.json("/api/v1/history")

@@ -14,7 +14,7 @@ from penstock import StreamsBuilder
 from penstock.config.definition import ConfigKey, text
 from penstock.config.keys import KEYS
 from penstock.errors import StreamsError
-from penstock.host.api import CommitFigures, Staleness, State
+from penstock.host.api import CommitFigures, GroupStatistics, MemberStatistics, Staleness, State, WatchedStatistics
 from penstock.metrics.host_metrics import NOT_MEASURED, HostMeasurements, Operation
 from penstock.metrics.measurements import Measurement
 from penstock.record import FailedRecord
@@ -136,10 +136,11 @@ def test_a_first_look_says_whether_it_runs_and_keeps_up(shown: Shown) -> None:
 def test_a_first_look_says_who_runs_what_is_watched(
     shown: Shown, seen: State | None, members: list[str] | None, text: str
 ) -> None:
-    shown.host.figures = {"watched": True, "seen_state": seen}
+    watched = WatchedStatistics(state=seen)
     if members is not None:
-        group = {"members": [{"member": each, "client": "app", "host": "h"} for each in members]}
-        shown.host.figures |= {"unseen": "Output is not seen.", "group": group}
+        group = GroupStatistics("consumer", "Stable", [MemberStatistics(each, "app", "h") for each in members])
+        watched = replace(watched, unseen="Output is not seen.", group=group)
+    shown.host.figures = {"watched": watched}
     shown.after(10)
     assert f"WATCHED {text}" in page(shown, "/").text
     assert ("keeps up" in page(shown, "/").text) == (seen is State.RUNNING)

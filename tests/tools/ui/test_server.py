@@ -18,7 +18,7 @@ import pytest
 
 from penstock import KafkaStreams, KafkaStreamsNamedTopologyWrapper
 from penstock.errors import ConfigError
-from penstock.host.api import State
+from penstock.host.api import GroupStatistics, HostStatistics, MemberStatistics, State, WatchedStatistics
 from penstock.host.supervision.named import NamedHosts
 from penstock.tools.ui.answers import Answers
 from tests.support.waiting import until
@@ -235,9 +235,9 @@ def test_named_topologies_that_are_watched_have_a_state_together(
     hosts = NamedHosts()
     for name, state in zip(("a", "b"), seen, strict=True):
         host = UiHost()
-        host.figures = {"watched": True, "seen_state": state}
+        host.figures = {"watched": WatchedStatistics(state=state)}
         hosts.add(name, host)
-    assert hosts.statistics()["seen_state"] is expected
+    assert hosts.statistics().watched == WatchedStatistics(state=expected)
 
 
 def test_the_members_of_several_groups_are_added_up(
@@ -245,9 +245,9 @@ def test_the_members_of_several_groups_are_added_up(
 ) -> None:
     hosts = Hosts()
     monkeypatch.setattr("penstock.named_topologies.open_host", hosts.open)
-    group = {"type": "consumer", "state": "Stable", "members": [{"member": "m", "client": "c", "host": "h"}]}
-    figures = {"watched": True, "unseen": "Output.", "seen_state": State.RUNNING, "group": group}
-    monkeypatch.setattr(TestHost, "statistics", lambda host: figures)
+    group = GroupStatistics("consumer", "Stable", [MemberStatistics("m", "c", "h")])
+    watched = WatchedStatistics(state=State.RUNNING, unseen="Output.", group=group)
+    monkeypatch.setattr(TestHost, "statistics", lambda host: HostStatistics(watched=watched))
     monkeypatch.setattr(TestHost, "queries", lambda host: Tasks(host.built))
     streams = KafkaStreamsNamedTopologyWrapper({**CONFIG, "penstock.ui.port": 0})
     try:

@@ -20,6 +20,7 @@ from penstock.host.deployment.layout import own_topics
 from penstock.host.measuring.batch_tracing import batch_tracing
 from penstock.metrics import Metric, MetricName
 from penstock.metrics.host_metrics import HostMeasurements, Operation, streams_metrics
+from penstock.metrics.record_counts import RecordCounts
 from penstock.plan.dead_letters import check_dead_letters, unread_dead_letters
 from penstock.plan.serde_check import check_serdes
 from penstock.plan.subtopology import BuiltTopology, NodeSpec, ProcessorSpec, SourceSpec, SubtopologySpec, TaskId
@@ -174,8 +175,8 @@ class InlineHost:
         for name, measurement in measured.items():
             self._measurements.take(Operation.reported(name, task), measurement, now)
         self._measurements.take_sensors(sensors, now)
-        counted = {"processed": {task: self._processed}, "dropped": {task: self.dropped_records()}}
-        return streams_metrics(self._config.client_id(), {}, counted, self._measurements.at(now))
+        counts = RecordCounts(processed={task: self._processed}, dropped={task: self.dropped_records()})
+        return streams_metrics(self._config.client_id(), {}, counts, self._measurements.at(now))
 
     def close(self) -> None:
         """Close processors and stores, without a commit; idempotent."""

@@ -9,20 +9,22 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any
 
-from penstock.host.api import Host, HostListener, State, StreamThreadExceptionResponse
+from penstock.host.api import (
+    Host,
+    HostListener,
+    HostStatistics,
+    State,
+    StreamThreadExceptionResponse,
+    WatchedStatistics,
+)
 
 _FAILED_CLOSE_MS = 60_000
-_OF_WATCHING = ("watched", "unseen")
-"""Statistics of hosts that only watch an application, equal for all of them."""
 _SEEN_STATES = (State.REBALANCING, State.RUNNING, None, State.NOT_RUNNING)
 """Possible states of topologies in other processes, by precedence.
 
 The first one present applies to all. None is the state of a topology that is not visible, and may be running.
 """
-_SUMS = ("records_in", "bytes_in", "records_out", "records_per_second", "lag")
 
 
 class NamedHosts:
@@ -136,20 +138,25 @@ class NamedHosts:
         lines = [f"\n  {name}: {host.summary()}" for name, host in hosts.items()]
         return f"{len(lines)} named topologies{''.join(lines)}"
 
-    def statistics(self) -> Mapping[str, Any]:
-        """Return the statistics, summed over the hosts, and those of each host under `topologies`.
+    def statistics(self) -> HostStatistics:
+        """Return the statistics, summed over the hosts, and those of each host.
 
-        Statistics of watching hosts are not summed, because they are equal.
+        All watching hosts see or miss the same figures of an application.
         """
         with self._lock:
             hosts = dict(self._hosts)
         each = {name: host.statistics() for name, host in hosts.items()}
-        sums = {key: sum(figures.get(key, 0) for figures in each.values()) for key in _SUMS}
-        watching = {key: figures[key] for figures in each.values() for key in _OF_WATCHING if key in figures}
-        seen = {figures["seen_state"] for figures in each.values() if "seen_state" in figures}
-        if seen:
-            watching["seen_state"] = next(state for state in _SEEN_STATES if state in seen)
-        return {**sums, **watching, "topologies": each}
+        seen = [figures.watched for figures in each.values() if figures.watched is not None]
+        state = next((state for state in _SEEN_STATES if state in {watched.state for watched in seen}), None)
+        return HostStatistics(
+            records_in=sum(figures.records_in for figures in each.values()),
+            bytes_in=sum(figures.bytes_in for figures in each.values()),
+            records_out=sum(figures.records_out for figures in each.values()),
+            records_per_second=sum(figures.records_per_second or 0 for figures in each.values()),
+            lag=sum(figures.lag or 0 for figures in each.values()),
+            watched=WatchedStatistics(state=state, unseen=seen[-1].unseen) if seen else None,
+            topologies=each,
+        )
 
     def _all(self) -> list[Host]:
         with self._lock:

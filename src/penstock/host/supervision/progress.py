@@ -5,23 +5,33 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from penstock.errors import counted
+from penstock.host.api import HostStatistics
 
 _log = logging.getLogger(__name__)
 
 _DROPPED_EVERY_SECONDS = 60
 
 
-def late_end(application_id: str, limit_ms: int | None, figures: Mapping[str, Any]) -> str:
+def late_end(application_id: str, limit_ms: int | None, figures: HostStatistics) -> str:
     """Return the message for a run that did not reach the end in time.
 
-    figures: the statistics of its host; lag: number of remaining records, unread: their positions, each only if known.
+    figures: of its host.
     """
-    left = figures.get("unread") or (counted(figures["lag"], "record") + " not read yet" if figures.get("lag") else "")
+    left = figures.unread or (counted(figures.lag, "record") + " not read yet" if figures.lag else "")
     late = f"{application_id} did not reach the end of its inputs in {limit_ms} ms"
     return f"{late}: {left}." if left else f"{late}."
+
+
+def progress_line(application_id: str, before: HostStatistics, now: HostStatistics, seconds: float) -> str:
+    """Return a summary of the progress between two snapshots, `seconds` apart."""
+    taken, written = counted(now.records_in - before.records_in, "record"), now.records_out - before.records_out
+    commits, last = counted((now.commits or 0) - (before.commits or 0), "commit"), ""
+    if now.epoch is not None:  # on Spark, whose commits are epochs
+        commits = counted(now.epoch - (before.epoch or 0), "epoch")
+        last = f"; epoch {now.epoch} took {now.epoch_ms} ms"
+    return f"{application_id}: {taken} in and {written} out, in {commits} of the last {int(seconds)} s{last}"
 
 
 class ProgressLog:
@@ -31,7 +41,6 @@ class ProgressLog:
         application_id: the application.id.
         interval_ms: time (ms) between two lines; no lines if below 1.
         snapshot: returns the statistics.
-        line: returns the line, from the application.id, two snapshots and the seconds between them.
         clock: returns the seconds of a monotonic clock.
     """
 
@@ -39,14 +48,12 @@ class ProgressLog:
         self,
         application_id: str,
         interval_ms: int,
-        snapshot: Callable[[], Mapping[str, Any]],
-        line: Callable[[str, Mapping[str, Any], Mapping[str, Any], float], str],
+        snapshot: Callable[[], HostStatistics],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._application_id = application_id
         self._interval = interval_ms / 1000
         self._snapshot = snapshot
-        self._line = line
         self._clock = clock
         self._told_at = clock()
         self._before = snapshot()
@@ -57,7 +64,7 @@ class ProgressLog:
         if self._interval <= 0 or passed < self._interval:
             return
         now = self._snapshot()
-        _log.info("%s", self._line(self._application_id, self._before, now, passed))
+        _log.info("%s", progress_line(self._application_id, self._before, now, passed))
         self._told_at, self._before = self._clock(), now
 
 

@@ -4,16 +4,15 @@ read."""
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from typing import Any
 
-from penstock.errors import counted
-from penstock.host.api import CommitFigures
+from penstock.host.api import HostStatistics
+from penstock.host.measuring.record_counters import RecordCounters
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.commit_times import CommitTimes
-from penstock.host.threads.topic_traffic import TopicTraffic
 from penstock.host.threads.unread import described
 from penstock.metrics.host_metrics import (
     ACTIVE_RESTORE,
@@ -71,14 +70,12 @@ class InstanceFigures:
     ) -> None:
         self._elapsed_ms = elapsed_ms
         self.commits = CommitTimes(elapsed_ms)
-        self.traffic = TopicTraffic(is_internal)
+        self.counters = RecordCounters(is_internal)
         self._measurements = HostMeasurements(samples, window_ms)
         self._shares = TimeShares(_ACTIVITIES, samples, window_ms, elapsed_ms())
         self._workers = 1
         self._started_ms: int | None = None
         self._lock = threading.Lock()
-        self._processed: Counter[str] = Counter()
-        self._dropped: Counter[str] = Counter()
         self._awaited: dict[str, tuple[TopicPartition, ...]] = {}
         self._looked_at: int | None = None
         self._lags: Mapping[TopicPartition, int] = {}
@@ -109,10 +106,10 @@ class InstanceFigures:
         match event:
             case v.Arrived((topic, _), batch):
                 with self._lock:
-                    self.traffic.consumed(topic, len(batch), event.size)
+                    self.counters.consumed(topic, len(batch), event.size)
             case v.Ran(task, records=records):
                 with self._lock:
-                    self._processed[str(task)] += records
+                    self.counters.processed[str(task)] += records
                     self._awaited[str(task)] = event.awaited
                     self._take_run(event)
                 self.commits.ran(records, event.nanoseconds)
@@ -203,7 +200,7 @@ class InstanceFigures:
         """Add records that are being written."""
         with self._lock:
             for topic, _, batch, _ in output:
-                self.traffic.produced(topic, len(batch), size_of(batch))
+                self.counters.produced(topic, len(batch), size_of(batch))
 
     def wants_lag(self) -> bool:
         """Return whether the lag is due for measurement: at most once per second."""
@@ -247,11 +244,6 @@ class InstanceFigures:
             self._measurements.committed(now_ms if ended.is_made else None, now)
             self._measurements.take(Operation(COMMIT), measured_once(took), now)
 
-    def recent_commits(self) -> list[CommitFigures]:
-        """Return the last commits; see `CommitTimes.recent`."""
-        with self._lock:
-            return self.commits.recent()
-
     def take_clients(self, measured: Mapping[str, Measurement]) -> None:
         """Add measurements reported by consumers and producers, by operation."""
         now = self._elapsed_ms()
@@ -266,7 +258,7 @@ class InstanceFigures:
                 self._measurements.take(Operation.reported(name, task), measurement, now)
             self._measurements.take_sensors(event.sensors, now)
             if event.dropped:
-                self._dropped[task] += event.dropped
+                self.counters.dropped[task] += event.dropped
                 self._measurements.take(Operation(DROPPED_RECORDS, task), Measurement(event.dropped), now)
 
     def _count(self, name: str, number: int = 1) -> None:
@@ -295,38 +287,16 @@ class InstanceFigures:
     def dropped(self) -> dict[str, int]:
         """Return the records dropped since the start, by task; tasks without dropped records are absent."""
         with self._lock:
-            return dict(self._dropped)
+            return dict(self.counters.dropped)
 
-    def awaited(self) -> dict[str, tuple[TopicPartition, ...]]:
-        """Return the partitions that each task's waiting records wait for, as of its last run. Tasks that do not wait
-        are absent."""
+    def snapshot(self) -> HostStatistics:
+        """Return the figures since the start, without those of single tasks that the threads know."""
         with self._lock:
-            return {task: partitions for task, partitions in self._awaited.items() if partitions}
-
-    def snapshot(self) -> dict[str, Any]:
-        """Return the figures by name, all since the start.
-
-        commits: their number. records_in, bytes_in, records_out: of topics that are not the application's own. lag:
-        records of those topics not yet taken by the tasks of this instance, as of the last second. unread: in a run to
-        the end, the positions of partitions that the group had not committed to their end at the last check. consumed,
-        produced: (records, bytes) by topic. processed, dropped: records by task.
-        """
-        with self._lock:
-            return {
-                "commits": self.commits.last.number,
-                **self.traffic.snapshot(),
-                "lag": sum(self._lags.values()),
-                "unread": described(self._unread),
-                "processed": dict(self._processed),
-                "dropped": dict(self._dropped),
-            }
-
-
-def progress_line(application_id: str, before: Mapping[str, Any], now: Mapping[str, Any], seconds: float) -> str:
-    """Return a summary of an instance's progress between two snapshots of its figures. seconds: the time between
-    them."""
-    return (
-        f"{application_id}: {counted(now['records_in'] - before['records_in'], 'record')} in and "
-        f"{now['records_out'] - before['records_out']} out, in {counted(now['commits'] - before['commits'], 'commit')} "
-        f"of the last {int(seconds)} s"
-    )
+            return replace(
+                self.counters.snapshot(),
+                commits=self.commits.last.number,
+                lag=sum(self._lags.values()),
+                unread=described(self._unread),
+                awaited={task: partitions for task, partitions in self._awaited.items() if partitions},
+                recent_commits=self.commits.recent(),
+            )

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from penstock.client.confluent.statistics import STATISTICS
 from penstock.config import StreamsConfig
 from penstock.config.kafka_keys import EXACTLY_ONCE_V2
 from penstock.errors import ConfigError, KafkaError, StreamsError, TaskMigratedError, TopologyError
-from penstock.host.api import HostListener, StateQueries, StreamThreadExceptionResponse
+from penstock.host.api import HostListener, HostStatistics, StateQueries, StreamThreadExceptionResponse
 from penstock.host.deployment.layout import Layout, own_topics
 from penstock.host.deployment.topic_watch import TopicChanges, TopicWatch
 from penstock.host.supervision.progress import DroppedRecordsLog, ProgressLog
@@ -26,7 +27,7 @@ from penstock.host.threads import vocabulary as v
 from penstock.host.threads.assembly import HostOptions, InstanceAssembly, InstanceParts, MakeMembership
 from penstock.host.threads.clients import GroupAdmin
 from penstock.host.threads.directories import StateDirectory
-from penstock.host.threads.figures import InstanceFigures, progress_line
+from penstock.host.threads.figures import InstanceFigures
 from penstock.host.threads.instance_application import InstanceApplication
 from penstock.host.threads.keys import check_group_protocol, check_keys
 from penstock.host.threads.polling import Polling
@@ -184,27 +185,19 @@ class ThreadsHost:
         guarantee = "exactly once" if is_exactly_once else "at least once"
         return f"{guarantee}; broker {servers}; state {directory}/{self._application_id}"
 
-    def statistics(self) -> Mapping[str, Any]:
-        """Return figures since the start (see `InstanceFigures.snapshot`), and more.
-
-        standbys: the sum of the next changelog offsets, by standby task. restoring: the done and total changelog
-        offsets, by task being restored. workers: the worker of each task. awaited: the awaited partitions, by task with
-        waiting records. recent_commits: the last commits (CommitFigures). clients: the statistics of consumers and
-        producers (`client_statistics`).
-        """
+    def statistics(self) -> HostStatistics:
+        """Return figures since the start."""
         parts = self._parts
         workers = {} if parts is None else parts.processing.workers()
         standbys = {} if parts is None else parts.standbys.positions()
         restoring = {} if parts is None else parts.reader.progress()
-        return {
-            **self._figures.snapshot(),
-            "standbys": {str(task): end for task, end in standbys.items()},
-            "restoring": {str(task): progress for task, progress in restoring.items()},
-            "workers": {str(task): worker for task, worker in workers.items()},
-            "awaited": self._figures.awaited(),
-            "recent_commits": self._figures.recent_commits(),
-            "clients": client_statistics(self._figures.measured()),
-        }
+        return replace(
+            self._figures.snapshot(),
+            standbys={str(task): end for task, end in standbys.items()},
+            restoring={str(task): progress for task, progress in restoring.items()},
+            workers={str(task): worker for task, worker in workers.items()},
+            clients=client_statistics(self._figures.measured()),
+        )
 
     def measured(self) -> Measured:
         """Return the measurements of tasks and commits, and those recorded by sensors."""
@@ -260,7 +253,7 @@ class ThreadsHost:
     def _upkeep(self, layout: Layout, watch: TopicWatch) -> list[Callable[[], None]]:
         """Return the functions to call periodically while the instance runs."""
         config, figures = self._config, self._figures
-        progress = ProgressLog(self._application_id, config["log.summary.interval.ms"], figures.snapshot, progress_line)
+        progress = ProgressLog(self._application_id, config["log.summary.interval.ms"], figures.snapshot)
         clean_up = at_intervals(_CLEAN_UP_MS, self._clean_up_unused)
         looks = [progress.look, self._dropped.look, clean_up, self._take_statistics_of_clients]
         if not self._until_end:

@@ -84,7 +84,7 @@ class InputConsumer:
 
     def look_at_lags(self) -> None:
         """Measure the number of records that the instance has not taken yet."""
-        outside = [p for p in self._positions if not self._figures.traffic.is_internal(p.topic)]
+        outside = [p for p in self._positions if not self._figures.counters.is_internal(p.topic)]
         self._figures.lags(self._instance.lags(self._consumer.known_ends(outside)), self._instance.waiting())
 
     def _new_ends(self) -> dict[TopicPartition, int]:

@@ -8,13 +8,23 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from penstock.client.api import GroupDescription
 from penstock.client.confluent import ConfluentAdmin
 from penstock.config import StreamsConfig
 from penstock.errors import KafkaError
-from penstock.host.api import HostListener, Staleness, State, StateQueries, TaskMetadata
+from penstock.host.api import (
+    GroupStatistics,
+    HostListener,
+    HostStatistics,
+    MemberStatistics,
+    Staleness,
+    State,
+    StateQueries,
+    TaskMetadata,
+    WatchedStatistics,
+)
 from penstock.host.commits.task_positions import ANSWER_MS, TaskPositions
 from penstock.host.deployment.layout import Layout, layout_of
 from penstock.host.supervision.watching import Watching
@@ -85,45 +95,34 @@ class GroupWatch(Watching):
         """Ask the brokers, and return the progress of each task; raises StreamsError as `start`."""
         return self._look().tasks
 
-    def statistics(self) -> Mapping[str, Any]:
-        """Return the last answers of the brokers, by name.
+    def statistics(self) -> HostStatistics:
+        """Return the last answers of the brokers.
 
-        - records_in: the number of offsets that the group has committed since the start, of inputs that are not the
-          application's own.
-        - advanced: the same number for each task, of all its inputs.
-        - workers: the member that has each task.
-        - group: its type, state and members.
-        - unseen: a text on the facts that brokers do not know.
-        - watched: True, because other processes run the application.
-        - seen_state: the state that the group shows, None if the brokers did not answer last.
+        The records in are offsets that the group has committed since the start. The state is that of the group, None if
+        the brokers did not answer last.
         """
         look = self._last
         if look is None:
-            return {"watched": True, "unseen": UNSEEN, "seen_state": None}
+            return HostStatistics(watched=WatchedStatistics(unseen=UNSEEN))
         own = self._built.repartition_topics
-        return {
-            "watched": True,
-            "unseen": UNSEEN,
-            "seen_state": _state_of(look.group) if self._is_answered else None,
-            "records_in": sum(
+        members = [MemberStatistics(each.member_id, each.client_id, each.host) for each in look.group.members]
+        return HostStatistics(
+            records_in=sum(
                 self._advance(partition, offset)
                 for partition, offset in look.committed.items()
                 if partition.topic not in own
             ),
-            "advanced": {
-                str(task.task_id): sum(self._advance(*each) for each in task.committed_offsets.items())
-                for task in look.tasks
-            },
-            "workers": {str(task): worker for task, worker in look.workers.items()},
-            "group": {
-                "type": look.group.group_type,
-                "state": look.group.state,
-                "members": [
-                    {"member": each.member_id, "client": each.client_id, "host": each.host}
-                    for each in look.group.members
-                ],
-            },
-        }
+            workers={str(task): worker for task, worker in look.workers.items()},
+            watched=WatchedStatistics(
+                state=_state_of(look.group) if self._is_answered else None,
+                unseen=UNSEEN,
+                advanced={
+                    str(task.task_id): sum(self._advance(*each) for each in task.committed_offsets.items())
+                    for task in look.tasks
+                },
+                group=GroupStatistics(look.group.group_type, look.group.state, members),
+            ),
+        )
 
     def measured(self) -> Measured:
         """Return the lag of each partition; it is the only measurement available from outside."""

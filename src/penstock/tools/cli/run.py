@@ -17,7 +17,7 @@ from penstock.client.api import NewTopic
 from penstock.client.confluent import ConfluentAdmin
 from penstock.config import StreamsConfig
 from penstock.errors import counted
-from penstock.host.api import StreamThreadExceptionResponse
+from penstock.host.api import HostStatistics, StreamThreadExceptionResponse
 from penstock.host.deployment.topics import named_topics
 from penstock.host.open import check_host
 from penstock.host.supervision.switching import switch_threads_often
@@ -116,7 +116,7 @@ def run_program(program: LoadedProgram, overrides: Mapping[str, Any], until_end:
     streams.set_uncaught_exception_handler(lambda error: StreamThreadExceptionResponse.SHUTDOWN_CLIENT)
     try:
         if until_end:
-            with showing_progress(streams.statistics):
+            with showing_progress(streams.host_statistics):
                 streams.run_to_end()
         else:
             with streams:
@@ -126,15 +126,15 @@ def run_program(program: LoadedProgram, overrides: Mapping[str, Any], until_end:
 
 
 @contextmanager
-def showing_progress(statistics: Callable[[], Mapping[str, Any]], seconds: float = _PROGRESS_SECONDS) -> Iterator[None]:
+def showing_progress(statistics: Callable[[], HostStatistics], seconds: float = _PROGRESS_SECONDS) -> Iterator[None]:
     """Show the number of records read and left, every few seconds during the block."""
     has_ended = threading.Event()
 
     def show() -> None:
         while not has_ended.wait(seconds):
             figures = statistics()
-            read, left = figures.get("records_in", 0), figures.get("lag")
-            err.print(f"{counted(read, 'record')} read{'' if left is None else f', {left:,} left'}.")
+            left = "" if figures.lag is None else f", {figures.lag:,} left"
+            err.print(f"{counted(figures.records_in, 'record')} read{left}.")
 
     in_background("penstock-progress", show)
     try:
@@ -144,12 +144,11 @@ def showing_progress(statistics: Callable[[], Mapping[str, Any]], seconds: float
 
 
 def _tell_what_was_done(streams: ApplicationLife[Any]) -> None:
-    figures = streams.statistics()
-    if figures.get("records_in"):
-        each = figures.get("topologies", {"": figures}).values()
-        dropped = sum(sum(of_one["dropped"].values()) for of_one in each)
+    figures = streams.host_statistics()
+    if figures.records_in:
+        dropped = sum(sum(of_one.dropped.values()) for of_one in figures.by_topology().values())
         lost = f", {dropped:,} dropped (without a key, too late, or not readable)" if dropped else ""
-        err.print(f"{counted(figures['records_in'], 'record')} read, {figures['records_out']:,} written{lost}.")
+        err.print(f"{counted(figures.records_in, 'record')} read, {figures.records_out:,} written{lost}.")
 
 
 class Format(StrEnum):

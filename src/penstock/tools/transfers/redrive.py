@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Meta
 
 from penstock.client.confluent import ConfluentAdmin, ConfluentFetcher
 from penstock.config import StreamsConfig
@@ -190,23 +191,14 @@ def _number(text: str, largest: int) -> int | None:
 
 @dataclass
 class RedrivenLetters:
-    """Dead letters of one origin and one class of errors.
+    """Dead letters of one origin and one class of errors."""
 
-    Args:
-        topic: of the source.
-        partition: of the source.
-        target: the target topic.
-        exception: the name of the class.
-        message: the text of the first error.
-        records: the number of dead letters.
-    """
-
-    topic: str
-    partition: int
-    target: str
-    exception: str
-    message: str
-    records: int = 0
+    topic: Annotated[str, Meta(description="the topic that they came from")]
+    partition: Annotated[int, Meta(description="its partition")]
+    target: Annotated[str, Meta(description="the topic that they go to")]
+    exception: Annotated[str, Meta(description="name of the class of the errors")]
+    message: Annotated[str, Meta(description="message of the first one")]
+    records: Annotated[int, Meta(description="how many")]
 
 
 @dataclass
@@ -239,7 +231,7 @@ class Redrive:
             if (each.topic, each.partition, each.target, each.exception) == origin:
                 break
         else:
-            each = RedrivenLetters(*origin, message=letter.message)
+            each = RedrivenLetters(*origin, message=letter.message, records=0)
             self.letters.append(each)
         each.records += 1
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 import shlex
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -24,12 +24,14 @@ from penstock.application.store_entries import EntrySelection, StoreEntries, pla
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, StreamsStoppedError, UnsupportedOperationError
 from penstock.exception_handlers import DEAD_LETTER_QUEUE_TOPIC
-from penstock.host.api import State, StoreSize
+from penstock.host.api import HostStatistics, Staleness, State, StoreSize
 from penstock.metrics import Metric, MetricName
 from penstock.metrics.drop_reasons import PASSED
 from penstock.metrics.host_metrics import STREAM_TIME
 from penstock.notebook import xml_text
+from penstock.record import FailedRecord
 from penstock.tools.transfers.redrive import DeadLetter, KeptLetter, RedriveOptions, inspect_letters
+from penstock.tools.ui import schema
 from penstock.tools.ui.formatting import LONGEST
 from penstock.tools.ui.observer import INTERVAL_MS, Look, Observer, behind_ms
 from penstock.tools.ui.parameters import Parameters, choice, number
@@ -73,7 +75,7 @@ class Answers:
 
     # ---------------------------------------- its activity
 
-    def overview(self) -> Answer:
+    def overview(self) -> schema.OverviewAnswer:
         """Return the application's state, rates, lag, and last commits."""
         application, look, rates = self.observer.application, self.observer.newest, self.observer.rates()
         error, state = application.error(), self._state()
@@ -89,13 +91,13 @@ class Answers:
             "paused_since_ms": application.paused_since_ms(),
             "watched": self._is_watched,
             "unseen": look.unseen,
-            "members": None if look.unseen is None else sum(len(group["members"]) for group in self._groups(look)),
+            "members": None if look.unseen is None else sum(len(group.members) for group in self._groups(look)),
             "error": None if error is None else str(error),
             "errors": None if self._is_watched else errors,
             "uptime_ms": self.observer.uptime_ms,
             "seen_at_ms": look.time_ms,
-            "records_in": look.statistics.get("records_in", 0),
-            "records_out": look.statistics.get("records_out", 0) if look.unseen is None else None,
+            "records_in": look.statistics.records_in,
+            "records_out": look.statistics.records_out if look.unseen is None else None,
             "records_in_per_second": rates.records_in,
             "records_out_per_second": rates.records_out if look.unseen is None else None,
             "records_processed_per_second": rates.processed,
@@ -123,37 +125,37 @@ class Answers:
     @property
     def _is_watched(self) -> bool:
         """Whether the application is only watched: other processes run it, if any."""
-        return bool(self.observer.newest.statistics.get("watched"))
+        return self.observer.newest.statistics.watched is not None
 
     def _state(self) -> State | None:
         """Return the state of the application.
 
         For a watched application, this is the observed state; None if the observations are insufficient or too old.
         """
-        if not self._is_watched:
+        watched = self.observer.newest.statistics.watched
+        if watched is None:
             return self.observer.application.state()
-        seen: State | None = self.observer.newest.statistics.get("seen_state")
-        return None if self.observer.age_ms > _OLD_MS else seen
+        return None if self.observer.age_ms > _OLD_MS else watched.state
 
     def _state_of(self, look: Look, name: str, topology: RunningTopology) -> State | None:
-        return look.statistics_of(name).get("seen_state") if self._is_watched else topology.state()
+        if not self._is_watched:
+            return topology.state()
+        watched = look.statistics_of(name).watched
+        return None if watched is None else watched.state
 
     def _records_dropped(self, look: Look) -> int | None:
         """Return the number of records dropped since the start; None if unknown."""
         if look.unseen is not None:
             return None
         names = self.observer.application.running_topologies()
-        return sum(sum(look.statistics_of(name).get("dropped", {}).values()) for name in names)
+        return sum(sum(look.statistics_of(name).dropped.values()) for name in names)
 
-    def _commit(self, look: Look, topology: str) -> Answer | None:
+    def _commit(self, look: Look, topology: str) -> schema.CommitAnswer | None:
         """Return the last commit of a topology: its number, its time, and its age."""
         seen = look.topologies.get(topology)
-        if seen is None or seen.committed is None or seen.committed.age_ms is None:
-            return None
-        age_ms = seen.committed.age_ms + self.observer.age_ms
-        return {"number": seen.committed.epoch, "made_at_ms": seen.committed.committed_ms, "age_ms": age_ms}
+        return None if seen is None or seen.committed is None else _commit(seen.committed, self.observer.age_ms)
 
-    def _stream_time(self) -> Answer | None:
+    def _stream_time(self) -> schema.StreamTimeAnswer | None:
         """Return the smallest and largest stream time of the tasks, and their skew.
 
         None if no task has processed a record since the start.
@@ -195,20 +197,20 @@ class Answers:
         columns = self.observer.history.columns(chosen, number(parameters, "after"))
         return {"seen_at_ms": self.observer.newest.time_ms, "range": chosen, **columns}
 
-    def errors(self) -> Answer:
+    def errors(self) -> schema.ErrorsAnswer:
         """Return the errors that stopped all tasks, and the records that handlers let pass.
 
         The errors are the number since the start, None if another process runs the tasks, and the last ones, newest
         first.
         """
         count, last = self.observer.application.uncaught_errors()
-        shown = [
+        shown: list[schema.UncaughtErrorAnswer] = [
             {
                 "seen_at_ms": each.time_ms,
                 "error": xml_text(each.error),
                 "traceback": xml_text(each.traceback),
                 "response": each.response.value,
-                "record": None if each.record is None else each.record._asdict(),
+                "record": _failed_record(each.record),
             }
             for each in reversed(last)
         ]
@@ -222,7 +224,7 @@ class Answers:
         topic: str | None = self.config[DEAD_LETTER_QUEUE_TOPIC]
         return topic
 
-    def dead_letters(self) -> Answer:
+    def dead_letters(self) -> schema.DeadLettersAnswer:
         """Return the dead letters to redrive, and the last records of their topic.
 
         The former are by origin and class of errors. Asks the brokers.
@@ -242,7 +244,7 @@ class Answers:
             self._reading_letters.release()
         skips_invalid = planned.invalid > 0
         letters = [
-            {**asdict(each), "exception": xml_text(each.exception), "message": xml_text(each.message)}
+            replace(each, exception=xml_text(each.exception), message=xml_text(each.message))
             for each in planned.letters
         ]
         return {
@@ -272,13 +274,17 @@ class Answers:
         placed = [*options, "--", topic] if topic.startswith("-") else [topic, *options]
         return xml_text(shlex.join(["penstock", "redrive", *placed]))
 
-    def _kept(self, kept: KeptLetter, skips_invalid: bool) -> Answer:
+    def _kept(self, kept: KeptLetter, skips_invalid: bool) -> schema.KeptLetterAnswer:
         """Return a record of the topic of dead letters, with short texts for users' data.
 
         skips_invalid: as for `redrive_command`.
         """
         record, letter = kept.record, kept.letter
-        found = {
+        source: schema.SourceAnswer | None = None
+        if letter is not None and letter.topic is not None:
+            source = {"topic": xml_text(letter.topic), "partition": letter.partition, "offset": letter.offset}
+        has_place = letter is not None and _has_place(letter)
+        return {
             "partition": record.partition,
             "offset": record.offset,
             "timestamp": record.timestamp,
@@ -286,32 +292,24 @@ class Answers:
             "value": _bytes_text(record.value),
             "headers": [[xml_text(name), _bytes_text(value)] for name, value in record.headers[:_MOST_HEADERS]],
             "redriven": kept.is_redriven,
-        }
-        if letter is None:
-            return {**found, **dict.fromkeys(("source", "exception", "message", "stacktrace", "command"))}
-        source = None
-        if letter.topic is not None:
-            source = {"topic": xml_text(letter.topic), "partition": letter.partition, "offset": letter.offset}
-        return {
-            **found,
             "source": source,
-            "exception": xml_text(letter.exception),
-            "message": xml_text(letter.message[:LONGEST]),
-            "stacktrace": xml_text(letter.stacktrace[-_LONGEST_TRACE:]),
-            "command": self.redrive_command(skips_invalid, letter) if _has_place(letter) else None,
+            "exception": None if letter is None else xml_text(letter.exception),
+            "message": None if letter is None else xml_text(letter.message[:LONGEST]),
+            "stacktrace": None if letter is None else xml_text(letter.stacktrace[-_LONGEST_TRACE:]),
+            "command": self.redrive_command(skips_invalid, letter) if has_place else None,
         }
 
     # ---------------------------------------- its topologies
 
-    def tasks(self) -> Answer:
+    def tasks(self) -> schema.TasksAnswer:
         """Return the tasks of this program, with their figures and partitions."""
         look, times = self.observer.newest, self._stream_times()
-        found: list[Answer] = []
+        found: list[schema.TaskAnswer] = []
         for name, seen in look.topologies.items():
-            statistics = look.statistics_of(name)
+            figures = look.statistics_of(name)
             for task in seen.tasks or ():
                 id = str(task.task_id)
-                partitions = [
+                partitions: list[schema.PartitionAnswer] = [
                     {
                         "topic": each.topic,
                         "partition": each.partition,
@@ -325,10 +323,12 @@ class Answers:
                     {
                         "topology": name,
                         "task": id,
-                        "worker": statistics.get("workers", {}).get(id),
-                        "waits_for": [each._asdict() for each in statistics.get("awaited", {}).get(id, ())],
-                        "processed": statistics.get("processed", {}).get(id, 0) if look.unseen is None else None,
-                        "dropped": statistics.get("dropped", {}).get(id, 0) if look.unseen is None else None,
+                        "worker": figures.workers.get(id),
+                        "waits_for": [
+                            {"topic": each.topic, "partition": each.partition} for each in figures.awaited.get(id, ())
+                        ],
+                        "processed": figures.processed.get(id, 0) if look.unseen is None else None,
+                        "dropped": figures.dropped.get(id, 0) if look.unseen is None else None,
                         "stream_time_at_ms": times.get((name, id)),
                         "lag": task.lag,
                         "partitions": partitions,
@@ -338,34 +338,30 @@ class Answers:
             "seen_at_ms": look.time_ms,
             "tasks": found,
             "groups": self._groups(look),
-            "standby_tasks": self._of_tasks(look, "standbys"),
-            "restoring_tasks": self._of_tasks(look, "restoring"),
+            "standby_tasks": _names(look, lambda figures: figures.standbys),
+            "restoring_tasks": _names(look, lambda figures: figures.restoring),
             "problems": [seen.problem for seen in look.topologies.values() if seen.problem],
         }
 
-    def _groups(self, look: Look) -> list[Answer]:
+    def _groups(self, look: Look) -> list[schema.GroupAnswer]:
         """Return the groups of a watched application, with their members."""
-        groups = {name: look.statistics_of(name).get("group") for name in look.topologies}
-        return [{"topology": name, **group} for name, group in groups.items() if group is not None]
-
-    def _of_tasks(self, look: Look, figure: str) -> list[Answer]:
-        """Return the tasks listed in a figure of the host."""
+        watched = {name: look.statistics_of(name).watched for name in look.topologies}
         return [
-            {"topology": name, "task": task}
-            for name in look.topologies
-            for task in sorted(look.statistics_of(name).get(figure, {}))
+            schema.GroupAnswer(topology=name, **vars(each.group))
+            for name, each in watched.items()
+            if each is not None and each.group is not None
         ]
 
-    def commits(self) -> Answer:
+    def commits(self) -> schema.CommitsAnswer:
         """Return the last commits of each topology, newest last, with the duration of each phase."""
         look = self.observer.newest
-        found = [
-            {"name": name, "commits": [each._asdict() for each in look.statistics_of(name).get("recent_commits", ())]}
+        found: list[schema.TopologyCommitsAnswer] = [
+            {"name": name, "commits": look.statistics_of(name).recent_commits}
             for name in self.observer.application.running_topologies()
         ]
         return {"seen_at_ms": look.time_ms, "topologies": found}
 
-    def changes(self) -> Answer:
+    def changes(self) -> schema.ChangesAnswer:
         """Return the changes that a start of the program would make now.
 
         Raises:
@@ -377,9 +373,9 @@ class Answers:
         compared = self.compare()
         return {"compared": xml_text(compared.what), "changes": [xml_text(line) for line in compared.lines]}
 
-    def stores(self) -> Answer:
+    def stores(self) -> schema.StoresAnswer:
         """Return the stores of the topologies: kinds, sizes, and processors."""
-        found: list[Answer] = []
+        found: list[schema.StoreAnswer] = []
         sizes = self.observer.store_sizes()
         for name, topology in self.observer.application.running_topologies().items():
             users, in_bytes = store_users(topology.describe()), self.topologies.store_bytes(name)
@@ -432,14 +428,11 @@ class Answers:
                 readable = {field: _readable(value) for field, value in entry.items()}
                 size += len(orjson.dumps(readable))
                 shown.append(readable)
-        commit = None
-        if staleness.age_ms is not None:
-            commit = {"number": staleness.epoch, "made_at_ms": staleness.committed_ms, "age_ms": staleness.age_ms}
-        return {"topology": name, "store": store, "commit": commit, "entries": shown, "more": more}
+        return {"topology": name, "store": store, "commit": _commit(staleness), "entries": shown, "more": more}
 
     # ---------------------------------------- health
 
-    def is_live(self) -> tuple[bool, Answer]:
+    def is_live(self) -> tuple[bool, schema.LiveAnswer]:
         """Return whether the application has not ended with an error.
 
         The answer has its state, and the reasons why it is not live. A watched application is live while it is observed
@@ -451,7 +444,7 @@ class Answers:
             reasons.append(f"The state is {state.value}.")
         return not reasons, {"state": _name(state), "reasons": reasons}
 
-    def is_ready(self, max_lag: int | None, max_commit_age_ms: int | None) -> tuple[bool, Answer]:
+    def is_ready(self, max_lag: int | None, max_commit_age_ms: int | None) -> tuple[bool, schema.ReadyAnswer]:
         """Return whether the application runs and keeps up, and why not.
 
         Args:
@@ -518,6 +511,29 @@ def _bytes_text(data: bytes | None) -> str | None:
         return None
     text = xml_text(data[: 4 * LONGEST].decode(errors="replace"))
     return text if len(data) <= LONGEST else f"{text[:LONGEST]}... ({len(data):,} bytes)"
+
+
+def _commit(of: Staleness, seen_ms: int = 0) -> schema.CommitAnswer | None:
+    """Return a commit, None before the first one. seen_ms: the time since its age was read."""
+    if of.age_ms is None:
+        return None
+    return {"number": of.epoch, "made_at_ms": of.committed_ms, "age_ms": of.age_ms + seen_ms}
+
+
+def _failed_record(record: FailedRecord | None) -> schema.FailedRecordAnswer | None:
+    if record is None:
+        return None
+    node, topic, partition, offset, key, value = record
+    return {"node": node, "topic": topic, "partition": partition, "offset": offset, "key": key, "value": value}
+
+
+def _names(look: Look, by_task: Callable[[HostStatistics], Mapping[str, object] | None]) -> list[schema.TaskNameAnswer]:
+    """Return the names of the tasks for which the host has a figure."""
+    return [
+        {"topology": name, "task": task}
+        for name in look.topologies
+        for task in sorted(by_task(look.statistics_of(name)) or ())
+    ]
 
 
 def _name(state: State | None) -> str | None:

@@ -10,12 +10,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
+
+from msgspec import Meta
 
 from penstock.application.life import ApplicationLife
 from penstock.application.running_topology import RunningTopology
 from penstock.errors import StreamsError
-from penstock.host.api import Staleness, StoreSize, TaskMetadata
+from penstock.host.api import HostStatistics, Staleness, StoreSize, TaskMetadata
 from penstock.metrics import Metric, MetricName
 from penstock.metrics.host_metrics import OUTPUT_AGE
 from penstock.tools.ui import history
@@ -66,7 +68,7 @@ class Look:
 
     time_ms: int
     elapsed_ms: int
-    statistics: Mapping[str, Any]
+    statistics: HostStatistics
     topologies: Mapping[str, TopologyLook]
 
     @property
@@ -85,19 +87,25 @@ class Look:
 
         Records of repartition topics count too. If the number is unknown, the committed positions are used.
         """
-        each = self.statistics.get("topologies", {"": self.statistics})
-        return sum(sum(figures.get("processed", figures.get("advanced", {})).values()) for figures in each.values())
+        return sum(sum(_processed(figures).values()) for figures in self.statistics.by_topology().values())
 
     @property
     def unseen(self) -> str | None:
         """The figures that cannot be seen from outside, None if all can."""
-        found: str | None = self.statistics.get("unseen")
-        return found
+        return None if self.statistics.watched is None else self.statistics.watched.unseen
 
-    def statistics_of(self, topology: str) -> Mapping[str, Any]:
+    def statistics_of(self, topology: str) -> HostStatistics:
         """Return the figures of one topology."""
-        found: Mapping[str, Any] = self.statistics.get("topologies", {"": self.statistics}).get(topology, {})
-        return found
+        return self.statistics.by_topology().get(topology, HostStatistics())
+
+
+@dataclass(frozen=True)
+class OutputAge:
+    """Ages of output."""
+
+    p50: Annotated[float, Meta(description="the age (ms) that 50 % of the output had at most, within a fifth")]
+    p95: Annotated[float, Meta(description="the same for 95 %")]
+    p99: Annotated[float, Meta(description="the same for 99 %")]
 
 
 class Rates(NamedTuple):
@@ -143,14 +151,14 @@ class Observer:
         self._elapsed_ms = elapsed_ms
         self._started_ms = elapsed_ms()
         self._looks: deque[Look] = deque(maxlen=KEPT_MS // INTERVAL_MS + 1)
-        self._looks.append(Look(self._clock.milliseconds(), self._started_ms, application.statistics(), {}))
+        self._looks.append(Look(self._clock.milliseconds(), self._started_ms, application.host_statistics(), {}))
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._measuring = threading.Lock()
         self._first_behind: Look | None = None
         self.history = History(history.RANGES)
         """The observations over time."""
-        self._ages: Mapping[str, float] = {}
+        self._age: OutputAge | None = None
         self._ages_until_ms = self._started_ms
         self._measured: tuple[Look, Mapping[str, Mapping[MetricName, Metric]]] | None = None
         self._sizing = threading.Lock()
@@ -189,7 +197,7 @@ class Observer:
     def look(self) -> None:
         """Observe the application now; returns after the observation is stored."""
         topologies = {name: _seen(each) for name, each in self.application.running_topologies().items()}
-        statistics = self.application.statistics()
+        statistics = self.application.host_statistics()
         look = Look(self._clock.milliseconds(), self._elapsed_ms(), statistics, topologies)
         with self._lock:
             self._looks.append(look)
@@ -242,31 +250,31 @@ class Observer:
                 self._measured = look, {name: topology.metrics() for name, topology in topologies.items()}
             return self._measured[1]
 
-    def output_age(self) -> Mapping[str, float] | None:
-        """Return upper bounds of the output's age (ms) at commit, as `p50`, `p95` and `p99`.
+    def output_age(self) -> OutputAge | None:
+        """Return the ages of output over the samples of the metrics, of several topologies the largest.
 
-        They apply to 50, 95 and 99 % of the output, over the samples of the metrics; of several topologies the largest
-        is returned. None if nothing was written.
+        None if nothing was written.
         """
-        found = {
-            f"p{percent}": [
+        found = [
+            [
                 float(metric.metric_value)
                 for metrics in self.metrics().values()
                 for name, metric in metrics.items()
                 if name.name == f"{OUTPUT_AGE}-p{percent}"
             ]
             for percent in (50, 95, 99)
-        }
-        return {name: max(values) for name, values in found.items()} if all(found.values()) else None
+        ]
+        return OutputAge(*map(max, found)) if all(found) else None
 
     def _point(self) -> Point:
         """Return the figures of the newest observation for curves."""
         look, rates, began_ms = self.newest, self.rates(), self._elapsed_ms()
         if began_ms >= self._ages_until_ms:
-            self._ages = self.output_age() or {}
+            self._age = self.output_age()
             self._ages_until_ms = began_ms + round((self._elapsed_ms() - began_ms) / _MEASURING_SHARE)
         records_out = rates.records_out if look.unseen is None else None
-        ages = (self._ages.get(name) for name in ("p50", "p95", "p99"))
+        age = self._age
+        ages = (None, None, None) if age is None else (age.p50, age.p95, age.p99)
         return Point(look.time_ms, rates.records_in, records_out, look.lag, *ages)
 
     def store_sizes(self) -> Mapping[str, Mapping[str, StoreSize]]:
@@ -286,16 +294,22 @@ class Observer:
         with self._lock:
             first, last = self._looks[0], self._looks[-1]
             lags = [(look.elapsed_ms, look.lag) for look in self._looks if look.topologies and look.lag is not None]
+
+        def change(figure: Callable[[Look], int]) -> float | None:
+            return _rate((first.elapsed_ms, figure(first)), (last.elapsed_ms, figure(last)))
+
         return Rates(
-            _rate(_figure(first, "records_in"), _figure(last, "records_in")),
-            _rate(_figure(first, "records_out"), _figure(last, "records_out")),
-            _rate((first.elapsed_ms, first.processed), (last.elapsed_ms, last.processed)),
+            change(lambda look: look.statistics.records_in),
+            change(lambda look: look.statistics.records_out),
+            change(lambda look: look.processed),
             _rate(lags[0], lags[-1]) if lags and last.lag is not None else None,
         )
 
 
-def _figure(look: Look, name: str) -> tuple[int, int]:
-    return look.elapsed_ms, look.statistics.get(name, 0)
+def _processed(figures: HostStatistics) -> Mapping[str, int]:
+    """Return the number of processed records by task, of a watched group that of committed offsets."""
+    advanced = None if figures.watched is None else figures.watched.advanced
+    return figures.processed if advanced is None else advanced
 
 
 def _rate(before: tuple[int, int], now: tuple[int, int]) -> float | None:

@@ -1,16 +1,20 @@
 """The types of the JSON answers, the source of docs/ui-api.md and `/api/v1/schema.json`.
 
-Tests compare answers with these types. Times that end with `_at_ms` are in ms since the epoch; null is a figure that is
-unknown or not measured.
+The types of statistics that the answers contain unchanged are those of hosts. Tests compare answers with these types.
+Times that end with `_at_ms` are in ms since the epoch; null is a figure that is unknown or not measured.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Final, NamedTuple, NotRequired, TypedDict
 
 from msgspec import Meta
 
+from penstock.host.api import CommitFigures, GroupStatistics
+from penstock.tools.transfers.redrive import RedrivenLetters
+from penstock.tools.ui.observer import OutputAge
 from penstock.tools.ui.parameters import DEFAULT_LIMIT, MOST_ENTRIES
 
 _TOPOLOGY: Final = "name of the topology, empty if the application has only one"
@@ -24,14 +28,6 @@ class CommitAnswer(TypedDict):
     number: Annotated[int, Meta(description="number of the commit, on Spark that of the epoch")]
     made_at_ms: Annotated[int, Meta(description="when it was made")]
     age_ms: Annotated[int, Meta(description="time since then")]
-
-
-class OutputAgeAnswer(TypedDict):
-    """Ages of output."""
-
-    p50: Annotated[float, Meta(description="the age (ms) that 50 % of the output had at most, within a fifth")]
-    p95: Annotated[float, Meta(description="the same for 95 %")]
-    p99: Annotated[float, Meta(description="the same for 99 %")]
 
 
 class StreamTimeAnswer(TypedDict):
@@ -120,7 +116,7 @@ class OverviewAnswer(TypedDict):
         int | None, Meta(description="time until the lag is 0 at `lag_per_second`; null if it does not fall")
     ]
     output_age_ms: Annotated[
-        OutputAgeAnswer | None,
+        OutputAge | None,
         Meta(
             description="the age of output when its commit ended: the largest of all topologies, over the samples of "
             "the metrics; null if nothing was written"
@@ -189,7 +185,7 @@ class DeadLettersAnswer(TypedDict):
     records: Annotated[int, Meta(description="how many would be written back")]
     without_source: Annotated[int, Meta(description="errors of punctuators, which have no record")]
     invalid: Annotated[int, Meta(description="records of the topic that are no dead letters")]
-    letters: Annotated[list[LettersAnswer], Meta(description="the dead letters by origin and class of errors")]
+    letters: Annotated[list[RedrivenLetters], Meta(description="the dead letters by origin and class of errors")]
     command: Annotated[str, Meta(description="the command that writes them back")]
     last: Annotated[list[KeptLetterAnswer], Meta(description="the last 50 records of the topic, the newest first")]
 
@@ -217,17 +213,6 @@ class KeptLetterAnswer(TypedDict):
     message: Annotated[str | None, Meta(description="message of the error")]
     stacktrace: Annotated[str | None, Meta(description="the end of the stack trace")]
     command: Annotated[str | None, Meta(description="the command that writes this record back, if it has a source")]
-
-
-class LettersAnswer(TypedDict):
-    """Dead letters of one origin and one class of errors."""
-
-    topic: Annotated[str, Meta(description="the topic that they came from")]
-    partition: Annotated[int, Meta(description="its partition")]
-    target: Annotated[str, Meta(description="the topic that they go to")]
-    exception: Annotated[str, Meta(description="name of the class of the errors")]
-    message: Annotated[str, Meta(description="message of the first one")]
-    records: Annotated[int, Meta(description="how many")]
 
 
 class ChangesAnswer(TypedDict):
@@ -312,16 +297,6 @@ class TopologiesAnswer(TypedDict):
 # ---------------------------------------- tasks
 
 
-class PartitionAnswer(TypedDict):
-    """A partition that a task reads."""
-
-    topic: Annotated[str, Meta(description="the topic")]
-    partition: Annotated[int, Meta(description="the partition")]
-    committed_offset: Annotated[int, Meta(description="the next offset to read after the last commit")]
-    end_offset: Annotated[int, Meta(description="the offset behind its last committed record")]
-    lag: Annotated[int, Meta(description="the distance between them")]
-
-
 class AwaitedPartitionAnswer(TypedDict):
     """A partition for which a task waits, because of `max.task.idle.ms`."""
 
@@ -329,11 +304,24 @@ class AwaitedPartitionAnswer(TypedDict):
     partition: Annotated[int, Meta(description="the partition")]
 
 
-class TaskAnswer(TypedDict):
-    """A task of this program."""
+class PartitionAnswer(AwaitedPartitionAnswer):
+    """A partition that a task reads."""
+
+    committed_offset: Annotated[int, Meta(description="the next offset to read after the last commit")]
+    end_offset: Annotated[int, Meta(description="the offset behind its last committed record")]
+    lag: Annotated[int, Meta(description="the distance between them")]
+
+
+class TaskNameAnswer(TypedDict):
+    """A task, by its name."""
 
     topology: Annotated[str, Meta(description=_TOPOLOGY)]
     task: Annotated[str, Meta(description="`<sub-topology>_<partition>`")]
+
+
+class TaskAnswer(TaskNameAnswer):
+    """A task of this program."""
+
     worker: Annotated[
         str | None,
         Meta(
@@ -351,28 +339,14 @@ class TaskAnswer(TypedDict):
     partitions: Annotated[list[PartitionAnswer], Meta(description="the partitions of brokers that it reads")]
 
 
-class TaskNameAnswer(TypedDict):
-    """A task, by its name."""
-
+@dataclass(frozen=True)
+class _OfTopology:
     topology: Annotated[str, Meta(description=_TOPOLOGY)]
-    task: Annotated[str, Meta(description="`<sub-topology>_<partition>`")]
 
 
-class MemberAnswer(TypedDict):
-    """A member of a group."""
-
-    member: Annotated[str, Meta(description="its id")]
-    client: Annotated[str, Meta(description="its client id")]
-    host: Annotated[str, Meta(description="its address")]
-
-
-class GroupAnswer(TypedDict):
+@dataclass(frozen=True)
+class GroupAnswer(GroupStatistics, _OfTopology):
     """The group of an application that is watched on threads."""
-
-    topology: Annotated[str, Meta(description=_TOPOLOGY)]
-    type: Annotated[str, Meta(description="the protocol of the group")]
-    state: Annotated[str, Meta(description="its state")]
-    members: Annotated[list[MemberAnswer], Meta(description="its members")]
 
 
 class TasksAnswer(TypedDict):
@@ -386,20 +360,11 @@ class TasksAnswer(TypedDict):
     problems: Annotated[list[str], Meta(description="why figures are not known")]
 
 
-class CommitFiguresAnswer(TypedDict):
-    """The duration and size of a commit."""
-
-    number: Annotated[int, Meta(description="number of the commit, on Spark that of the epoch")]
-    committed_at_ms: Annotated[int, Meta(description="when it ended")]
-    records: Annotated[int, Meta(description="records that tasks processed for it")]
-    phases_ms: Annotated[dict[str, float], Meta(description="the time in each [phase](ui.md#commits)")]
-
-
 class TopologyCommitsAnswer(TypedDict):
     """The last commits of a topology."""
 
     name: Annotated[str, Meta(description=_TOPOLOGY)]
-    commits: Annotated[list[CommitFiguresAnswer], Meta(description="the last 60, the newest last")]
+    commits: Annotated[Sequence[CommitFigures], Meta(description="the last 60, the newest last")]
 
 
 class CommitsAnswer(TypedDict):

@@ -31,6 +31,7 @@ from penstock.plan.internal_topics import full_name
 from penstock.plan.subtopology import TaskId
 from penstock.task.taps import TappedRecord
 from penstock.tools.ui.observer import Observer
+from penstock.tools.ui.schema import DroppedAnswer, TappedRecordAnswer
 
 Answer = dict[str, Any]
 """An object of JSON."""
@@ -87,7 +88,7 @@ class Topologies:
         """Return one topology, its sub-topologies and nodes; raises UnknownTopologyError."""
         return {"name": name, **self._described(name, self.named(name)[1].describe(), self.nodes())}
 
-    def dropped(self) -> list[Answer]:
+    def dropped(self) -> list[DroppedAnswer]:
         """Return the nodes and stores that dropped records since the start.
 
         Each has the number and the reason (`DropReason`).
@@ -206,7 +207,7 @@ class Topologies:
         )
         return {**node_fields(node), "line": description.lines.get(node.name), "serdes": shown}
 
-    def tapped(self, topology: str, node: str) -> list[Answer] | None:
+    def tapped(self, topology: str, node: str) -> list[TappedRecordAnswer] | None:
         """Return the last records that have reached a node, newest first.
 
         None if no tap of it is open. Keys and values are short texts.
@@ -256,9 +257,16 @@ def _parts(description: TopologyDescription) -> tuple[SubtopologyDescription | G
     return (*description.subtopologies, *description.global_stores)
 
 
-def _tapped(record: TappedRecord) -> Answer:
-    where = {"task": record.task, "topic": record.topic, "partition": record.partition, "offset": record.offset}
-    return {"key": value_text(record.key), "value": value_text(record.value), "timestamp": record.timestamp, **where}
+def _tapped(record: TappedRecord) -> TappedRecordAnswer:
+    return {
+        "key": value_text(record.key),
+        "value": value_text(record.value),
+        "timestamp": record.timestamp,
+        "task": record.task,
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+    }
 
 
 def _number(metric: Metric) -> float | None:

@@ -109,7 +109,7 @@ def test_sensors_of_all_tasks_are_added_up(
         for partition, text in enumerate((b"a", b"abcde")):
             spark_runner.write(source, [InputRecord(b"k", text, 1_000 - 100 * round_, partition)])
         query.epoch()
-    first, second = figures_of(query).recent_commits()
+    first, second = figures_of(query).snapshot().recent_commits
     assert (first.number, first.records, second.number) == (1, 2, 2)
     assert list(second.phases_ms) == ["plan", "fetch", "process", "state", "transaction", "spark"]
     assert second.phases_ms["process"] > 0

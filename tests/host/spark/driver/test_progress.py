@@ -11,7 +11,7 @@ import pytest
 
 from penstock import StreamsBuilder
 from penstock.host.spark.checkpoints.checkpoint import Manifest, TopicFigures
-from penstock.host.spark.driver.figures import ManifestFigures, progress_line
+from penstock.host.spark.driver.figures import ManifestFigures
 from penstock.host.supervision.progress import DroppedRecordsLog, ProgressLog
 from penstock.record import TopicPartition
 from tests.host.spark.inline import InlineQuery
@@ -43,7 +43,7 @@ def told(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
 
 def test_a_line_comes_after_each_interval_with_what_happened_in_it(told: pytest.LogCaptureFixture) -> None:
     figures, time = ManifestFigures(), Time()
-    progress = ProgressLog("app", 120_000, figures.snapshot, progress_line, time)
+    progress = ProgressLog("app", 120_000, figures.snapshot, time)
     figures.take(manifest(1))
     figures.take(manifest(2))
     time.seconds = 119
@@ -67,10 +67,10 @@ def test_a_task_keeps_its_worker_and_waits_until_it_runs_again() -> None:
     figures.take(replace(manifest(1), workers=workers, awaited=waits))
     figures.take(replace(manifest(2), workers={"0_1": "here (pid 3)"}))
     seen = figures.snapshot()
-    assert seen["workers"] == {"0_0": "here (pid 1)", "0_1": "here (pid 3)"}
-    assert seen["awaited"] == {"0_0": (TopicPartition("t", 1),)}
+    assert seen.workers == {"0_0": "here (pid 1)", "0_1": "here (pid 3)"}
+    assert seen.awaited == {"0_0": (TopicPartition("t", 1),)}
     figures.begin(manifest(2), {}, {})
-    assert (figures.snapshot()["workers"], figures.snapshot()["awaited"]) == ({}, {})
+    assert (figures.snapshot().workers, figures.snapshot().awaited) == ({}, {})
 
 
 def test_dropped_records_are_a_warning_once_a_minute(told: pytest.LogCaptureFixture) -> None:
@@ -94,7 +94,7 @@ def test_dropped_records_are_a_warning_once_a_minute(told: pytest.LogCaptureFixt
 @pytest.mark.parametrize("interval", [0, -1])
 def test_no_interval_is_no_line(told: pytest.LogCaptureFixture, interval: int) -> None:
     time = Time()
-    progress = ProgressLog("app", interval, ManifestFigures().snapshot, progress_line, time)
+    progress = ProgressLog("app", interval, ManifestFigures().snapshot, time)
     time.seconds = 1e9
     progress.look()
     assert not told.messages
@@ -109,7 +109,7 @@ def test_spark_shows_the_nodes_of_each_level(spark_runner: SparkRunner, applicat
     spark_runner.create_topics({source: 1, target: 1})
     spark_runner.write(source, lines(["a"]))
     with spark_runner.running(word_count(source, target), spark_runner.config(application)) as host:
-        wait_for(lambda: host.statistics()["records_in"] == 1)
+        wait_for(lambda: host.statistics().records_in == 1)
         running = host._current.query  # it runs in a separate session, whose queries nobody else can list
         assert running is not None
         with contextlib.redirect_stdout(io.StringIO()) as shown:
@@ -135,7 +135,7 @@ def test_what_tasks_take_drop_and_write_is_counted(spark_runner: SparkRunner, ap
     figures = ManifestFigures()
     figures.take(spark_runner.manifest(spark_runner.config(application)))
     counted = figures.snapshot()
-    assert counted["consumed"] == {source: (3, 4)}
-    assert counted["produced"] == {target: (3, 4)}
-    assert counted["processed"] == {"0_0": 3}
-    assert counted["dropped"] == {"0_0": 3}
+    assert counted.consumed == {source: (3, 4)}
+    assert counted.produced == {target: (3, 4)}
+    assert counted.processed == {"0_0": 3}
+    assert counted.dropped == {"0_0": 3}

@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from penstock.errors import StateStoreNotAvailableError, UnsupportedOperationError
-from penstock.host.api import State
+from penstock.host.api import State, WatchedStatistics
 from penstock.host.spark.driver.watching import COMMITS_MS, CheckpointWatch
 from penstock.plan.topology import built_topology
 from penstock_broker.common.clock import MockClock
@@ -47,17 +47,17 @@ def test_it_follows_commits_and_steers_nothing(
     query.run_to_end()
     watch.start(listening)
     before = watch.statistics()
-    assert (listening.states, before["records_in"], before["recent_commits"]) == (["RUNNING"], 0, [])
+    assert (listening.states, before.records_in, before.recent_commits) == (["RUNNING"], 0, [])
     spark_runner.write(source, lines(["a"]))
     query.run_to_end()
     figures = watch.statistics()
-    assert figures["records_in"] == 1
-    assert figures["recent_commits"][-1].number == figures["epoch"] == watch.queries().staleness().epoch
-    assert figures["seen_state"] is State.RUNNING
-    clock.advance(figures["recent_commits"][-1].committed_at_ms + COMMITS_MS)
-    assert watch.statistics()["seen_state"] is State.RUNNING
+    assert figures.records_in == 1
+    assert figures.recent_commits[-1].number == figures.epoch == watch.queries().staleness().epoch
+    assert figures.watched == WatchedStatistics(state=State.RUNNING)
+    clock.advance(figures.recent_commits[-1].committed_at_ms + COMMITS_MS)
+    assert watch.statistics().watched == WatchedStatistics(state=State.RUNNING)
     clock.advance(1)
-    assert watch.statistics()["seen_state"] is None
+    assert watch.statistics().watched == WatchedStatistics(state=None)
     for change in (watch.pause, watch.resume, watch.reset, watch.clean_up):
         with pytest.raises(UnsupportedOperationError, match="Another process runs this application"):
             change()

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import replace
 
-from penstock.errors import counted
-from penstock.host.api import RECENT_COMMITS, CommitFigures
-from penstock.host.spark.checkpoints.checkpoint import Manifest, TopicFigures
+from penstock.host.api import RECENT_COMMITS, CommitFigures, HostStatistics
+from penstock.host.measuring.record_counters import RecordCounters
+from penstock.host.spark.checkpoints.checkpoint import Manifest
 from penstock.host.spark.worker.measuring import operations_of
 from penstock.metrics import SensorReport
 from penstock.metrics.host_metrics import (
@@ -60,13 +60,8 @@ class ManifestFigures:
         self._last: Manifest | None = None
         self._ends: Mapping[TopicPartition, int] = {}
         self._begin: Mapping[str, list[int]] = {}
-        self._records_in = 0
+        self._counters = RecordCounters()
         self._records_out = 0
-        self._bytes_in = 0
-        self._consumed: dict[str, tuple[int, int]] = {}
-        self._produced: dict[str, tuple[int, int]] = {}
-        self._processed: Counter[str] = Counter()
-        self._dropped: Counter[str] = Counter()
         self._workers: dict[str, str] = {}
         self._awaited: dict[str, tuple[TopicPartition, ...]] = {}
         self._recent: deque[Manifest] = deque(maxlen=_RECENT)
@@ -127,13 +122,13 @@ class ManifestFigures:
         """Add a new manifest."""
         with self._lock:
             self._last = manifest
-            self._records_in += sum(figures.records for figures in manifest.input.values())
-            self._bytes_in += sum(figures.bytes for figures in manifest.input.values())
             self._records_out += manifest.records_out
-            _add(self._consumed, manifest.input)
-            _add(self._produced, manifest.output)
-            self._processed.update(manifest.processed)
-            self._dropped.update(manifest.dropped)
+            for topic, figures in manifest.input.items():
+                self._counters.consumed(topic, figures.records, figures.bytes)
+            for topic, figures in manifest.output.items():
+                self._counters.produced(topic, figures.records, figures.bytes)
+            self._counters.processed.update(manifest.processed)
+            self._counters.dropped.update(manifest.dropped)
             self._workers.update(manifest.workers)
             for task in manifest.workers:
                 self._awaited[task] = tuple(TopicPartition(*each) for each in manifest.awaited.get(task, ()))
@@ -171,44 +166,25 @@ class ManifestFigures:
     def dropped(self) -> Mapping[str, int]:
         """Return the records dropped since this start, by task. Tasks without any are omitted."""
         with self._lock:
-            return {task: records for task, records in self._dropped.items() if records}
+            return {task: records for task, records in self._counters.dropped.items() if records}
 
-    def recent_commits(self) -> list[CommitFigures]:
-        """Return the last epochs, newest last."""
-        with self._lock:
-            return list(self._commits)
-
-    def snapshot(self) -> Mapping[str, Any]:
-        """Return the figures by name.
-
-        - epoch: the last committed one. epoch_ms: how long it took.
-        - records_in, bytes_in, records_out: since this start.
-        - records_per_second: of input, over the last epochs with records.
-        - lag: offsets of all inputs between the position and the end last seen by the planner.
-        - consumed, produced: (records, bytes) by topic since this start.
-        - processed, dropped: records by task since this start.
-        - workers: the machine and the process in which each task last ran.
-        - awaited: for each task with waiting records, the partitions that they wait for.
-        """
+    def snapshot(self) -> HostStatistics:
+        """Return the figures since this start, as of the last committed epoch."""
         with self._lock:
             last, recent = self._last, [m for m in self._recent if m.input]
             busy_ms = sum(map(_duration_ms, recent))
             taken = sum(figures.records for manifest in recent for figures in manifest.input.values())
-            return {
-                "epoch": 0 if last is None else last.epoch,
-                "epoch_ms": 0 if last is None else _duration_ms(last),
-                "records_in": self._records_in,
-                "bytes_in": self._bytes_in,
-                "records_out": self._records_out,
-                "records_per_second": round(1000 * taken / busy_ms) if busy_ms > 0 else 0,
-                "lag": sum(self._lags().values()),
-                "consumed": dict(self._consumed),
-                "produced": dict(self._produced),
-                "processed": dict(self._processed),
-                "dropped": dict(self._dropped),
-                "workers": dict(self._workers),
-                "awaited": {task: partitions for task, partitions in self._awaited.items() if partitions},
-            }
+            return replace(
+                self._counters.snapshot(),
+                epoch=0 if last is None else last.epoch,
+                epoch_ms=0 if last is None else _duration_ms(last),
+                records_out=self._records_out,
+                records_per_second=round(1000 * taken / busy_ms) if busy_ms > 0 else 0,
+                lag=sum(self._lags().values()),
+                workers=dict(self._workers),
+                awaited={task: partitions for task, partitions in self._awaited.items() if partitions},
+                recent_commits=list(self._commits),
+            )
 
     def _lags(self) -> dict[TopicPartition, int]:
         """Return the number of unread offsets of each input."""
@@ -221,21 +197,6 @@ class ManifestFigures:
         }
 
 
-def _add(totals: dict[str, tuple[int, int]], figures: Mapping[str, TopicFigures]) -> None:
-    for topic, more in figures.items():
-        records, size = totals.get(topic, (0, 0))
-        totals[topic] = records + more.records, size + more.bytes
-
-
 def _duration_ms(manifest: Manifest) -> int:
     """Return the duration of an epoch (ms), or 0 if the clock went back meanwhile."""
     return max(manifest.committed_ms - manifest.planned_ms, 0)
-
-
-def progress_line(application_id: str, before: Mapping[str, Any], now: Mapping[str, Any], seconds: float) -> str:
-    """Summarize the work of an application between two snapshots, `seconds` apart."""
-    return (
-        f"{application_id}: {counted(now['records_in'] - before['records_in'], 'record')} in and "
-        f"{now['records_out'] - before['records_out']} out, in {counted(now['epoch'] - before['epoch'], 'epoch')} of "
-        f"the last {int(seconds)} s; epoch {now['epoch']} took {now['epoch_ms']} ms"
-    )

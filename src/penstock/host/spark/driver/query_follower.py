@@ -10,7 +10,7 @@ from penstock.host.deployment.topics import written_topics
 from penstock.host.spark.checkpoints.manifests import NewManifests
 from penstock.host.spark.driver import preparation
 from penstock.host.spark.driver.broker_watch import BrokerWatch
-from penstock.host.spark.driver.figures import ManifestFigures, progress_line
+from penstock.host.spark.driver.figures import ManifestFigures
 from penstock.host.spark.driver.host_requests import HostRequests
 from penstock.host.spark.driver.hosted_application import HostedApplication
 from penstock.host.spark.driver.restore_watch import RestoreWatch
@@ -45,7 +45,7 @@ class QueryFollower:
         self._restores = restores
         self._data_frames = data_frames
         self._new_manifests = NewManifests(application.checkpoint)
-        self._progress = ProgressLog(application.id, config["log.summary.interval.ms"], figures.snapshot, progress_line)
+        self._progress = ProgressLog(application.id, config["log.summary.interval.ms"], figures.snapshot)
         self._dropped = DroppedRecordsLog(application.id, figures.dropped)
         self._topic_watch = TopicWatch(built, config, preparation.internal_topics(built, application.id))
         self._broker_watch = BrokerWatch(config, written_topics(built, config))

@@ -10,10 +10,10 @@ query ended.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -22,7 +22,7 @@ from penstock.client.keys import check_client_keys
 from penstock.config import StreamsConfig, warn_of_keys_without_effect
 from penstock.config.definition import SPARK
 from penstock.errors import StreamsNotStartedError
-from penstock.host.api import HostListener, StateQueries
+from penstock.host.api import HostListener, HostStatistics, StateQueries
 from penstock.host.spark import session
 from penstock.host.spark.checkpoints.lock import LOCK_FILE, CheckpointLock
 from penstock.host.spark.driver.current_query import CurrentQuery
@@ -193,19 +193,10 @@ class SparkHost:
         servers = self._config["bootstrap.servers"]
         return f"{self._starter.guarantee}; broker {servers}; checkpoint {self._checkpoint.uri}"
 
-    def statistics(self) -> Mapping[str, Any]:
-        """Return figures as of the last committed epoch, see `ManifestFigures.snapshot`, and more.
-
-        - recent_commits: those of the last epochs (CommitFigures).
-        - restoring: the tasks that rebuild their state, with the entries restored and in all.
-        - clients: the statistics of consumers and producers (`client_statistics`).
-        """
-        return {
-            **self._figures.snapshot(),
-            "recent_commits": self._figures.recent_commits(),
-            "restoring": self._restores.snapshot(),
-            "clients": client_statistics(self._figures.measured()),
-        }
+    def statistics(self) -> HostStatistics:
+        """Return figures as of the last committed epoch, and the restores of now."""
+        clients = client_statistics(self._figures.measured())
+        return replace(self._figures.snapshot(), restoring=self._restores.snapshot(), clients=clients)
 
     def measured(self) -> Measured:
         """Return the measurements, as of the last committed epoch."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
-from typing import Any, Final
+from dataclasses import replace
+from typing import Final
 
 from penstock.config import StreamsConfig
 from penstock.errors import StateStoreNotAvailableError
-from penstock.host.api import HostListener, State, StateQueries
+from penstock.host.api import HostListener, HostStatistics, State, StateQueries, WatchedStatistics
 from penstock.host.spark.checkpoints.checkpoint import checkpoint_of
 from penstock.host.spark.checkpoints.manifests import NewManifests, existing_metadata
 from penstock.host.spark.driver.figures import ManifestFigures
@@ -49,21 +49,16 @@ class CheckpointWatch(Watching):
             self._figures.begin(last, {}, {})
         listener.on_running()
 
-    def statistics(self) -> Mapping[str, Any]:
-        """Return figures since the start, as the Spark host does, and more.
+    def statistics(self) -> HostStatistics:
+        """Return figures since the start, as the Spark host does.
 
-        - watched: always True, because another process runs the application.
-        - seen_state: RUNNING after a recent commit, else None, because an application without input commits nothing.
+        The state is RUNNING after a recent commit, else None, because an application without input commits nothing.
         """
         self._follow()
         committed_ms = self._figures.committed_ms
         is_recent = committed_ms is not None and self._clock.milliseconds() - committed_ms <= COMMITS_MS
-        return {
-            **self._figures.snapshot(),
-            "recent_commits": self._figures.recent_commits(),
-            "watched": True,
-            "seen_state": State.RUNNING if is_recent else None,
-        }
+        watched = WatchedStatistics(state=State.RUNNING if is_recent else None)
+        return replace(self._figures.snapshot(), watched=watched)
 
     def measured(self) -> Measured:
         """Return the measurements of the commits since the start."""

@@ -12,7 +12,7 @@ from penstock.tools.ui.markup import Content, Markup, element, joined, table
 from penstock.tools.ui.pages.layout import Page, Sections
 from penstock.tools.ui.pages.sections import dropped_table
 from penstock.tools.ui.parameters import Parameters
-from penstock.tools.ui.topologies import Answer
+from penstock.tools.ui.schema import DroppedAnswer, ErrorsAnswer, FailedRecordAnswer, KeptLetterAnswer
 
 _PARTS: Final = ("key", "value")
 
@@ -27,7 +27,7 @@ def page(answers: Answers) -> Page:
     )
 
 
-def _errors(answer: Answer) -> Sections:
+def _errors(answer: ErrorsAnswer) -> Sections:
     """Return the errors, the newest first."""
     shown = [
         element(
@@ -48,20 +48,20 @@ def _errors(answer: Answer) -> Sections:
     return {"count": element("p", count), "errors": joined(shown), "passed": joined(passed)}
 
 
-def _passed(passed: list[Answer]) -> Markup:
+def _passed(passed: list[DroppedAnswer]) -> Markup:
     """Return the number and places of records that a handler let pass."""
     total = sum(each["records"] for each in passed)
     shown = [element("p", f"Records that a handler let pass since the start: {number(total)}.")]
     return joined([*shown, dropped_table("Records by node", passed, "")] if passed else shown)
 
 
-def _record(record: Answer) -> Markup:
+def _record(record: FailedRecordAnswer) -> Markup:
     """Return the record on which a task failed."""
     at = NONE if record["topic"] is None else f"{record['topic']}-{record['partition']} at {record['offset']}"
     rows = [
         ("Node", record["node"]),
         ("Input record", at),
-        *((part.capitalize(), NONE if record[part] is None else element("code", record[part])) for part in _PARTS),
+        *((part.capitalize(), _code(record[part])) for part in _PARTS),
     ]
     return table("Record", ("What", "Value"), rows, "")
 
@@ -82,11 +82,11 @@ def _dead_letters(answers: Answers, parameters: Parameters) -> Sections:
     parts = _how_back(topic, answer["command"])
     rows = [
         (
-            f"{each['topic']}-{each['partition']}",
-            each["target"],
-            each["exception"],
-            number(each["records"]),
-            each["message"][:LONGEST],
+            f"{each.topic}-{each.partition}",
+            each.target,
+            each.exception,
+            number(each.records),
+            each.message[:LONGEST],
         )
         for each in answer["letters"]
     ]
@@ -113,7 +113,7 @@ def _how_back(topic: str, command: str) -> list[Content]:
     ]
 
 
-def _letter(letter: Answer) -> Markup:
+def _letter(letter: KeptLetterAnswer) -> Markup:
     """Return a collapsible dead letter: its record, its headers, and the command that redrives it."""
     source = letter["source"]
     at = NONE if source is None else f"{source['topic']}-{source['partition']} at {source['offset']}"
@@ -122,9 +122,9 @@ def _letter(letter: Answer) -> Markup:
         ("Redriven", "yes" if letter["redriven"] else "no"),
         ("Input record", at),
         ("Dead letter", f"partition {letter['partition']} at {letter['offset']}"),
-        *((part.capitalize(), NONE if letter[part] is None else element("code", letter[part])) for part in _PARTS),
+        *((part.capitalize(), _code(letter[part])) for part in _PARTS),
     ]
-    headers = [(name, NONE if value is None else element("code", value)) for name, value in letter["headers"]]
+    headers = [(str(name), _code(value)) for name, value in letter["headers"]]
     command = letter["command"]
     return element(
         "details",
@@ -134,3 +134,7 @@ def _letter(letter: Answer) -> Markup:
         *([element("pre", letter["stacktrace"])] if letter["stacktrace"] else []),
         *([] if command is None else [element("p", "This writes it back:"), element("pre", command)]),
     )
+
+
+def _code(text: str | None) -> str | Markup:
+    return NONE if text is None else element("code", text)

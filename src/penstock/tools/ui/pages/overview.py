@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from penstock.notebook import time_text
 from penstock.tools.ui.answers import Answers
 from penstock.tools.ui.formatting import NONE, duration, number, rate
 from penstock.tools.ui.markup import Markup, element, joined
+from penstock.tools.ui.observer import OutputAge
 from penstock.tools.ui.pages.curves import FILES, curves
 from penstock.tools.ui.pages.layout import Page, Sections
 from penstock.tools.ui.pages.sections import commits_table, dropped_table, state_line
-from penstock.tools.ui.topologies import Answer
+from penstock.tools.ui.schema import OverviewAnswer, StreamTimeAnswer
 
 
 def page(answers: Answers) -> Page:
@@ -21,7 +20,7 @@ def page(answers: Answers) -> Page:
     )
 
 
-def _sections(answer: Answer, curves: Markup) -> Sections:
+def _sections(answer: OverviewAnswer, curves: Markup) -> Sections:
     figures = {
         "Records in": (rate(answer["records_in_per_second"]), f"{number(answer['records_in'])} since the start"),
         "Records out": (
@@ -55,21 +54,21 @@ def _sections(answer: Answer, curves: Markup) -> Sections:
     }
 
 
-def _trend(answer: Answer) -> str:
+def _trend(answer: OverviewAnswer) -> str:
     change = answer["lag_per_second"]
     if change is None or not answer["lag"]:
         return "records that wait"
     return f"records that wait, {change:+,.1f}/s"
 
 
-def _output_age(age: Any) -> tuple[str, str]:
+def _output_age(age: OutputAge | None) -> tuple[str, str]:
     """Return the age of output at its commit."""
     if age is None:
         return NONE, "age of output at its commit"
-    return duration(age["p50"]), f"age of output at its commit; p95 {duration(age['p95'])}, p99 {duration(age['p99'])}"
+    return duration(age.p50), f"age of output at its commit; p95 {duration(age.p95)}, p99 {duration(age.p99)}"
 
 
-def _stream_time(times: Any) -> tuple[str, str]:
+def _stream_time(times: StreamTimeAnswer | None) -> tuple[str, str]:
     if times is None:
         return NONE, "the largest timestamp that a task has seen"
     return time_text(times["max_at_ms"]), f"skew {duration(times['skew_ms'])} between the tasks"

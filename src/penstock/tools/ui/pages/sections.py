@@ -12,7 +12,7 @@ from penstock.notebook import time_text
 from penstock.tools.ui.formatting import NONE, duration, number
 from penstock.tools.ui.markup import Content, Markup, element, joined, table
 from penstock.tools.ui.observer import KEPT_MS
-from penstock.tools.ui.topologies import Answer
+from penstock.tools.ui.schema import DroppedAnswer, OverviewAnswer
 
 _REASONS: Final = {
     DropReason.NULL_KEY: "without a key",
@@ -48,13 +48,13 @@ def spaced(parts: Sequence[Markup]) -> list[Content]:
     return [each for part in parts for each in (part, " ")]
 
 
-def state_line(answer: Answer) -> Markup:
+def state_line(answer: OverviewAnswer) -> Markup:
     """Return a summary of the application's state and progress."""
     state, since = answer["state"], answer["state_since_ms"]
     if state == "RUNNING" and answer["paused_since_ms"] is not None:
         state, since = "PAUSED", answer["paused_since_ms"]
     keeps_up = _keeps_up(answer) if state == "RUNNING" else ""
-    if answer["watched"]:
+    if answer["watched"] or state is None:
         badge = element("strong", "WATCHED", class_="state created")
         does = _run_by(state, answer["members"], len(answer["topologies"]))
     else:
@@ -85,7 +85,7 @@ def _run_by(state: str | None, members: int | None, groups: int) -> str:
     return f"{its.capitalize()} {counted(members, 'member')}." if members else f"No process runs it: {its} no members."
 
 
-def _keeps_up(answer: Answer) -> str:
+def _keeps_up(answer: OverviewAnswer) -> str:
     if answer["lag"] is None:
         return "Its lag is unknown."
     if not answer["lag"]:
@@ -102,7 +102,7 @@ def _keeps_up(answer: Answer) -> str:
     return f"{behind}." if since is None else f"{behind}. It does not catch up."
 
 
-def commits_table(answer: Answer) -> Markup:
+def commits_table(answer: OverviewAnswer) -> Markup:
     """Return the topologies of an overview with their last commits."""
     rows = [
         (
@@ -138,7 +138,7 @@ def asking(fields: Sequence[Markup], confirmation: str, button: str) -> Markup:
     )
 
 
-def dropped_table(caption: str, dropped: Sequence[Answer], empty: str) -> Markup:
+def dropped_table(caption: str, dropped: Sequence[DroppedAnswer], empty: str) -> Markup:
     """Return the number of records that each node or store has dropped, and the reasons."""
     rows = [
         (of_topology(each["topology"], each["name"]), number(each["records"]), _REASONS[DropReason(each["reason"])])

@@ -10,7 +10,7 @@ from penstock.tools.ui.formatting import NONE, number
 from penstock.tools.ui.markup import element, joined, table
 from penstock.tools.ui.pages.layout import Page, Sections
 from penstock.tools.ui.pages.sections import of_topology
-from penstock.tools.ui.topologies import Answer
+from penstock.tools.ui.schema import TasksAnswer
 
 _TASK_COLUMNS: Final = ("Task", "Records#", "Dropped#", "Stream time", "Lag#", "Worker", "Waits for")
 _PARTITION_COLUMNS: Final = ("Task", "Topic", "Partition#", "Committed#", "End#", "Lag#")
@@ -23,7 +23,7 @@ def page(answers: Answers) -> Page:
     return Page("/tasks", "Tasks", lambda parameters: _sections(answers.tasks()))
 
 
-def _sections(answer: Answer) -> Sections:
+def _sections(answer: TasksAnswer) -> Sections:
     partitions = [
         (
             of_topology(task["topology"], task["task"]),
@@ -50,13 +50,13 @@ def _sections(answer: Answer) -> Sections:
     ]
     others = [
         (of_topology(task["topology"], task["task"]), kind)
-        for kind, key in (("standby", "standby_tasks"), ("restoring its state", "restoring_tasks"))
-        for task in answer[key]
+        for kind, tasks in (("standby", answer["standby_tasks"]), ("restoring its state", answer["restoring_tasks"]))
+        for task in tasks
     ]
     members = [
-        (group["topology"], member["member"], member["client"], member["host"])
+        (group.topology, member.member, member.client, member.host)
         for group in answer["groups"]
-        for member in group["members"]
+        for member in group.members
     ]
     groups = {"members": table("Members of the group", _MEMBER_COLUMNS, members, "The group has no members.")}
     return {

@@ -18,6 +18,7 @@ from penstock.tools.ui.markup import Content, Markup, element, joined, table
 from penstock.tools.ui.pages.layout import Page, Sections
 from penstock.tools.ui.pages.sections import asking, heading, spaced, store_query
 from penstock.tools.ui.parameters import Parameters, WrongParameterError
+from penstock.tools.ui.schema import TappedRecordAnswer
 from penstock.tools.ui.topologies import Answer
 
 K = TypeVar("K")
@@ -394,7 +395,7 @@ def _details(
     return joined(shown if node["tapped"] is None else [*shown, _tapped(node["tapped"])])
 
 
-def _tapped(records: list[Answer]) -> Markup:
+def _tapped(records: list[TappedRecordAnswer]) -> Markup:
     """Return the records of an open tap of a node."""
     rows = [
         (

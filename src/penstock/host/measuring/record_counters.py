@@ -1,24 +1,30 @@
-"""The number of records and bytes that an instance reads and writes, by topic."""
+"""The number of records and bytes that a host reads and writes by topic, and of records by task."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
-from typing import Any
+
+from penstock.host.api import HostStatistics
 
 Totals = dict[str, tuple[int, int]]
 """Records and bytes by topic."""
 
 
-class TopicTraffic:
-    """Sums records and bytes.
+class RecordCounters:
+    """Sums records and bytes; not thread-safe.
 
     Args:
         is_internal: whether a topic is the application's own.
     """
 
-    def __init__(self, is_internal: Callable[[str], bool]) -> None:
+    def __init__(self, is_internal: Callable[[str], bool] = lambda topic: False) -> None:
         self.is_internal = is_internal
         """Whether a topic is the application's own."""
+        self.processed: Counter[str] = Counter()
+        """Processed records by task."""
+        self.dropped: Counter[str] = Counter()
+        """Records without a result by task."""
         self._consumed: Totals = {}
         self._produced: Totals = {}
 
@@ -30,17 +36,19 @@ class TopicTraffic:
         """Add records being written. size: in bytes."""
         _add(self._produced, topic, records, size)
 
-    def snapshot(self) -> dict[str, Any]:
-        """Return the figures by name, see `InstanceFigures.snapshot`."""
+    def snapshot(self) -> HostStatistics:
+        """Return the figures of topics and tasks."""
         outside = [figures for topic, figures in self._consumed.items() if not self.is_internal(topic)]
         written = [figures for topic, figures in self._produced.items() if not self.is_internal(topic)]
-        return {
-            "records_in": sum(records for records, _ in outside),
-            "bytes_in": sum(size for _, size in outside),
-            "records_out": sum(records for records, _ in written),
-            "consumed": dict(self._consumed),
-            "produced": dict(self._produced),
-        }
+        return HostStatistics(
+            records_in=sum(records for records, _ in outside),
+            bytes_in=sum(size for _, size in outside),
+            records_out=sum(records for records, _ in written),
+            consumed=dict(self._consumed),
+            produced=dict(self._produced),
+            processed=dict(self.processed),
+            dropped=dict(self.dropped),
+        )
 
 
 def _add(totals: Totals, topic: str, records: int, size: int) -> None:
