@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import marshal
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
+from operator import itemgetter
 from typing import Any
 from zlib import crc32
 
@@ -33,18 +34,27 @@ _MARSHAL_TUPLE = b"("
 """The first byte of a batch in a file that Penstock wrote before batches had a version."""
 
 
-def encode_carried(
-    epoch: int, held: Iterable[PartitionBatch], sent: Iterable[PartitionBatch], row_max_bytes: int
-) -> tuple[dict[str, Any], bytes] | None:
-    """Return the manifest entry and the content of a file of carried rows.
+def write_carried(
+    checkpoint: Checkpoint,
+    task: str,
+    epoch: int,
+    held: Iterable[PartitionBatch],
+    sent: Iterable[PartitionBatch],
+    row_max_bytes: int,
+    before_rename: Callable[[], None] = lambda: None,
+) -> Mapping[str, Any] | None:
+    """Write a file of carried rows, and return its manifest entry.
 
     Return None if there are no rows to carry.
 
     Args:
+        checkpoint: the checkpoint to write to.
+        task: its directory there.
         epoch: the epoch that writes them.
         held: input of the task that had to wait.
         sent: output of the task.
         row_max_bytes: limit of a batch in the file; a single larger record exceeds it.
+        before_rename: called when the file is durable under its temporary name.
     """
     frames: dict[tuple[str, int], list[bytes]] = {}
     _add_frames(frames, held, row_max_bytes)
@@ -63,7 +73,8 @@ def encode_carried(
     data = b"".join(sections)
     digest = blake2b(b"%d:" % epoch, digest_size=_ID_BYTES)
     digest.update(data)
-    return {"id": digest.hexdigest(), "places": places, "held": held_bytes, "sends": sends}, data
+    checkpoint.write_segment(task, digest.hexdigest(), data, before_rename)
+    return {"id": digest.hexdigest(), "places": places, "held": held_bytes, "sends": sends}
 
 
 def _add_frames(
@@ -86,15 +97,24 @@ def carried_ranges(manifest: Manifest, placement: Placement) -> Mapping[TaskId, 
     """
     found: dict[TaskId, list[CarriedRange]] = {}
     for task, entry in manifest.tasks.items():
-        if entry.carried is None:
-            continue
-        for topic, places in entry.carried["places"].items():
-            for partition, *place in places:
-                consumer = placement.consumer(topic, partition)
-                place_in_file = CarriedRange(task, entry.carried["id"], *place)
-                own = found.setdefault(consumer, [])
-                own.insert(0 if task == str(consumer) else len(own), place_in_file)
+        for partition, place in entry.places(task):
+            consumer = placement.consumer(*partition)
+            own = found.setdefault(consumer, [])
+            own.insert(0 if task == str(consumer) else len(own), place)
     return {task: tuple(ranges) for task, ranges in found.items()}
+
+
+def carried_places(manifest: Manifest) -> list[tuple[TopicPartition, CarriedRange]]:
+    """Return the places of all carried rows of `manifest`.
+
+    The rows that a task holds back come first: they are the older ones of a lane.
+    """
+    places = [
+        (partition not in entry.held(), partition, place)
+        for task, entry in sorted(manifest.tasks.items())
+        for partition, place in entry.places(task)
+    ]
+    return [(partition, place) for _, partition, place in sorted(places, key=itemgetter(0))]
 
 
 def carried_bytes(manifest: Manifest) -> int:
@@ -114,12 +134,10 @@ def first_held(checkpoint: Checkpoint, manifest: Manifest) -> dict[TopicPartitio
     """
     found: dict[TopicPartition, int] = {}
     for task, entry in manifest.tasks.items():
-        if entry.carried is None:
-            continue
-        for topic, number, _ in entry.carried["held"]:
-            (place,) = (each for partition, *each in entry.carried["places"][topic] if partition == number)
-            first = next(read_carried(checkpoint, [CarriedRange(task, entry.carried["id"], *place)]))
-            found[TopicPartition(topic, number)] = int(first.batch.offsets[0])
+        places = dict(entry.places(task))
+        for partition in entry.held():
+            first = next(read_carried(checkpoint, [places[partition]]))
+            found[partition] = int(first.batch.offsets[0])
     return found
 
 

@@ -20,12 +20,12 @@ import numpy as np
 import orjson
 
 from penstock.errors import CorruptedSegmentError, counted
-from penstock.host.spark.checkpoints.carried import encode_carried, read_carried
+from penstock.host.spark.checkpoints.carried import carried_places, read_carried, write_carried
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest
 from penstock.host.spark.checkpoints.documents import damaged
 from penstock.host.spark.checkpoints.evolution import Evolution, StateOrigin
 from penstock.host.spark.protocol.application_description import ApplicationDescription
-from penstock.host.spark.protocol.task_entry import CarriedRange, TaskEntry
+from penstock.host.spark.protocol.task_entry import TaskEntry
 from penstock.plan.partitioning import partition_column
 from penstock.plan.subtopology import TaskId
 from penstock.record import PartitionBatch, TopicPartition
@@ -82,8 +82,7 @@ def bring_over(
         lambda topic, partition: str(placement.consumer(topic, partition)),
         description.config["penstock.row.max.bytes"],
     )
-    for name, carried in hand_on_carried(checkpoint, checkpoint, last, routing).items():
-        tasks[name] = replace(tasks.get(name, TaskEntry()), carried=carried)
+    tasks = hand_on_carried(checkpoint, checkpoint, last, routing, tasks)
     removed: dict[str, TaskEntry] = {}
     for holder, origin in evolution.removals.items():
         (name,) = origin.stores
@@ -123,16 +122,16 @@ class RowRouting(NamedTuple):
 
 
 def hand_on_carried(
-    source: Checkpoint, target: Checkpoint, last: Manifest, routing: RowRouting
-) -> dict[str, Mapping[str, Any]]:
-    """Write the rows carried by the manifest `last` of `source` into `target`; return their entries.
+    source: Checkpoint, target: Checkpoint, last: Manifest, routing: RowRouting, tasks: Mapping[str, TaskEntry]
+) -> dict[str, TaskEntry]:
+    """Write the rows carried by the manifest `last` of `source` into `target`; return `tasks` with them.
 
     Each row is stored with the task that now reads it. Rows of topics that the program no longer reads are discarded,
     with a warning.
     """
     found: dict[str, list[PartitionBatch]] = {}
     left_behind: Counter[str] = Counter()
-    for _, row in sorted(_carried_rows(source, last), key=lambda each: not each[0]):
+    for row in read_carried(source, (place for _, place in carried_places(last))):
         if row.topic not in routing.now:
             left_behind[row.topic] += len(row.batch)
         for part in _partitioned(row, routing):
@@ -144,14 +143,11 @@ def hand_on_carried(
             counted(count, "record"),
             topic,
         )
-    written: dict[str, Mapping[str, Any]] = {}
+    entries = dict(tasks)
     for consumer, inputs in found.items():
-        encoded = encode_carried(last.epoch + 1, (), inputs, routing.row_max_bytes)
-        if encoded is not None:
-            carried, data = encoded
-            target.write_segment(consumer, carried["id"], data, lambda: None)
-            written[consumer] = carried
-    return written
+        carried = write_carried(target, consumer, last.epoch + 1, (), inputs, routing.row_max_bytes)
+        entries[consumer] = replace(tasks.get(consumer, TaskEntry()), carried=carried)
+    return entries
 
 
 def _partitioned(row: PartitionBatch, routing: RowRouting) -> Iterator[PartitionBatch]:
@@ -167,21 +163,6 @@ def _partitioned(row: PartitionBatch, routing: RowRouting) -> Iterator[Partition
     partitions = partition_column(row.batch.keys, count, row.partition % count)
     for partition in np.unique(partitions).tolist():
         yield row._replace(partition=partition, batch=row.batch.take(np.flatnonzero(partitions == partition)))
-
-
-def _carried_rows(checkpoint: Checkpoint, last: Manifest) -> Iterator[tuple[bool, PartitionBatch]]:
-    """Yield all carried rows, each with whether its own task held it back.
-
-    The rows held back are the older ones of a lane.
-    """
-    for task, entry in sorted(last.tasks.items()):
-        if entry.carried is None:
-            continue
-        held = {(topic, partition) for topic, partition, _ in entry.carried["held"]}
-        for topic, places in entry.carried["places"].items():
-            for partition, *place in places:
-                for row in read_carried(checkpoint, [CarriedRange(task, entry.carried["id"], *place)]):
-                    yield (topic, partition) in held, row
 
 
 def _entry(

@@ -21,14 +21,14 @@ from typing import Any
 
 from penstock.errors import IncompatibleCheckpointError, StreamsError, TaskCorruptedError
 from penstock.host.crashpoints import crash_point
-from penstock.host.spark.checkpoints.carried import encode_carried, read_carried
+from penstock.host.spark.checkpoints.carried import carried_places, read_carried, write_carried
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, Metadata
 from penstock.host.spark.checkpoints.manifests import existing_metadata, last_manifest, planned_offset
 from penstock.host.spark.checkpoints.rescaling import Rescaling, rescaled_shape, tasks_of, wanted_counts
 from penstock.host.spark.checkpoints.rewriting import Content, RowRouting, hand_on_carried, read_clocks, with_clocks
 from penstock.host.spark.checkpoints.stored_description import load_from_checkpoint
 from penstock.host.spark.protocol.application_description import ApplicationDescription
-from penstock.host.spark.protocol.task_entry import CarriedRange, TaskEntry
+from penstock.host.spark.protocol.task_entry import TaskEntry
 from penstock.record import RecordBatch, TopicPartition
 from penstock.state.api import Entries
 from penstock.state.memory import MemoryBase
@@ -186,16 +186,8 @@ class SavedState:
 
         Those that a task holds back come before those in transit.
         """
-        ranges: list[CarriedRange] = []
-        for task, entry in sorted(self._manifest.tasks.items()):
-            carried = {"places": {}, "held": []} if entry.carried is None else entry.carried
-            is_held = any(partition == (topic, number) for topic, number, _ in carried["held"])
-            for number, *place in carried["places"].get(partition.topic, ()):
-                if number == partition.partition:
-                    own = CarriedRange(task, carried["id"], *place)
-                    ranges.insert(0 if is_held else len(ranges), own)
-        for row in read_carried(self._savepoint, ranges):
-            yield row.batch
+        places = [place for carried, place in carried_places(self._manifest) if carried == partition]
+        yield from (row.batch for row in read_carried(self._savepoint, places))
 
 
 def restore(
@@ -300,9 +292,7 @@ def _rescaled(
         tasks.update(rescaling.tasks(subtopology, tasks_of(metadata.shape, subtopology), count))
     tasks = {task: replace(entry, carried=None) for task, entry in tasks.items()}
     routing = _row_routing(metadata, shape, description)
-    for task, carried in hand_on_carried(savepoint, checkpoint, manifest, routing).items():
-        tasks[task] = replace(tasks.get(task, TaskEntry()), carried=carried)
-    return tasks
+    return hand_on_carried(savepoint, checkpoint, manifest, routing, tasks)
 
 
 def _row_routing(metadata: Metadata, shape: Mapping[str, Any], description: ApplicationDescription) -> RowRouting:
@@ -437,7 +427,9 @@ def _renamed(checkpoint: Checkpoint, task: str, entry: TaskEntry, names: Mapping
     if not names:
         return entry
     if entry.carried is not None:
-        entry = replace(entry, carried=_renamed_rows(checkpoint, task, entry.carried, names, epoch))
+        places = [place for _, place in entry.places(task)]
+        rows = (row._replace(topic=names.get(row.topic, row.topic)) for row in read_carried(checkpoint, places))
+        entry = replace(entry, carried=write_carried(checkpoint, task, epoch, (), rows, _ROW_BYTES))
     if not entry.head:
         return entry
     clocks = read_clocks(checkpoint, task, entry)
@@ -447,22 +439,6 @@ def _renamed(checkpoint: Checkpoint, task: str, entry: TaskEntry, names: Mapping
 
     clocks = replace(clocks, partition_times=renamed(clocks.partition_times), lane_offsets=renamed(clocks.lane_offsets))
     return with_clocks(checkpoint, task, entry, clocks)
-
-
-def _renamed_rows(
-    checkpoint: Checkpoint, task: str, carried: Mapping[str, Any], names: Mapping[str, str], epoch: int
-) -> Mapping[str, Any]:
-    rows = (
-        row._replace(topic=names.get(row.topic, row.topic))
-        for places in carried["places"].values()
-        for _, *place in places
-        for row in read_carried(checkpoint, [CarriedRange(task, carried["id"], *place)])
-    )
-    encoded = encode_carried(epoch, (), rows, _ROW_BYTES)
-    assert encoded is not None
-    renamed, data = encoded
-    checkpoint.write_segment(task, renamed["id"], data, lambda: None)
-    return renamed
 
 
 def savepoints_in(directory: Checkpoint) -> Iterator[SavepointDescription]:

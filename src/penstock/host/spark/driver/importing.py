@@ -17,7 +17,7 @@ from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 from penstock.host.deployment.listed_topics import listed_topics
 from penstock.host.deployment.topics import named_topics
-from penstock.host.spark.checkpoints.carried import encode_carried
+from penstock.host.spark.checkpoints.carried import write_carried
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, Metadata
 from penstock.host.spark.checkpoints.rewriting import kinds_of_stores, write_state
 from penstock.host.spark.checkpoints.stored_description import dump_for_checkpoint
@@ -104,12 +104,10 @@ def make_checkpoint(
         name = str(state.task)
         identity = metadata.checkpoint_id.encode() + state.identity
         entry = write_state(checkpoint, name, state.entries, kinds[name], state.checkpoint, identity)
-        carried = encode_carried(_FIRST_EPOCH, (), state.waiting, config["penstock.row.max.bytes"])
-        if carried is not None:
-            fields, data = carried
-            checkpoint.write_segment(name, fields["id"], data, lambda: None)
-            entry = replace(entry, carried=fields)
-        tasks[name] = replace(entry, due_ms=0)  # so that its processors are initialised even without input
+        row_max_bytes = config["penstock.row.max.bytes"]
+        carried = write_carried(checkpoint, name, _FIRST_EPOCH, (), state.waiting, row_max_bytes)
+        # due, so that its processors are initialised even without input
+        tasks[name] = replace(entry, carried=carried, due_ms=0)
         positions.update(state.positions)
     begin: dict[str, list[int]] = {}
     for partition in sorted(positions):
