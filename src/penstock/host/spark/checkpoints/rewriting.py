@@ -8,11 +8,11 @@ crash writes the same files.
 from __future__ import annotations
 
 import logging
-import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from hashlib import blake2b
 from typing import Any, NamedTuple, TypeVar
 
@@ -26,28 +26,30 @@ from penstock.host.spark.checkpoints.documents import damaged
 from penstock.host.spark.checkpoints.evolution import Evolution, StateOrigin
 from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.spark.protocol.task_entry import TaskEntry
+from penstock.host.storage.task_state import TaskState
+from penstock.host.storage.temporary_base import temporary_base
 from penstock.plan.partitioning import partition_column
 from penstock.plan.subtopology import TaskId
 from penstock.record import PartitionBatch, TopicPartition
 from penstock.state.api import BaseView, Changes, Entries
-from penstock.state.lmdb import LmdbBase
 from penstock.state.memory import MemoryBase
-from penstock.state.segment_log import SegmentLog, entries_from, log_from_json, log_to_json, path
+from penstock.state.segment_log import SegmentLog, log_from_json, log_to_json, path, whole_snapshot
 from penstock.state.segments import (
     EncodedSegment,
     Segment,
     SegmentHeader,
     SegmentInfo,
-    StoreKey,
     decode,
     encode,
-    encode_snapshot,
 )
 from penstock.task.task_checkpoint import TaskCheckpoint
 
 _K = TypeVar("_K")
 
 _log = logging.getLogger(__name__)
+
+_SEGMENT_BYTES = 8 * 1024 * 1024
+"""Limit of a segment of a written state."""
 
 
 def bring_over(
@@ -174,20 +176,22 @@ def _entry(
             for segment in sorted(replace(entry, carried=None).ids()):
                 _copy(checkpoint, origin.whole, segment, target)
         return entry
-    holders = {holder: last.entry(holder) for holder in dict.fromkeys([*origin.clocks, *origin.stores.values()])}
-    known = {holder: entry for holder, entry in holders.items() if entry.head}
-    if not known:
+    states = read_states(checkpoint, last, [*origin.clocks, *origin.stores.values()])
+    if not states:
         return TaskEntry()
-    stores = {name: holder for name, holder in origin.stores.items() if holder in known}
-    clocks = merged([read_clocks(checkpoint, holder, known[holder]) for holder in origin.clocks if holder in known])
-    identity = orjson.dumps([[name, holder, known[holder].head] for name, holder in sorted(stores.items())])
+    stores = {name: holder for name, holder in origin.stores.items() if holder in states}
+    clocks = merged([states[holder].clocks for holder in origin.clocks if holder in states])
+    identity = [[name, holder, states[holder].identity.decode()] for name, holder in sorted(stores.items())]
+    gathered = TaskState(clocks, partial(_gathered, states, stores), orjson.dumps(identity))
+    return write_state(checkpoint, target, kinds, gathered)
+
+
+@contextmanager
+def _gathered(states: Mapping[str, TaskState], stores: Mapping[str, str]) -> Iterator[Entries]:
+    """Open `stores`, each as its holder in `states` has it."""
     with ExitStack() as opened:
-        bases = {
-            holder: opened.enter_context(Content(checkpoint, holder, known[holder]))
-            for holder in dict.fromkeys(stores.values())
-        }
-        gathered = _Gathered({name: bases[holder] for name, holder in stores.items()})
-        return write_state(checkpoint, target, gathered, kinds, clocks, identity)
+        bases = {holder: opened.enter_context(states[holder].entries()) for holder in dict.fromkeys(stores.values())}
+        yield _Gathered({name: bases[holder] for name, holder in stores.items()})
 
 
 def _copy(checkpoint: Checkpoint, task: str, segment: str, target: str) -> None:
@@ -197,39 +201,50 @@ def _copy(checkpoint: Checkpoint, task: str, segment: str, target: str) -> None:
     checkpoint.write_segment(target, segment, data, lambda: None)
 
 
-def write_state(
-    checkpoint: Checkpoint,
-    task: str,
-    content: Entries,
-    kinds: Mapping[str, str],
-    clocks: TaskCheckpoint,
-    identity: bytes,
-    max_bytes: int = 8 * 1024 * 1024,
-) -> TaskEntry:
-    """Write the complete state of a task: snapshots, then a commit with the clocks.
+def read_states(checkpoint: Checkpoint, manifest: Manifest, holders: Iterable[str]) -> dict[str, TaskState]:
+    """Return the state of those `holders` that have committed, as of `manifest`.
+
+    It has entries and clocks. The entries are in a temporary base of this process while they are open.
+    """
+    states: dict[str, TaskState] = {}
+    for holder in dict.fromkeys(holders):
+        entry = manifest.entry(holder)
+        if entry.head:
+            clocks = _clocks(_last_commit(checkpoint, holder, entry))
+            states[holder] = TaskState(clocks, partial(_entries, checkpoint, holder, entry), entry.head.encode())
+    return states
+
+
+@contextmanager
+def _entries(checkpoint: Checkpoint, task: str, entry: TaskEntry) -> Iterator[Entries]:
+    log = log_from_json(dict(entry.segments))
+
+    def commits() -> Iterator[Changes]:
+        for info in path(log, None).segments:
+            yield read_segment(checkpoint, task, info).changes
+
+    with temporary_base() as base:
+        base.rebuild(commits, log.head or b"")
+        yield base
+
+
+def write_state(checkpoint: Checkpoint, task: str, kinds: Mapping[str, str], state: TaskState) -> TaskEntry:
+    """Write entries and clocks of a task: snapshots, then a commit with the clocks.
 
     Args:
         checkpoint: the checkpoint to write to.
         task: its directory there.
-        content: the entries of its stores.
         kinds: the stores, each with its kind.
-        clocks: times, schedules and counters.
-        identity: equal for equal content only; it names the position of the snapshots.
-        max_bytes: of a segment.
+        state: of the task; its identity names the position of the snapshots.
     """
-    position = blake2b(identity, digest_size=16).digest()
-    header_stores = tuple(sorted(kinds.items()))
-    snapshots: list[SegmentInfo] = []
-    start: StoreKey | None = None
-    while not snapshots or start is not None:
-        entries = entries_from(content, kinds, start)
-        written = encode_snapshot(position, 1, start, header_stores, entries, max_bytes, max_bytes)
-        snapshots += [_written(checkpoint, task, each) for each in written]
-        start = snapshots[-1].end
-    (commit,) = encode(SegmentHeader(position, header_stores, clocks.encode()), {})
+    position = blake2b(state.identity, digest_size=16).digest()
+    with state.entries() as entries:
+        steps = whole_snapshot(entries, kinds, position, 1, _SEGMENT_BYTES, _SEGMENT_BYTES)
+        snapshots = tuple(_written(checkpoint, task, each) for step in steps for each in step)
+    (commit,) = encode(SegmentHeader(position, tuple(sorted(kinds.items())), state.clocks.encode()), {})
     delta = _written(checkpoint, task, commit)._replace(sequence=1)
-    log = SegmentLog((delta,), tuple(snapshots))
-    return TaskEntry(delta.last.hex(), log_to_json(log), clocks.next_wall_clock_ms())
+    log = SegmentLog((delta,), snapshots)
+    return TaskEntry(delta.last.hex(), log_to_json(log), state.clocks.next_wall_clock_ms())
 
 
 def _written(checkpoint: Checkpoint, task: str, segment: EncodedSegment) -> SegmentInfo:
@@ -249,18 +264,20 @@ def read_segment(checkpoint: Checkpoint, task: str, info: SegmentInfo) -> Segmen
         raise damaged(name, f"it {error.why}") from error
 
 
-def read_clocks(checkpoint: Checkpoint, task: str, entry: TaskEntry) -> TaskCheckpoint:
-    """Return times, schedules and counters of a task as of its last commit."""
-    log = log_from_json(dict(entry.segments))
-    encoded = read_segment(checkpoint, task, log.deltas[-1]).checkpoint
-    return TaskCheckpoint() if encoded is None else TaskCheckpoint.decode(encoded)
+def _last_commit(checkpoint: Checkpoint, task: str, entry: TaskEntry) -> Segment:
+    return read_segment(checkpoint, task, log_from_json(dict(entry.segments)).deltas[-1])
 
 
-def with_clocks(checkpoint: Checkpoint, task: str, entry: TaskEntry, clocks: TaskCheckpoint) -> TaskEntry:
-    """Write a commit without changes that sets the clocks of a task; return its entry."""
-    log = log_from_json(dict(entry.segments))
-    stores = read_segment(checkpoint, task, log.deltas[-1]).stores
-    (commit,) = encode(SegmentHeader(log.head, stores, clocks.encode()), {})
+def _clocks(commit: Segment) -> TaskCheckpoint:
+    return TaskCheckpoint() if commit.checkpoint is None else TaskCheckpoint.decode(commit.checkpoint)
+
+
+def with_clocks(
+    checkpoint: Checkpoint, task: str, entry: TaskEntry, changed: Callable[[TaskCheckpoint], TaskCheckpoint]
+) -> TaskEntry:
+    """Write a commit that changes the clocks of a task and no entries; return its entry."""
+    last, log = _last_commit(checkpoint, task, entry), log_from_json(dict(entry.segments))
+    (commit,) = encode(SegmentHeader(log.head, last.stores, changed(_clocks(last)).encode()), {})
     log = log.append([_written(checkpoint, task, commit)])
     return replace(entry, head=commit.info.last.hex(), segments=log_to_json(log))
 
@@ -289,28 +306,6 @@ def merged(clocks: list[TaskCheckpoint]) -> TaskCheckpoint:
 def _raise_to(known: dict[_K, int], values: Mapping[_K, int]) -> None:
     for key, value in values.items():
         known[key] = max(value, known.get(key, value))
-
-
-class Content:
-    """All entries of a task, in a temporary base of this process."""
-
-    def __init__(self, checkpoint: Checkpoint, task: str, entry: TaskEntry) -> None:
-        self._checkpoint, self._task = checkpoint, task
-        self._log = log_from_json(dict(entry.segments))
-
-    def __enter__(self) -> LmdbBase:
-        self._directory = tempfile.TemporaryDirectory(prefix="penstock-state-")
-        self._base = LmdbBase(self._directory.name)
-        self._base.rebuild(self._commits, self._log.head or b"")
-        return self._base
-
-    def __exit__(self, *_: object) -> None:
-        self._base.close()
-        self._directory.cleanup()
-
-    def _commits(self) -> Iterator[Changes]:
-        for info in path(self._log, None).segments:
-            yield read_segment(self._checkpoint, self._task, info).changes
 
 
 class _Gathered:
