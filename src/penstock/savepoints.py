@@ -8,9 +8,8 @@ A savepoint is identified by its directory: a path, or a URI of a file system su
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any, Final
 
@@ -30,6 +29,7 @@ from penstock.host.spark.checkpoints.savepoint import SavedState, SavepointDescr
 from penstock.host.spark.driver.importing import make_checkpoint
 from penstock.host.storage.directories import application_path
 from penstock.host.storage.task_state import TaskState, already_open
+from penstock.host.storage.temporary_base import temporary_base
 from penstock.host.threads.changelog_reader import ChangelogReader
 from penstock.host.threads.clients import GroupAdmin
 from penstock.host.threads.handing_over import HandingOver
@@ -38,7 +38,7 @@ from penstock.host.threads.takeover import InputOffset, Takeover, members_in_the
 from penstock.plan.subtopology import TaskId
 from penstock.plan.topology import Topology, built_topology
 from penstock.record import RecordBatch, TopicPartition
-from penstock.state.lmdb import LmdbBase
+from penstock.state.api import Base
 from penstock_broker.common.clock import SystemClock
 
 Application = StreamsConfig | Mapping[str, Any] | str
@@ -186,20 +186,9 @@ def _imported_tasks(
     Raises StreamsError if afterwards the group has members or other offsets than `inputs`: the states of the tasks
     would be from different times.
     """
-    with tempfile.TemporaryDirectory(prefix="penstock-import-") as directory:
-
-        def open_base(task: TaskId) -> LmdbBase:
-            return LmdbBase(f"{directory}/{task}")
-
-        opener = StateOpener(layout, admin, ChangelogReader(admin, fetcher), open_base, SystemClock())
-        for task in sorted(layout.groups):
-            state = opener.open(task)
-            with closing(state.base) as base:
-                starts = {p: at for p, at in state.positions.items() if p.topic in layout.topology.repartition_topics}
-                positions = {p: at for p, at in state.positions.items() if p not in starts}
-                waiting = _waiting(admin, fetcher, task, starts)
-                entries, identity = already_open(base), state.stamp.encode()
-                yield task, TaskState(state.checkpoint, entries, identity, positions, positions, waiting)
+    for task in sorted(layout.groups):
+        with temporary_base() as base:
+            yield task, _imported_task(layout, admin, fetcher, task, base)
     name = str(layout.config["application.id"])
     committed = admin.committed_offsets(name, [each.partition for each in inputs])
     moved = [
@@ -209,6 +198,14 @@ def _imported_tasks(
         if each.partition in committed and committed[each.partition].offset != each.committed
     ]
     _check(name, "imported", (*members_in_the_way(admin.describe_group(name)), *moved))
+
+
+def _imported_task(layout: Layout, admin: GroupAdmin, fetcher: Fetcher, task: TaskId, base: Base) -> TaskState:
+    opened = StateOpener(layout, admin, ChangelogReader(admin, fetcher), lambda _: base, SystemClock()).open(task)
+    starts = {p: at for p, at in opened.positions.items() if p.topic in layout.topology.repartition_topics}
+    positions = {p: at for p, at in opened.positions.items() if p not in starts}
+    waiting, identity = _waiting(admin, fetcher, task, starts), opened.stamp.encode()
+    return TaskState(opened.checkpoint, already_open(base), identity, positions, positions, waiting)
 
 
 def _waiting(

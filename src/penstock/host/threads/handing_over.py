@@ -133,7 +133,7 @@ class HandingOver:
         for store, partition in changelogs.items():
             start, end = begins[partition], ends[partition]
             try:
-                for batch in self._fetcher.fetch(partition, start, end, read_committed=True) if start < end else ():
+                for batch in self._fetcher.fetch(partition, start, end, read_committed=True):
                     copy.apply(store, batch, int(batch.offsets[-1]) + 1)
             except ProcessorStateError as error:
                 raise ProcessorStateError(f"Store {store}, {partition}: {error}") from error
@@ -146,7 +146,7 @@ class HandingOver:
         committed = self._admin.committed_offsets(self._group, [partition])
         start = committed[partition].offset if partition in committed else begin
         if begin <= start <= end:
-            batches = self._fetcher.fetch(partition, start, end, read_committed=True) if start < end else ()
+            batches = self._fetcher.fetch(partition, start, end, read_committed=True)
             if all(there == wanted for there, wanted in zip_longest(_rows(batches), _rows(waiting()))):
                 return start, 0
         written = 0

@@ -10,23 +10,30 @@ again.
 
 from __future__ import annotations
 
+import logging
 import marshal
 import struct
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from hashlib import blake2b
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
 
+from penstock.errors import counted
 from penstock.host.packing.record_blobs import decode_batch, decoded_numbers, encode_batch
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest
 from penstock.host.spark.checkpoints.documents import damaged
 from penstock.host.spark.protocol.placement import Placement
-from penstock.host.spark.protocol.task_entry import CarriedRange
+from penstock.host.spark.protocol.task_entry import CarriedRange, TaskEntry
+from penstock.plan.partitioning import partition_column
 from penstock.plan.subtopology import TaskId
 from penstock.record import PartitionBatch, RecordBatch, TopicPartition, column_of
+
+_log = logging.getLogger(__name__)
 
 _FRAME = struct.Struct("<iI")
 _ID_BYTES = 16
@@ -182,3 +189,63 @@ def _decoded_marshal(blob: memoryview) -> PartitionBatch:
     numbers = decoded_numbers(timestamps, rows), decoded_numbers(offsets, rows)
     batch = RecordBatch(decoded, decoded if values is None else column(values), *numbers, headers)
     return PartitionBatch(topic, partition, batch)
+
+
+class RowRouting(NamedTuple):
+    """The assignment of carried rows to tasks.
+
+    Args:
+        before: former number of partitions of each topic.
+        now: current number of partitions of each topic.
+        consumer: returns the task that now reads a partition.
+        row_max_bytes: limit of a batch.
+    """
+
+    before: Mapping[str, int]
+    now: Mapping[str, int]
+    consumer: Callable[[str, int], str]
+    row_max_bytes: int
+
+
+def hand_on_carried(
+    source: Checkpoint, target: Checkpoint, last: Manifest, routing: RowRouting, tasks: Mapping[str, TaskEntry]
+) -> dict[str, TaskEntry]:
+    """Write the rows carried by the manifest `last` of `source` into `target`; return `tasks` with them.
+
+    Each row is stored with the task that now reads it. Rows of topics that the program no longer reads are discarded,
+    with a warning.
+    """
+    found: dict[str, list[PartitionBatch]] = {}
+    left_behind: Counter[str] = Counter()
+    for row in read_carried(source, (place for _, place in carried_places(last))):
+        if row.topic not in routing.now:
+            left_behind[row.topic] += len(row.batch)
+        for part in _partitioned(row, routing):
+            found.setdefault(routing.consumer(part.topic, part.partition), []).append(part)
+    for topic, count in sorted(left_behind.items()):
+        _log.warning(
+            "Discarding %s of topic %s, still waiting or in transit between tasks: the program no longer reads that "
+            "topic. A repartition topic keeps its name if its operator is named.",
+            counted(count, "record"),
+            topic,
+        )
+    entries = dict(tasks)
+    for consumer, inputs in found.items():
+        carried = write_carried(target, consumer, last.epoch + 1, (), inputs, routing.row_max_bytes)
+        entries[consumer] = replace(tasks.get(consumer, TaskEntry()), carried=carried)
+    return entries
+
+
+def _partitioned(row: PartitionBatch, routing: RowRouting) -> Iterator[PartitionBatch]:
+    """Yield `row` for the current partitions of its topic.
+
+    Yields nothing if the topic is no longer read. If the number of partitions has changed, the keys of the records
+    decide.
+    """
+    count = routing.now.get(row.topic)
+    if count is None or count == routing.before.get(row.topic):
+        yield from () if count is None else (row,)
+        return
+    partitions = partition_column(row.batch.keys, count, row.partition % count)
+    for partition in np.unique(partitions).tolist():
+        yield row._replace(partition=partition, batch=row.batch.take(np.flatnonzero(partitions == partition)))

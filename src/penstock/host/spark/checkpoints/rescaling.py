@@ -8,21 +8,20 @@ redistributed in the same way.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import orjson
 
 from penstock.errors import StreamsError
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest
-from penstock.host.spark.checkpoints.rewriting import merged, read_states, write_state
+from penstock.host.spark.checkpoints.task_segments import merged, read_states, write_state
 from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.spark.protocol.task_entry import TaskEntry
 from penstock.host.storage.task_state import TaskState, already_open
+from penstock.host.storage.temporary_base import temporary_base
 from penstock.plan.partitioning import WindowedStreamPartitioner, partition_for
 from penstock.plan.subtopology import SinkSpec, SubtopologySpec
 from penstock.processor.foreign_key_join import partition_of_response
@@ -123,10 +122,7 @@ class Rescaling:
         if not states:
             return {}
         with ExitStack() as opened:
-            directory = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="penstock-rescale-")))
-            targets = [LmdbBase(directory / str(number)) for number in range(count)]
-            for base in targets:
-                opened.callback(base.close)
+            targets = [opened.enter_context(temporary_base()) for _ in range(count)]
             sizes = [_BufferCounts() for _ in targets]
             for state in states.values():
                 with state.entries() as content:
@@ -134,13 +130,12 @@ class Rescaling:
                         self._divide(content, builder, targets, sizes, spec)
             clocks = merged_tasks([state.clocks for state in states.values()])
             heads = sorted(state.identity.decode() for state in states.values())
-            kinds = {name: builder.kind for name, builder in spec.stores.items()}
             tasks: dict[str, TaskEntry] = {}
             for number, base in enumerate(targets):
                 task = f"{subtopology}_{number}"
                 identity = orjson.dumps([task, count, heads])
                 state = TaskState(sizes[number].counted(clocks, spec), already_open(base), identity)
-                tasks[task] = replace(write_state(self._target, task, kinds, state), due_ms=0)
+                tasks[task] = replace(write_state(self._target, task, spec.store_kinds, state), due_ms=0)
             return tasks
 
     def answering_elsewhere(self, before: Mapping[str, Any]) -> list[str]:

@@ -20,12 +20,18 @@ from typing import Any
 
 from penstock.errors import IncompatibleCheckpointError, StreamsError, TaskCorruptedError
 from penstock.host.crashpoints import crash_point
-from penstock.host.spark.checkpoints.carried import carried_places, read_carried, write_carried
+from penstock.host.spark.checkpoints.carried import (
+    RowRouting,
+    carried_places,
+    hand_on_carried,
+    read_carried,
+    write_carried,
+)
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, Metadata
 from penstock.host.spark.checkpoints.manifests import check_absent, existing_metadata, last_manifest, planned_offset
 from penstock.host.spark.checkpoints.rescaling import Rescaling, rescaled_shape, tasks_of, wanted_counts
-from penstock.host.spark.checkpoints.rewriting import RowRouting, hand_on_carried, read_states, with_clocks
 from penstock.host.spark.checkpoints.stored_description import load_from_checkpoint
+from penstock.host.spark.checkpoints.task_segments import read_states, with_clocks
 from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.spark.protocol.task_entry import TaskEntry
 from penstock.host.storage.task_state import TaskState

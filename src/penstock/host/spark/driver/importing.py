@@ -18,8 +18,8 @@ from penstock.host.deployment.topics import named_topics
 from penstock.host.spark.checkpoints.carried import write_carried
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, Metadata
 from penstock.host.spark.checkpoints.manifests import check_absent
-from penstock.host.spark.checkpoints.rewriting import kinds_of_stores, write_state
 from penstock.host.spark.checkpoints.stored_description import dump_for_checkpoint
+from penstock.host.spark.checkpoints.task_segments import write_state
 from penstock.host.spark.driver.preparation import placed
 from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.spark.protocol.placement import shape
@@ -58,7 +58,6 @@ def make_checkpoint(
     description = ApplicationDescription(
         config, topology, placement, partitions, {}, checkpoint.uri, "", "", 0, False, "", topic_ids=ids
     )
-    kinds = kinds_of_stores(description)
     metadata = Metadata(
         uuid.uuid4().hex,
         uuid.uuid4().hex,
@@ -76,8 +75,9 @@ def make_checkpoint(
     tasks: dict[str, TaskEntry] = {}
     for task, state in states:
         name = str(task)
+        kinds = description.subtopologies[task.subtopology].store_kinds
         identity = metadata.checkpoint_id.encode() + state.identity
-        entry = write_state(checkpoint, name, kinds[name], replace(state, identity=identity))
+        entry = write_state(checkpoint, name, kinds, replace(state, identity=identity))
         waiting = (
             PartitionBatch(*partition, batch) for partition, records in state.waiting.items() for batch in records()
         )
