@@ -169,11 +169,8 @@ def export_to_kafka(directory: str, topology: Topology, config: StreamsConfig | 
             _check(name, "exported", (*different, "Start the changed program once on Spark, then export a savepoint."))
         layout = layout_of(built, checked, topics)
         handing_over = HandingOver(layout, admin, fetcher, producer)
-        states = {}
-        for task, group in layout.groups.items():
-            inputs = [partition for partition in group if partition.topic not in built.repartition_topics]
-            between = [partition for partition in group if partition.topic in built.repartition_topics]
-            states[task] = saved.task(str(task), inputs, between)
+        internal = built.repartition_topics.keys()
+        states = {task: saved.task(str(task), group, internal) for task, group in layout.groups.items()}
         _check(name, "exported", (*members_in_the_way(admin.describe_group(name)), *handing_over.obstacles(states)))
         return handing_over.write(states)
 

@@ -13,7 +13,7 @@ with the same output topics, records of that epoch may be written twice.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -159,20 +159,21 @@ class SavedState:
         self._offsets = {**self.metadata.begin, **self._manifest.offsets}
 
     def task(
-        self, task: str, inputs: Iterable[TopicPartition] = (), between: Iterable[TopicPartition] = ()
+        self, task: str, inputs: Collection[TopicPartition] = (), repartition_topics: Collection[str] = ()
     ) -> TaskState:
         """Return the state of a task.
 
         Args:
             task: its id.
-            inputs: its partitions on brokers.
-            between: its partitions of repartition topics.
+            inputs: its partitions, whose positions or waiting records are returned.
+            repartition_topics: the topics of those with waiting records.
         """
         state = read_states(self._savepoint, self._manifest, [task]).get(task, TaskState())
-        fetched = {each: self._offsets[each.topic][each.partition] for each in inputs}
+        read = [each for each in inputs if each.topic not in repartition_topics]
+        fetched = {each: self._offsets[each.topic][each.partition] for each in read}
         held = {each: next(self._waiting(each), None) for each in fetched}
         positions = {**fetched, **{each: int(first.offsets[0]) for each, first in held.items() if first is not None}}
-        waiting = {each: partial(self._waiting, each) for each in between}
+        waiting = {each: partial(self._waiting, each) for each in inputs if each.topic in repartition_topics}
         return replace(state, positions=positions, fetched=fetched, waiting=waiting)
 
     def _waiting(self, partition: TopicPartition) -> Iterator[RecordBatch]:

@@ -8,7 +8,7 @@ last.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from penstock.client.api import Admin
@@ -74,16 +74,9 @@ def make_checkpoint(
     positions: dict[TopicPartition, int] = {}
     tasks: dict[str, TaskEntry] = {}
     for task, state in states:
-        name = str(task)
         kinds = description.subtopologies[task.subtopology].store_kinds
-        identity = metadata.checkpoint_id.encode() + state.identity
-        entry = write_state(checkpoint, name, kinds, replace(state, identity=identity))
-        waiting = (
-            PartitionBatch(*partition, batch) for partition, records in state.waiting.items() for batch in records()
-        )
-        carried = write_carried(checkpoint, name, _FIRST_EPOCH, (), waiting, config["penstock.row.max.bytes"])
-        # due, so that its processors are initialised even without input
-        tasks[name] = replace(entry, carried=carried, due_ms=0)
+        own = replace(state, identity=metadata.checkpoint_id.encode() + state.identity)
+        tasks[str(task)] = _write_task(checkpoint, str(task), kinds, own, config["penstock.row.max.bytes"])
         positions.update(state.positions)
     begin: dict[str, list[int]] = {}
     for partition in sorted(positions):
@@ -95,3 +88,12 @@ def make_checkpoint(
     entered = replace(metadata, begin=begin, plan=stored.digest)
     checkpoint.write_metadata(entered)
     return entered
+
+
+def _write_task(
+    checkpoint: Checkpoint, task: str, kinds: Mapping[str, str], state: TaskState, row_max_bytes: int
+) -> TaskEntry:
+    entry = write_state(checkpoint, task, kinds, state)
+    rows = (PartitionBatch(*partition, batch) for partition, records in state.waiting.items() for batch in records())
+    carried = write_carried(checkpoint, task, _FIRST_EPOCH, (), rows, row_max_bytes)
+    return replace(entry, carried=carried, due_ms=0)  # so that its processors are initialised even without input
