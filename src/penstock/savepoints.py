@@ -8,8 +8,7 @@ A savepoint is identified by its directory: a path, or a URI of a file system su
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any, Final
@@ -25,18 +24,21 @@ from penstock.host.spark.checkpoints import savepoint
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, checkpoint_of
 from penstock.host.spark.checkpoints.evolution import Evolution, Shape, evolve, store_partitions, topology_shape
 from penstock.host.spark.checkpoints.lock import CheckpointLock
+from penstock.host.spark.checkpoints.manifests import check_absent
 from penstock.host.spark.checkpoints.savepoint import SavedState, SavepointDescription
-from penstock.host.spark.driver.importing import ImportedTask, check_empty, make_checkpoint
+from penstock.host.spark.driver.importing import make_checkpoint
 from penstock.host.storage.directories import application_path
+from penstock.host.storage.task_state import TaskState, already_open
+from penstock.host.storage.temporary_base import temporary_base
 from penstock.host.threads.changelog_reader import ChangelogReader
 from penstock.host.threads.clients import GroupAdmin
-from penstock.host.threads.handing_over import HandingOver, SavedTask, base_for_block
+from penstock.host.threads.handing_over import HandingOver
 from penstock.host.threads.restoring import StateOpener
 from penstock.host.threads.takeover import InputOffset, Takeover, members_in_the_way, plan_takeover, state_changes
-from penstock.plan.subtopology import BuiltTopology, TaskId
+from penstock.plan.subtopology import TaskId
 from penstock.plan.topology import Topology, built_topology
-from penstock.record import PartitionBatch, TopicPartition
-from penstock.state.lmdb import LmdbBase
+from penstock.record import RecordBatch, TopicPartition
+from penstock.state.api import Base
 from penstock_broker.common.clock import SystemClock
 
 Application = StreamsConfig | Mapping[str, Any] | str
@@ -105,7 +107,7 @@ def import_from_kafka(topology: Topology, config: StreamsConfig | Mapping[str, A
     built = built_topology(topology, name)
     checked = checked.overridden(built.config_overrides)
     checkpoint = _checkpoint(checked)
-    check_empty(checkpoint)
+    check_absent(checkpoint, "Import")
     plan = plan_takeover(built, checked)
     if not plan.obstacles and all(each.committed is None for each in plan.inputs):
         raise StreamsError(
@@ -166,49 +168,24 @@ def export_to_kafka(directory: str, topology: Topology, config: StreamsConfig | 
         if different:
             _check(name, "exported", (*different, "Start the changed program once on Spark, then export a savepoint."))
         layout = layout_of(built, checked, topics)
-        handing_over = HandingOver(layout, admin, fetcher, producer, base_for_block)
-        states = {task: _saved_task(saved, built, task, group) for task, group in layout.groups.items()}
+        handing_over = HandingOver(layout, admin, fetcher, producer)
+        internal = built.repartition_topics.keys()
+        states = {task: saved.task(str(task), group, internal) for task, group in layout.groups.items()}
         _check(name, "exported", (*members_in_the_way(admin.describe_group(name)), *handing_over.obstacles(states)))
         return handing_over.write(states)
 
 
-def _saved_task(
-    saved: SavedState, built: BuiltTopology, task: TaskId, partitions: Iterable[TopicPartition]
-) -> SavedTask:
-    """Return a task's state in a savepoint, with its input positions outside repartition topics."""
-    read = [partition for partition in partitions if partition.topic not in built.repartition_topics]
-    return SavedTask(
-        partial(saved.entries, str(task)),
-        saved.clocks(str(task)),
-        {partition: saved.position(partition) for partition in read},
-        {partition: saved.fetched(partition) for partition in read},
-        saved.waiting,
-    )
-
-
 def _imported_tasks(
     layout: Layout, admin: GroupAdmin, fetcher: Fetcher, inputs: Sequence[InputOffset]
-) -> Iterator[ImportedTask]:
+) -> Iterator[tuple[TaskId, TaskState]]:
     """Yield the state of each task as of its committed offsets.
 
     Raises StreamsError if afterwards the group has members or other offsets than `inputs`: the states of the tasks
     would be from different times.
     """
-    with tempfile.TemporaryDirectory(prefix="penstock-import-") as directory:
-
-        def open_base(task: TaskId) -> LmdbBase:
-            return LmdbBase(f"{directory}/{task}")
-
-        opener = StateOpener(layout, admin, ChangelogReader(admin, fetcher), open_base, SystemClock())
-        for task in sorted(layout.groups):
-            state = opener.open(task)
-            try:
-                waiting = {p: at for p, at in state.positions.items() if p.topic in layout.topology.repartition_topics}
-                positions = {p: at for p, at in state.positions.items() if p not in waiting}
-                rows = _rows(admin, fetcher, task, waiting)
-                yield ImportedTask(task, state.base, state.checkpoint, positions, rows, state.stamp.encode())
-            finally:
-                state.base.close()
+    for task in sorted(layout.groups):
+        with temporary_base() as base:
+            yield task, _imported_task(layout, admin, fetcher, task, base)
     name = str(layout.config["application.id"])
     committed = admin.committed_offsets(name, [each.partition for each in inputs])
     moved = [
@@ -220,23 +197,32 @@ def _imported_tasks(
     _check(name, "imported", (*members_in_the_way(admin.describe_group(name)), *moved))
 
 
-def _rows(admin: Admin, fetcher: Fetcher, task: TaskId, waiting: Mapping[TopicPartition, int]) -> list[PartitionBatch]:
+def _imported_task(layout: Layout, admin: GroupAdmin, fetcher: Fetcher, task: TaskId, base: Base) -> TaskState:
+    opened = StateOpener(layout, admin, ChangelogReader(admin, fetcher), lambda _: base, SystemClock()).open(task)
+    starts = {p: at for p, at in opened.positions.items() if p.topic in layout.topology.repartition_topics}
+    positions = {p: at for p, at in opened.positions.items() if p not in starts}
+    waiting, identity = _waiting(admin, fetcher, task, starts), opened.stamp.encode()
+    return TaskState(opened.checkpoint, already_open(base), identity, positions, positions, waiting)
+
+
+def _waiting(
+    admin: Admin, fetcher: Fetcher, task: TaskId, starts: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, Callable[[], Iterator[RecordBatch]]]:
     """Return the unprocessed records of a task's repartition topics; raises StreamsError for too many."""
     # not the last stable offsets: an open transaction of a killed instance may precede committed records of others
-    ends = admin.end_offsets(list(waiting))
-    count = sum(ends[partition] - start for partition, start in waiting.items())
+    ends = admin.end_offsets(list(starts))
+    count = sum(ends[partition] - start for partition, start in starts.items())
     if count > _MOST_WAITING:
         raise StreamsError(
-            f"Task {task} has up to {count:,} records of {', '.join(sorted({p.topic for p in waiting}))} still to "
+            f"Task {task} has up to {count:,} records of {', '.join(sorted({p.topic for p in starts}))} still to "
             f"process; at most {_MOST_WAITING:,} can be imported. Start the other application until it has processed "
             "them (penstock groups describe shows its lag), then import."
         )
-    return [
-        PartitionBatch(*partition, batch)
-        for partition, start in waiting.items()
+    return {
+        partition: partial(fetcher.fetch, partition, start, ends[partition], read_committed=True)
+        for partition, start in starts.items()
         if start < ends[partition]
-        for batch in fetcher.fetch(partition, start, ends[partition], read_committed=True)
-    ]
+    }
 
 
 def _check(application_id: str, what: str, obstacles: tuple[str, ...]) -> None:

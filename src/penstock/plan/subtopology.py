@@ -165,6 +165,11 @@ class SubtopologySpec:
         """
         return {name: topic for name, (topic, _) in self.changelogs.items() if topic not in self.source_topics}
 
+    @property
+    def store_kinds(self) -> dict[str, str]:
+        """The kind of each store."""
+        return {name: builder.kind for name, builder in self.stores.items()}
+
     def sinks_of(self, topic: str, described: Callable[[str], str] = str) -> str:
         """Return the names of the sinks that may write to `topic`, separated by commas.
 

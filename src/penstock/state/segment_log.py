@@ -18,13 +18,13 @@ Pure functions and values; a host reads and writes the segments and keeps one lo
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, NamedTuple
 
 from penstock.state.api import Entries
-from penstock.state.segments import SegmentInfo, SegmentKind, StoreKey
+from penstock.state.segments import EncodedSegment, SegmentInfo, SegmentKind, StoreKey, encode_snapshot
 
 _MOST_WITHIN = 64
 _KIB = 1024
@@ -216,6 +216,23 @@ def entries_from(
         if start is None or name >= start.store:
             from_key = start.key if start is not None and name == start.store else None
             yield name, base.view(name).range(from_key, None, False)
+
+
+def whole_snapshot(
+    base: Entries, stores: Mapping[str, str], position: bytes, cycle: int, step_bytes: int, max_bytes: int
+) -> Iterator[list[EncodedSegment]]:
+    """Yield the snapshots of all entries of `base`, in steps of `step_bytes`.
+
+    stores: the stores, each with its kind. The other arguments are those of `encode_snapshot`.
+    """
+    start: StoreKey | None = None
+    while True:
+        entries = entries_from(base, stores, start)
+        step = encode_snapshot(position, cycle, start, tuple(sorted(stores.items())), entries, step_bytes, max_bytes)
+        yield step
+        start = step[-1].info.end
+        if start is None:
+            return
 
 
 def log_to_json(log: SegmentLog) -> dict[str, Any]:

@@ -7,13 +7,11 @@ of instances stay valid, and finished work is not repeated. The offsets are comm
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from hashlib import blake2b
 from itertools import islice, zip_longest
-from typing import Final, NamedTuple
+from typing import Final
 
 import orjson
 
@@ -24,6 +22,8 @@ from penstock.host.commits.committing import offsets_of
 from penstock.host.deployment.internal_topics import make_internal_topics
 from penstock.host.deployment.layout import Layout
 from penstock.host.deployment.lost_topics import topic_entries, used_topics
+from penstock.host.storage.task_state import TaskState
+from penstock.host.storage.temporary_base import temporary_base
 from penstock.host.threads.takeover import unfit_topics
 from penstock.plan.subtopology import TaskId
 from penstock.record import NO_TIMESTAMP, RecordBatch, TopicPartition
@@ -31,45 +31,11 @@ from penstock.state.api import Base, BaseView, Entries, StoreBuilder
 from penstock.state.build import changelog_records
 from penstock.state.changelog_format import ChangelogRecord
 from penstock.state.layouts import TIMESTAMP_SIZE, after, pack_timestamp, timestamp_of
-from penstock.state.lmdb import LmdbBase
 from penstock.state.suppliers import VersionedBytesStoreSupplier
 from penstock.task.changelog_copy import ChangelogCopy
-from penstock.task.task_checkpoint import TaskCheckpoint
 
 _CHUNK: Final = 20_000
 """The number of records compared at a time."""
-
-OpenBase = Callable[[], AbstractContextManager[Base]]
-"""Opens an empty base for a block."""
-
-
-class SavedTask(NamedTuple):
-    """The state of one task.
-
-    Args:
-        entries: opens its stores.
-        checkpoint: its stream time and metadata.
-        positions: the next offset of each input partition on brokers.
-        fetched: the next offset after the records that it has read and holds back, of the same partitions.
-        waiting: returns the records of a partition of a repartition topic that it has not taken, in order.
-    """
-
-    entries: Callable[[], AbstractContextManager[Entries]]
-    checkpoint: TaskCheckpoint
-    positions: Mapping[TopicPartition, int]
-    fetched: Mapping[TopicPartition, int]
-    waiting: Callable[[TopicPartition], Iterable[RecordBatch]]
-
-
-@contextmanager
-def base_for_block() -> Iterator[Base]:
-    """Open an empty base on disk for a block."""
-    with tempfile.TemporaryDirectory(prefix="penstock-export-") as directory:
-        base = LmdbBase(directory)
-        try:
-            yield base
-        finally:
-            base.close()
 
 
 class HandingOver:
@@ -80,18 +46,16 @@ class HandingOver:
         admin: an admin client.
         fetcher: reads changelogs.
         producer: a producer without transactions.
-        open_base: opens bases on disk.
     """
 
-    def __init__(self, layout: Layout, admin: Admin, fetcher: Fetcher, producer: Producer, open_base: OpenBase) -> None:
+    def __init__(self, layout: Layout, admin: Admin, fetcher: Fetcher, producer: Producer) -> None:
         self._layout = layout
         self._admin = admin
         self._fetcher = fetcher
         self._producer = producer
-        self._open_base = open_base
         self._group = str(layout.config.required("application.id"))
 
-    def obstacles(self, states: Mapping[TaskId, SavedTask]) -> Iterator[str]:
+    def obstacles(self, states: Mapping[TaskId, TaskState]) -> Iterator[str]:
         """Yield the obstacles to handing over: topics of other stores, or progress since the state."""
         yield from unfit_topics(self._layout, self._admin.topics(), self._admin, self._fetcher)
         positions = {partition: at for state in states.values() for partition, at in state.positions.items()}
@@ -108,7 +72,7 @@ class HandingOver:
                     f"groups delete {self._group}"
                 )
 
-    def write(self, states: Mapping[TaskId, SavedTask]) -> int:
+    def write(self, states: Mapping[TaskId, TaskState]) -> int:
         """Create missing topics, write differences and commit offsets. Return the number of records written. Can be
         repeated after an error.
 
@@ -116,7 +80,7 @@ class HandingOver:
         metadata; ProcessorStateError for a changelog of another kind of store; KafkaError if brokers do not answer.
         """
         for task, state in states.items():
-            offsets_of(task, state.positions, state.checkpoint)
+            offsets_of(task, state.positions, state.clocks)
         make_internal_topics(self._layout, self._admin, self._admin.topics())
         used = {task: used_topics(self._layout.topology, self._layout.spec(task)) for task in states}
         ids = self._admin.topic_ids(frozenset().union(*used.values()))
@@ -125,17 +89,16 @@ class HandingOver:
         for task, state in sorted(states.items()):
             written += self.write_changelogs(task, state)
             positions = dict(state.positions)
-            for partition in self._layout.groups[task]:
-                if partition.topic in self._layout.topology.repartition_topics:
-                    positions[partition], sent = self._hand_waiting(partition, state)
-                    written += sent
+            for partition, records in state.waiting.items():
+                positions[partition], sent = self._hand_waiting(partition, records)
+                written += sent
             self._producer.flush()
             topics = topic_entries(ids, used[task])
-            offsets.update(offsets_of(task, positions, state.checkpoint, topics))
+            offsets.update(offsets_of(task, positions, state.clocks, topics))
         self._admin.commit_offsets(self._group, offsets)
         return written
 
-    def write_changelogs(self, task: TaskId, state: SavedTask) -> int:
+    def write_changelogs(self, task: TaskId, state: TaskState) -> int:
         """Write the records that the changelogs of `task` lack, and return their number. Raises as `write`."""
         written = 0
         for partition, record in self._changes(task, state):
@@ -144,13 +107,13 @@ class HandingOver:
         self._producer.flush()
         return written
 
-    def _changes(self, task: TaskId, state: SavedTask) -> Iterator[tuple[TopicPartition, ChangelogRecord]]:
+    def _changes(self, task: TaskId, state: TaskState) -> Iterator[tuple[TopicPartition, ChangelogRecord]]:
         """Yield the records that the changelogs of `task` lack of its state."""
         changelogs = self._layout.followed_changelogs(task)
         if not changelogs:
             return
-        stores, now_ms = self._layout.spec(task).stores, max(state.checkpoint.stream_time, 0)
-        with state.entries() as wanted, self._open_base() as there, self._open_base() as scratch:
+        stores, now_ms = self._layout.spec(task).stores, max(state.clocks.stream_time, 0)
+        with state.entries() as wanted, temporary_base() as there, temporary_base() as scratch:
             self._restore(stores, changelogs, there)
             for name, partition in changelogs.items():
                 records = partial(self._records, stores[name], now_ms)
@@ -158,8 +121,7 @@ class HandingOver:
                     yield partition, record
 
     def _records(self, builder: StoreBuilder, now_ms: int, entries: Entries) -> Iterator[ChangelogRecord]:
-        config, view = self._layout.config, entries.view(builder.name)
-        return changelog_records(builder, config, view, now_ms, self._open_base)
+        return changelog_records(builder, self._layout.config, entries.view(builder.name), now_ms, temporary_base)
 
     def _restore(
         self, stores: Mapping[str, StoreBuilder], changelogs: Mapping[str, TopicPartition], base: Base
@@ -171,12 +133,12 @@ class HandingOver:
         for store, partition in changelogs.items():
             start, end = begins[partition], ends[partition]
             try:
-                for batch in self._fetcher.fetch(partition, start, end, read_committed=True) if start < end else ():
+                for batch in self._fetcher.fetch(partition, start, end, read_committed=True):
                     copy.apply(store, batch, int(batch.offsets[-1]) + 1)
             except ProcessorStateError as error:
                 raise ProcessorStateError(f"Store {store}, {partition}: {error}") from error
 
-    def _hand_waiting(self, partition: TopicPartition, state: SavedTask) -> tuple[int, int]:
+    def _hand_waiting(self, partition: TopicPartition, waiting: Callable[[], Iterable[RecordBatch]]) -> tuple[int, int]:
         """Write the waiting records of a repartition topic, unless they already follow the committed offset. Return the
         offset of the first record, and the number of records written."""
         (begin,) = self._admin.beginning_offsets([partition]).values()
@@ -184,11 +146,11 @@ class HandingOver:
         committed = self._admin.committed_offsets(self._group, [partition])
         start = committed[partition].offset if partition in committed else begin
         if begin <= start <= end:
-            batches = self._fetcher.fetch(partition, start, end, read_committed=True) if start < end else ()
-            if all(there == wanted for there, wanted in zip_longest(_rows(batches), _rows(state.waiting(partition)))):
+            batches = self._fetcher.fetch(partition, start, end, read_committed=True)
+            if all(there == wanted for there, wanted in zip_longest(_rows(batches), _rows(waiting()))):
                 return start, 0
         written = 0
-        for record in _rows(state.waiting(partition)):
+        for record in _rows(waiting()):
             self._send(partition, record)
             written += 1
         return end, written

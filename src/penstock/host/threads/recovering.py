@@ -10,7 +10,7 @@ topics. Each step can be repeated.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -23,14 +23,15 @@ from penstock.host.commits.committing import PartitionMetadata, checkpoint_of
 from penstock.host.deployment.internal_topics import make_internal_topics
 from penstock.host.deployment.layout import Layout, layout_of
 from penstock.host.deployment.lost_topics import LostTopic, lost_topics, recorded_topics, topic_entries, used_topics
+from penstock.host.storage.task_state import TaskState
 from penstock.host.threads.clients import GroupAdmin
 from penstock.host.threads.directories import StateDirectory
-from penstock.host.threads.handing_over import HandingOver, SavedTask, base_for_block
+from penstock.host.threads.handing_over import HandingOver
 from penstock.host.threads.takeover import members_in_the_way
 from penstock.plan.subtopology import TaskId
 from penstock.plan.topology import Topology, built_topology
 from penstock.record import TopicPartition
-from penstock.state.api import Base, Entries
+from penstock.state.api import Base
 from penstock.task.changelog_copy import ChangelogStamp
 
 _RESET = "start over (penstock reset FILE), or go on without it (penstock recover FILE --as-they-are)."
@@ -158,13 +159,11 @@ class _Application:
         opened.callback(fetcher.close)
         opened.callback(producer.close)
         make_internal_topics(self._layout, self._admin, self._topics)
-        handing_over = HandingOver(self._layout, self._admin, fetcher, producer, base_for_block)
+        handing_over = HandingOver(self._layout, self._admin, fetcher, producer)
         here, records = [task for task in wanted if task not in left], 0
         for task in here:
-            with self._base(task) as base:
-                checkpoint = checkpoint_of(self._offsets(task), {}, {})
-                state = SavedTask(partial(_entries, base), checkpoint, {}, {}, lambda _: ())
-                records += handing_over.write_changelogs(task, state)
+            state = TaskState(checkpoint_of(self._offsets(task), {}, {}), partial(self._base, task))
+            records += handing_over.write_changelogs(task, state)
             self._commit([task], lost)
         return Recovery(self.name, tuple(self.lost), tuple(here), records, left)
 
@@ -216,8 +215,3 @@ class _Application:
                     changed = metadata._replace(processor_metadata={**metadata.processor_metadata, **entries})
                     offsets[partition] = each._replace(metadata=changed.encode())
         self._admin.commit_offsets(self.name, offsets)
-
-
-def _entries(base: Base) -> AbstractContextManager[Entries]:
-    """Return the entries of an open base."""
-    return nullcontext(base)

@@ -49,7 +49,8 @@ from penstock.host.threads.upkeep import Upkeep
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
 from penstock.state.lmdb import LmdbSnapshot
-from penstock.state.segments import EncodedSegment, StoreKey, encode_snapshot
+from penstock.state.segment_log import whole_snapshot
+from penstock.state.segments import EncodedSegment
 from penstock.task.changelog_copy import ChangelogCopy, ChangelogStamp, layouts_of
 from penstock_broker.common.clock import Clock, elapsed_milliseconds
 
@@ -342,15 +343,10 @@ class SnapshotWriter:
         Between two segments the thread sleeps as long as it took to make one, so that it takes at most half a core from
         the tasks in this process. Raises UnusableSnapshotError after the time limit.
         """
-        names, layouts = sorted(origin.layouts), tuple(sorted(origin.layouts.items()))
-        start: StoreKey | None = None
-        while True:
-            began = time.perf_counter()
-            entries = _entries(reading.base, names, start)
-            segments = encode_snapshot(position, 0, start, layouts, entries, _SEGMENT_BYTES, 2 * _SEGMENT_BYTES)
-            yield from segments
-            start = segments[-1].info.end
-            if start is None:
+        began = time.perf_counter()
+        for step in whole_snapshot(reading.base, origin.layouts, position, 0, _SEGMENT_BYTES, 2 * _SEGMENT_BYTES):
+            yield from step
+            if step[-1].info.end is None:
                 return
             if self._closed.wait(time.perf_counter() - began):
                 raise UnusableSnapshotError("The instance ends.")
@@ -359,22 +355,12 @@ class SnapshotWriter:
                     f"It took longer than {self._limit_ms} ms, and meanwhile the state grows by what changes. Set a "
                     "larger penstock.state.remote.interval.ms, or use a faster file system."
                 )
+            began = time.perf_counter()
 
     def _client(self) -> Admin:
         if self._admin is None:
             self._admin = self._make_admin()
         return self._admin
-
-
-def _entries(
-    base: LmdbSnapshot, names: list[str], start: StoreKey | None
-) -> Iterator[tuple[str, Iterator[tuple[bytes, bytes]]]]:
-    """Yield the entries of each store from `start` on."""
-    for name in names:
-        if start is None or name > start.store:
-            yield name, base.view(name).range(None, None, False)
-        elif name == start.store:
-            yield name, base.view(name).range(start.key, None, False)
 
 
 def _origin(layout: Layout, admin: Admin, task: TaskId) -> SnapshotOrigin:

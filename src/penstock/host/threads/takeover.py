@@ -437,7 +437,7 @@ class _Inspection:
         """Return whether a partition has a committed record."""
         (begin,) = self._admin.beginning_offsets([partition]).values()
         (end,) = self._admin.end_offsets([partition], read_committed=True).values()
-        return begin < end and any(map(len, self._fetcher.fetch(partition, begin, end, read_committed=True)))
+        return any(map(len, self._fetcher.fetch(partition, begin, end, read_committed=True)))
 
     def _missing_repartitions(self) -> Iterator[str]:
         """Yield the repartition topics of this topology that the application lacks."""
@@ -479,7 +479,7 @@ class _Inspection:
             copy = ChangelogCopy({store: stores[store]}, {store: partition}, self._layout.config, MemoryBase())
             start, end = max(begins[partition], ends[partition] - _TRIED_RECORDS), ends[partition]
             try:
-                for batch in self._fetcher.fetch(partition, start, end, read_committed=True) if start < end else ():
+                for batch in self._fetcher.fetch(partition, start, end, read_committed=True):
                     copy.apply(store, batch, end)
                     check_serdes_of(stores[store], self._layout.config, partition.topic, batch)
             except ProcessorStateError as error:

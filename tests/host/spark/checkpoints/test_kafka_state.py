@@ -37,7 +37,7 @@ from penstock.host.spark.driver.resetting import reset_application
 from penstock.host.threads.handing_over import HandingOver
 from penstock.host.threads.host import ThreadsHost
 from penstock.plan.topology import built_topology
-from penstock.record import PartitionBatch, RecordBatch, TopicPartition
+from penstock.record import RecordBatch, TopicPartition
 from penstock.testing import TopologyTestDriver
 from tests.host.spark.crashes import KilledError
 from tests.host.spark.inline import InlineQuery
@@ -366,13 +366,13 @@ def test_records_between_tasks_behind_the_open_transaction_of_a_killed_instance_
 def test_an_import_is_refused_where_an_instance_has_run_meanwhile(
     left: Counting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows = savepoints._rows
+    waiting = savepoints._waiting
 
-    def meanwhile(*arguments: Any) -> list[PartitionBatch]:
+    def meanwhile(*arguments: Any) -> dict[TopicPartition, Callable[[], Iterator[RecordBatch]]]:
         left.commit(TopicPartition(left.repartition, 0), 2)
-        return rows(*arguments)
+        return waiting(*arguments)
 
-    monkeypatch.setattr(savepoints, "_rows", meanwhile)
+    monkeypatch.setattr(savepoints, "_waiting", meanwhile)
     moved = f"The group {left.name} has committed offset 2 of {left.repartition}-0, and had committed 1 before"
     assert moved in left.refused()
 
@@ -389,7 +389,7 @@ def test_an_import_takes_over_the_times_of_tasks_that_another_client_than_librdk
     monkeypatch.setattr(ConfluentAdmin, "committed_offsets", with_what_follows_in_memory)
     left.import_()
     savepoints.take(left.config, str(tmp_path / "saved"))
-    clocks = SavedState(Checkpoint(str(tmp_path / "saved"))).clocks("0_0")
+    clocks = SavedState(Checkpoint(str(tmp_path / "saved"))).task("0_0").clocks
     assert clocks.partition_times == {TopicPartition(left.source, 0): 1}
 
 
@@ -476,7 +476,7 @@ def test_there_is_nothing_to_import_without_offsets(left: Counting) -> None:
 
 def test_an_import_that_failed_is_reported_and_can_be_repeated(left: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as failing:
-        failing.setattr(savepoints, "_rows", lambda *_: 1 / 0)
+        failing.setattr(savepoints, "_waiting", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             left.import_()
     assert checkpoint_of(left.config).read_metadata() is None

@@ -10,22 +10,30 @@ again.
 
 from __future__ import annotations
 
+import logging
 import marshal
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from hashlib import blake2b
-from typing import Any
+from operator import itemgetter
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
 
+from penstock.errors import counted
 from penstock.host.packing.record_blobs import decode_batch, decoded_numbers, encode_batch
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest
 from penstock.host.spark.checkpoints.documents import damaged
 from penstock.host.spark.protocol.placement import Placement
-from penstock.host.spark.protocol.task_entry import CarriedRange
+from penstock.host.spark.protocol.task_entry import CarriedRange, TaskEntry
+from penstock.plan.partitioning import partition_column
 from penstock.plan.subtopology import TaskId
 from penstock.record import PartitionBatch, RecordBatch, TopicPartition, column_of
+
+_log = logging.getLogger(__name__)
 
 _FRAME = struct.Struct("<iI")
 _ID_BYTES = 16
@@ -33,18 +41,27 @@ _MARSHAL_TUPLE = b"("
 """The first byte of a batch in a file that Penstock wrote before batches had a version."""
 
 
-def encode_carried(
-    epoch: int, held: Iterable[PartitionBatch], sent: Iterable[PartitionBatch], row_max_bytes: int
-) -> tuple[dict[str, Any], bytes] | None:
-    """Return the manifest entry and the content of a file of carried rows.
+def write_carried(
+    checkpoint: Checkpoint,
+    task: str,
+    epoch: int,
+    held: Iterable[PartitionBatch],
+    sent: Iterable[PartitionBatch],
+    row_max_bytes: int,
+    before_rename: Callable[[], None] = lambda: None,
+) -> Mapping[str, Any] | None:
+    """Write a file of carried rows, and return its manifest entry.
 
     Return None if there are no rows to carry.
 
     Args:
+        checkpoint: the checkpoint to write to.
+        task: its directory there.
         epoch: the epoch that writes them.
         held: input of the task that had to wait.
         sent: output of the task.
         row_max_bytes: limit of a batch in the file; a single larger record exceeds it.
+        before_rename: called when the file is durable under its temporary name.
     """
     frames: dict[tuple[str, int], list[bytes]] = {}
     _add_frames(frames, held, row_max_bytes)
@@ -63,7 +80,8 @@ def encode_carried(
     data = b"".join(sections)
     digest = blake2b(b"%d:" % epoch, digest_size=_ID_BYTES)
     digest.update(data)
-    return {"id": digest.hexdigest(), "places": places, "held": held_bytes, "sends": sends}, data
+    checkpoint.write_segment(task, digest.hexdigest(), data, before_rename)
+    return {"id": digest.hexdigest(), "places": places, "held": held_bytes, "sends": sends}
 
 
 def _add_frames(
@@ -86,15 +104,24 @@ def carried_ranges(manifest: Manifest, placement: Placement) -> Mapping[TaskId, 
     """
     found: dict[TaskId, list[CarriedRange]] = {}
     for task, entry in manifest.tasks.items():
-        if entry.carried is None:
-            continue
-        for topic, places in entry.carried["places"].items():
-            for partition, *place in places:
-                consumer = placement.consumer(topic, partition)
-                place_in_file = CarriedRange(task, entry.carried["id"], *place)
-                own = found.setdefault(consumer, [])
-                own.insert(0 if task == str(consumer) else len(own), place_in_file)
+        for partition, place in entry.places(task):
+            consumer = placement.consumer(*partition)
+            own = found.setdefault(consumer, [])
+            own.insert(0 if task == str(consumer) else len(own), place)
     return {task: tuple(ranges) for task, ranges in found.items()}
+
+
+def carried_places(manifest: Manifest) -> list[tuple[TopicPartition, CarriedRange]]:
+    """Return the places of all carried rows of `manifest`.
+
+    The rows that a task holds back come first: they are the older ones of a lane.
+    """
+    places = [
+        (partition not in entry.held(), partition, place)
+        for task, entry in sorted(manifest.tasks.items())
+        for partition, place in entry.places(task)
+    ]
+    return [(partition, place) for _, partition, place in sorted(places, key=itemgetter(0))]
 
 
 def carried_bytes(manifest: Manifest) -> int:
@@ -114,12 +141,10 @@ def first_held(checkpoint: Checkpoint, manifest: Manifest) -> dict[TopicPartitio
     """
     found: dict[TopicPartition, int] = {}
     for task, entry in manifest.tasks.items():
-        if entry.carried is None:
-            continue
-        for topic, number, _ in entry.carried["held"]:
-            (place,) = (each for partition, *each in entry.carried["places"][topic] if partition == number)
-            first = next(read_carried(checkpoint, [CarriedRange(task, entry.carried["id"], *place)]))
-            found[TopicPartition(topic, number)] = int(first.batch.offsets[0])
+        places = dict(entry.places(task))
+        for partition in entry.held():
+            first = next(read_carried(checkpoint, [places[partition]]))
+            found[partition] = int(first.batch.offsets[0])
     return found
 
 
@@ -164,3 +189,63 @@ def _decoded_marshal(blob: memoryview) -> PartitionBatch:
     numbers = decoded_numbers(timestamps, rows), decoded_numbers(offsets, rows)
     batch = RecordBatch(decoded, decoded if values is None else column(values), *numbers, headers)
     return PartitionBatch(topic, partition, batch)
+
+
+class RowRouting(NamedTuple):
+    """The assignment of carried rows to tasks.
+
+    Args:
+        before: former number of partitions of each topic.
+        now: current number of partitions of each topic.
+        consumer: returns the task that now reads a partition.
+        row_max_bytes: limit of a batch.
+    """
+
+    before: Mapping[str, int]
+    now: Mapping[str, int]
+    consumer: Callable[[str, int], str]
+    row_max_bytes: int
+
+
+def hand_on_carried(
+    source: Checkpoint, target: Checkpoint, last: Manifest, routing: RowRouting, tasks: Mapping[str, TaskEntry]
+) -> dict[str, TaskEntry]:
+    """Write the rows carried by the manifest `last` of `source` into `target`; return `tasks` with them.
+
+    Each row is stored with the task that now reads it. Rows of topics that the program no longer reads are discarded,
+    with a warning.
+    """
+    found: dict[str, list[PartitionBatch]] = {}
+    left_behind: Counter[str] = Counter()
+    for row in read_carried(source, (place for _, place in carried_places(last))):
+        if row.topic not in routing.now:
+            left_behind[row.topic] += len(row.batch)
+        for part in _partitioned(row, routing):
+            found.setdefault(routing.consumer(part.topic, part.partition), []).append(part)
+    for topic, count in sorted(left_behind.items()):
+        _log.warning(
+            "Discarding %s of topic %s, still waiting or in transit between tasks: the program no longer reads that "
+            "topic. A repartition topic keeps its name if its operator is named.",
+            counted(count, "record"),
+            topic,
+        )
+    entries = dict(tasks)
+    for consumer, inputs in found.items():
+        carried = write_carried(target, consumer, last.epoch + 1, (), inputs, routing.row_max_bytes)
+        entries[consumer] = replace(tasks.get(consumer, TaskEntry()), carried=carried)
+    return entries
+
+
+def _partitioned(row: PartitionBatch, routing: RowRouting) -> Iterator[PartitionBatch]:
+    """Yield `row` for the current partitions of its topic.
+
+    Yields nothing if the topic is no longer read. If the number of partitions has changed, the keys of the records
+    decide.
+    """
+    count = routing.now.get(row.topic)
+    if count is None or count == routing.before.get(row.topic):
+        yield from () if count is None else (row,)
+        return
+    partitions = partition_column(row.batch.keys, count, row.partition % count)
+    for partition in np.unique(partitions).tolist():
+        yield row._replace(partition=partition, batch=row.batch.take(np.flatnonzero(partitions == partition)))

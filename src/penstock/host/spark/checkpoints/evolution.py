@@ -5,8 +5,8 @@ shape of a topology that does not run yet.
 
 State belongs to a store and a partition, never to the number of a sub-topology. So a task of the new program gets the
 state of its stores from whichever tasks had them. If those are all the stores of one old task, its log of segments
-continues unchanged; otherwise the segments are rewritten (`rewriting`). Positions in topics, times and schedules are
-taken over.
+continues unchanged; otherwise the segments are rewritten (`topology_versions`). Positions in topics, times and
+schedules are taken over.
 """
 
 from __future__ import annotations

@@ -58,6 +58,15 @@ class NewManifests:
         return self._checkpoint.read_manifest(first, query_id)  # None if it has been deleted: look again
 
 
+def check_absent(checkpoint: Checkpoint, action: str) -> None:
+    """Raise StreamsError if a checkpoint already exists; action: the verb of what needs an empty directory."""
+    if checkpoint.read_metadata() is not None:
+        raise StreamsError(
+            f"A checkpoint already exists at {checkpoint.uri}. {action} into another directory "
+            "(penstock.checkpoint.dir), or stop its application and delete it first."
+        )
+
+
 def existing_metadata(checkpoint: Checkpoint, missing: type[StreamsError]) -> Metadata:
     """Return the metadata of `checkpoint`; raises `missing` if no application was started on it yet."""
     metadata = checkpoint.read_metadata()

@@ -8,25 +8,25 @@ redistributed in the same way.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import orjson
 
 from penstock.errors import StreamsError
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest
-from penstock.host.spark.checkpoints.rewriting import Content, merged, read_clocks, write_state
+from penstock.host.spark.checkpoints.task_segments import merged, read_states, write_state
 from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.spark.protocol.task_entry import TaskEntry
+from penstock.host.storage.task_state import TaskState, already_open
+from penstock.host.storage.temporary_base import temporary_base
 from penstock.plan.partitioning import WindowedStreamPartitioner, partition_for
 from penstock.plan.subtopology import SinkSpec, SubtopologySpec
 from penstock.processor.foreign_key_join import partition_of_response
 from penstock.serdes.subscription import SubscriptionWrapperSerde
-from penstock.state.api import StoreBuilder
+from penstock.state.api import Entries, StoreBuilder
 from penstock.state.lmdb import LmdbBase
 from penstock.state.record_keys import primary_key_of, record_key_reader
 from penstock.state.suppliers import TimeOrderedBufferBytesStoreSupplier
@@ -118,26 +118,25 @@ class Rescaling:
         """
         spec = self._description.subtopologies[int(subtopology)]
         self._check(spec)
-        entries = {task: self._manifest.entry(task) for task in before if self._manifest.entry(task).head}
-        if not entries:
+        states = read_states(self._source, self._manifest, before)
+        if not states:
             return {}
         with ExitStack() as opened:
-            directory = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="penstock-rescale-")))
-            targets = [LmdbBase(directory / str(number)) for number in range(count)]
-            for base in targets:
-                opened.callback(base.close)
+            targets = [opened.enter_context(temporary_base()) for _ in range(count)]
             sizes = [_BufferCounts() for _ in targets]
-            for task, entry in entries.items():
-                with Content(self._source, task, entry) as content:
+            for state in states.values():
+                with state.entries() as content:
                     for builder in spec.stores.values():
                         self._divide(content, builder, targets, sizes, spec)
-            clocks = merged_tasks([read_clocks(self._source, task, entry) for task, entry in entries.items()])
-            return {
-                f"{subtopology}_{number}": self._written(
-                    f"{subtopology}_{number}", base, spec, sizes[number].counted(clocks, spec), entries, count
-                )
-                for number, base in enumerate(targets)
-            }
+            clocks = merged_tasks([state.clocks for state in states.values()])
+            heads = sorted(state.identity.decode() for state in states.values())
+            tasks: dict[str, TaskEntry] = {}
+            for number, base in enumerate(targets):
+                task = f"{subtopology}_{number}"
+                identity = orjson.dumps([task, count, heads])
+                state = TaskState(sizes[number].counted(clocks, spec), already_open(base), identity)
+                tasks[task] = replace(write_state(self._target, task, spec.store_kinds, state), due_ms=0)
+            return tasks
 
     def answering_elsewhere(self, before: Mapping[str, Any]) -> list[str]:
         """Return the sub-topologies whose foreign-key subscriptions need answers to another number of partitions.
@@ -153,23 +152,9 @@ class Rescaling:
             and any(before[partitions][topic] != self._shape[partitions][topic] for topic in _answers(spec))
         ]
 
-    def _written(
-        self,
-        task: str,
-        base: LmdbBase,
-        spec: SubtopologySpec,
-        clocks: TaskCheckpoint,
-        entries: Mapping[str, TaskEntry],
-        count: int,
-    ) -> TaskEntry:
-        identity = orjson.dumps([task, count, sorted(entry.head for entry in entries.values())])
-        kinds = {name: builder.kind for name, builder in spec.stores.items()}
-        entry = write_state(self._target, task, base, kinds, clocks, identity)
-        return replace(entry, due_ms=0)
-
     def _divide(
         self,
-        content: LmdbBase,
+        content: Entries,
         builder: StoreBuilder,
         targets: list[LmdbBase],
         sizes: list[_BufferCounts],

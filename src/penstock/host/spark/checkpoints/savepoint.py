@@ -13,25 +13,29 @@ with the same output topics, records of that epoch may be written twice.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from penstock.errors import IncompatibleCheckpointError, StreamsError, TaskCorruptedError
 from penstock.host.crashpoints import crash_point
-from penstock.host.spark.checkpoints.carried import encode_carried, read_carried
+from penstock.host.spark.checkpoints.carried import (
+    RowRouting,
+    carried_places,
+    hand_on_carried,
+    read_carried,
+    write_carried,
+)
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, Metadata
-from penstock.host.spark.checkpoints.manifests import existing_metadata, last_manifest, planned_offset
+from penstock.host.spark.checkpoints.manifests import check_absent, existing_metadata, last_manifest, planned_offset
 from penstock.host.spark.checkpoints.rescaling import Rescaling, rescaled_shape, tasks_of, wanted_counts
-from penstock.host.spark.checkpoints.rewriting import Content, RowRouting, hand_on_carried, read_clocks, with_clocks
 from penstock.host.spark.checkpoints.stored_description import load_from_checkpoint
+from penstock.host.spark.checkpoints.task_segments import read_states, with_clocks
 from penstock.host.spark.protocol.application_description import ApplicationDescription
-from penstock.host.spark.protocol.task_entry import CarriedRange, TaskEntry
+from penstock.host.spark.protocol.task_entry import TaskEntry
+from penstock.host.storage.task_state import TaskState
 from penstock.record import RecordBatch, TopicPartition
-from penstock.state.api import Entries
-from penstock.state.memory import MemoryBase
 from penstock.task.task_checkpoint import TaskCheckpoint
 from penstock_broker.common.clock import SystemClock
 
@@ -154,48 +158,31 @@ class SavedState:
         _, self.metadata, self._manifest = _opened(savepoint)
         self._offsets = {**self.metadata.begin, **self._manifest.offsets}
 
-    @contextmanager
-    def entries(self, task: str) -> Iterator[Entries]:
-        """Open the stores of a task for the block."""
-        entry = self._manifest.entry(task)
-        if not entry.head:
-            yield MemoryBase()
-            return
-        with Content(self._savepoint, task, entry) as content:
-            yield content
+    def task(
+        self, task: str, inputs: Collection[TopicPartition] = (), repartition_topics: Collection[str] = ()
+    ) -> TaskState:
+        """Return the state of a task.
 
-    def clocks(self, task: str) -> TaskCheckpoint:
-        """Return times, schedules and counters of a task."""
-        entry = self._manifest.entry(task)
-        return read_clocks(self._savepoint, task, entry) if entry.head else TaskCheckpoint()
-
-    def position(self, partition: TopicPartition) -> int:
-        """Return the offset of a source partition's first record not processed by its task."""
-        held = next(self.waiting(partition), None)
-        return self.fetched(partition) if held is None else int(held.offsets[0])
-
-    def fetched(self, partition: TopicPartition) -> int:
-        """Return the offset of the first record of a source partition that was not read.
-
-        A task may hold back some records before it.
+        Args:
+            task: its id.
+            inputs: its partitions, whose positions or waiting records are returned.
+            repartition_topics: the topics of those with waiting records.
         """
-        return self._offsets[partition.topic][partition.partition]
+        state = read_states(self._savepoint, self._manifest, [task]).get(task, TaskState())
+        read = [each for each in inputs if each.topic not in repartition_topics]
+        fetched = {each: self._offsets[each.topic][each.partition] for each in read}
+        held = {each: next(self._waiting(each), None) for each in fetched}
+        positions = {**fetched, **{each: int(first.offsets[0]) for each, first in held.items() if first is not None}}
+        waiting = {each: partial(self._waiting, each) for each in inputs if each.topic in repartition_topics}
+        return replace(state, positions=positions, fetched=fetched, waiting=waiting)
 
-    def waiting(self, partition: TopicPartition) -> Iterator[RecordBatch]:
+    def _waiting(self, partition: TopicPartition) -> Iterator[RecordBatch]:
         """Yield the carried records of a partition.
 
         Those that a task holds back come before those in transit.
         """
-        ranges: list[CarriedRange] = []
-        for task, entry in sorted(self._manifest.tasks.items()):
-            carried = {"places": {}, "held": []} if entry.carried is None else entry.carried
-            is_held = any(partition == (topic, number) for topic, number, _ in carried["held"])
-            for number, *place in carried["places"].get(partition.topic, ()):
-                if number == partition.partition:
-                    own = CarriedRange(task, carried["id"], *place)
-                    ranges.insert(0 if is_held else len(ranges), own)
-        for row in read_carried(self._savepoint, ranges):
-            yield row.batch
+        places = [place for carried, place in carried_places(self._manifest) if carried == partition]
+        yield from (row.batch for row in read_carried(self._savepoint, places))
 
 
 def restore(
@@ -209,7 +196,7 @@ def restore(
     Raises:
         StreamsError: there is no complete savepoint, a checkpoint already exists, or the keys cannot be redistributed.
     """
-    _check_absent(checkpoint)
+    check_absent(checkpoint, "Restore")
     _, metadata, manifest = _opened(savepoint)
     crash_point("restore.before", manifest.epoch)
     checkpoint.delete_manifests()  # of an interrupted restore
@@ -260,14 +247,6 @@ def restore(
     return entered
 
 
-def _check_absent(checkpoint: Checkpoint) -> None:
-    if checkpoint.read_metadata() is not None:
-        raise StreamsError(
-            f"A checkpoint already exists at {checkpoint.uri}. Restore into another directory "
-            "(penstock.checkpoint.dir), or stop its application and delete it first."
-        )
-
-
 def _rescaled(
     savepoint: Checkpoint,
     checkpoint: Checkpoint,
@@ -300,9 +279,7 @@ def _rescaled(
         tasks.update(rescaling.tasks(subtopology, tasks_of(metadata.shape, subtopology), count))
     tasks = {task: replace(entry, carried=None) for task, entry in tasks.items()}
     routing = _row_routing(metadata, shape, description)
-    for task, carried in hand_on_carried(savepoint, checkpoint, manifest, routing).items():
-        tasks[task] = replace(tasks.get(task, TaskEntry()), carried=carried)
-    return tasks
+    return hand_on_carried(savepoint, checkpoint, manifest, routing, tasks)
 
 
 def _row_routing(metadata: Metadata, shape: Mapping[str, Any], description: ApplicationDescription) -> RowRouting:
@@ -437,32 +414,20 @@ def _renamed(checkpoint: Checkpoint, task: str, entry: TaskEntry, names: Mapping
     if not names:
         return entry
     if entry.carried is not None:
-        entry = replace(entry, carried=_renamed_rows(checkpoint, task, entry.carried, names, epoch))
+        places = [place for _, place in entry.places(task)]
+        rows = (row._replace(topic=names.get(row.topic, row.topic)) for row in read_carried(checkpoint, places))
+        entry = replace(entry, carried=write_carried(checkpoint, task, epoch, (), rows, _ROW_BYTES))
     if not entry.head:
         return entry
-    clocks = read_clocks(checkpoint, task, entry)
 
     def renamed(times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         return {TopicPartition(names.get(tp.topic, tp.topic), tp.partition): time for tp, time in times.items()}
 
-    clocks = replace(clocks, partition_times=renamed(clocks.partition_times), lane_offsets=renamed(clocks.lane_offsets))
-    return with_clocks(checkpoint, task, entry, clocks)
+    def changed(clocks: TaskCheckpoint) -> TaskCheckpoint:
+        times, lanes = renamed(clocks.partition_times), renamed(clocks.lane_offsets)
+        return replace(clocks, partition_times=times, lane_offsets=lanes)
 
-
-def _renamed_rows(
-    checkpoint: Checkpoint, task: str, carried: Mapping[str, Any], names: Mapping[str, str], epoch: int
-) -> Mapping[str, Any]:
-    rows = (
-        row._replace(topic=names.get(row.topic, row.topic))
-        for places in carried["places"].values()
-        for _, *place in places
-        for row in read_carried(checkpoint, [CarriedRange(task, carried["id"], *place)])
-    )
-    encoded = encode_carried(epoch, (), rows, _ROW_BYTES)
-    assert encoded is not None
-    renamed, data = encoded
-    checkpoint.write_segment(task, renamed["id"], data, lambda: None)
-    return renamed
+    return with_clocks(checkpoint, task, entry, changed)
 
 
 def savepoints_in(directory: Checkpoint) -> Iterator[SavepointDescription]:

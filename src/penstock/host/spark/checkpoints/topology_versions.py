@@ -16,21 +16,31 @@ A program with the same shape and other functions continues in the same version,
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
+
+import orjson
 
 from penstock.errors import IncompatibleCheckpointError
 from penstock.host.crashpoints import crash_point
+from penstock.host.spark.checkpoints.carried import RowRouting, hand_on_carried
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, Metadata
-from penstock.host.spark.checkpoints.evolution import Evolution
+from penstock.host.spark.checkpoints.documents import damaged
+from penstock.host.spark.checkpoints.evolution import Evolution, StateOrigin
 from penstock.host.spark.checkpoints.manifests import last_manifest, planned_offset, start_offset
-from penstock.host.spark.checkpoints.rewriting import bring_over
 from penstock.host.spark.checkpoints.stored_description import StoredDescription, load_from_checkpoint, of_run
+from penstock.host.spark.checkpoints.task_segments import merged, read_states, write_state
 from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.spark.protocol.epoch_offset import EpochOffset
 from penstock.host.spark.protocol.task_entry import TaskEntry
 from penstock.host.spark.protocol.transactions import transactional_writer
+from penstock.host.storage.task_state import TaskState
+from penstock.plan.subtopology import TaskId
+from penstock.state.api import BaseView, Entries
+from penstock.state.memory import MemoryBase
 
 
 def of_version(
@@ -170,7 +180,7 @@ def next_version(
     start_epoch = last.epoch + 1 if last.epoch else 0
     crash_point("topology.before", start_epoch)
     if start_epoch:
-        tasks, removed = bring_over(checkpoint, last, evolution, description, metadata.shape)
+        tasks, removed = _bring_over(checkpoint, last, evolution, description, metadata.shape)
         crash_point("topology.segments", start_epoch)
         manifest = _first_manifest(query_id, description, last, begin, tasks, removed)
         checkpoint.check_generation(description.generation)
@@ -220,3 +230,98 @@ def _first_manifest(
         read_to_ms=last.read_to_ms,
         leader_epochs={t: each for t, each in last.leader_epochs.items() if begin.get(t) == last.offsets.get(t)},
     )
+
+
+def _bring_over(
+    checkpoint: Checkpoint,
+    last: Manifest,
+    evolution: Evolution,
+    description: ApplicationDescription,
+    before: Mapping[str, Any],
+) -> tuple[dict[str, TaskEntry], dict[str, TaskEntry]]:
+    """Write the state of the next topology version.
+
+    Return the entries of its tasks, and those of removed state by holder. Every task with state is due immediately, so
+    its processors are initialised in the first epoch even without input.
+
+    Segments are copied to another task, or rewritten if stores are combined differently. They become visible only when
+    the metadata names the next version; each is named by its content, so a second attempt after a crash writes the same
+    files.
+
+    Args:
+        checkpoint: the checkpoint.
+        last: the last manifest of the previous topology version.
+        evolution: the transfer of the state.
+        description: the program of the next topology version.
+        before: the shape of the program of the previous topology version.
+    """
+    tasks: dict[str, TaskEntry] = {}
+    for task, origin in evolution.origins.items():
+        kinds = description.subtopologies[TaskId.parse(task).subtopology].store_kinds
+        entry = _entry(checkpoint, last, task, origin, kinds)
+        if entry.head:
+            tasks[task] = replace(entry, due_ms=0, carried=None)
+    placement = description.placement
+    routing = RowRouting(
+        before["partitions of source topics"],
+        placement.source_partitions,
+        lambda topic, partition: str(placement.consumer(topic, partition)),
+        description.config["penstock.row.max.bytes"],
+    )
+    tasks = hand_on_carried(checkpoint, checkpoint, last, routing, tasks)
+    removed: dict[str, TaskEntry] = {}
+    for holder, origin in evolution.removals.items():
+        (name,) = origin.stores
+        entry = _entry(checkpoint, last, holder, origin, {name: evolution.removed_stores[name].kind})
+        if entry.head:
+            removed[holder] = replace(entry, due_ms=None)
+    for name in evolution.still_removed:
+        for holder in evolution.removed_stores[name].holders(name):
+            if holder in last.removed:
+                removed[holder] = last.removed[holder]
+    return tasks, removed
+
+
+def _entry(
+    checkpoint: Checkpoint, last: Manifest, target: str, origin: StateOrigin, kinds: Mapping[str, str]
+) -> TaskEntry:
+    if origin.whole is not None:
+        entry = last.entry(origin.whole)
+        if origin.whole != target:
+            for segment in sorted(replace(entry, carried=None).ids()):
+                _copy(checkpoint, origin.whole, segment, target)
+        return entry
+    states = read_states(checkpoint, last, [*origin.clocks, *origin.stores.values()])
+    if not states:
+        return TaskEntry()
+    stores = {name: holder for name, holder in origin.stores.items() if holder in states}
+    clocks = merged([states[holder].clocks for holder in origin.clocks if holder in states])
+    identity = [[name, holder, states[holder].identity.decode()] for name, holder in sorted(stores.items())]
+    gathered = TaskState(clocks, partial(_gathered, states, stores), orjson.dumps(identity))
+    return write_state(checkpoint, target, kinds, gathered)
+
+
+@contextmanager
+def _gathered(states: Mapping[str, TaskState], stores: Mapping[str, str]) -> Iterator[Entries]:
+    """Open `stores`, each as its holder in `states` has it."""
+    with ExitStack() as opened:
+        bases = {holder: opened.enter_context(states[holder].entries()) for holder in dict.fromkeys(stores.values())}
+        yield _Gathered({name: bases[holder] for name, holder in stores.items()})
+
+
+def _copy(checkpoint: Checkpoint, task: str, segment: str, target: str) -> None:
+    data = checkpoint.read_segment(task, segment)
+    if data is None:
+        raise damaged(checkpoint.segment_name(task, segment), "it is missing, and the last manifest names it")
+    checkpoint.write_segment(target, segment, data, lambda: None)
+
+
+class _Gathered:
+    """Combines stores of several tasks (implements Entries); a store without a base is empty."""
+
+    def __init__(self, bases: Mapping[str, Entries]) -> None:
+        self._bases = bases
+        self._nothing = MemoryBase()
+
+    def view(self, store_name: str) -> BaseView:
+        return self._bases.get(store_name, self._nothing).view(store_name)

@@ -8,72 +8,46 @@ last.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import NamedTuple
 
 from penstock.client.api import Admin
 from penstock.config import StreamsConfig
-from penstock.errors import StreamsError
 from penstock.host.deployment.listed_topics import listed_topics
 from penstock.host.deployment.topics import named_topics
-from penstock.host.spark.checkpoints.carried import encode_carried
+from penstock.host.spark.checkpoints.carried import write_carried
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, Metadata
-from penstock.host.spark.checkpoints.rewriting import kinds_of_stores, write_state
+from penstock.host.spark.checkpoints.manifests import check_absent
 from penstock.host.spark.checkpoints.stored_description import dump_for_checkpoint
+from penstock.host.spark.checkpoints.task_segments import write_state
 from penstock.host.spark.driver.preparation import placed
 from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.spark.protocol.placement import shape
 from penstock.host.spark.protocol.task_entry import TaskEntry
+from penstock.host.storage.task_state import TaskState
 from penstock.plan.subtopology import BuiltTopology, TaskId
 from penstock.record import PartitionBatch, TopicPartition
-from penstock.state.api import Entries
-from penstock.task.task_checkpoint import TaskCheckpoint
 from penstock_broker.common.clock import SystemClock
 
 _FIRST_EPOCH = 1
 
 
-class ImportedTask(NamedTuple):
-    """The state of one task.
-
-    Args:
-        task: its id.
-        entries: of its stores; needed only until the next state is requested.
-        checkpoint: its task checkpoint.
-        positions: the next offset of each broker partition that it reads.
-        waiting: records of repartition topics that it has not processed.
-        identity: of the entries; equal only for equal entries.
-    """
-
-    task: TaskId
-    entries: Entries
-    checkpoint: TaskCheckpoint
-    positions: dict[TopicPartition, int]
-    waiting: Sequence[PartitionBatch]
-    identity: bytes
-
-
-def check_empty(checkpoint: Checkpoint) -> None:
-    """Raise StreamsError if a checkpoint already exists."""
-    if checkpoint.read_metadata() is not None:
-        raise StreamsError(
-            f"A checkpoint already exists at {checkpoint.uri}. Import into another directory (penstock.checkpoint.dir),"
-            " or stop its application and delete it first."
-        )
-
-
 def make_checkpoint(
-    built: BuiltTopology, config: StreamsConfig, checkpoint: Checkpoint, admin: Admin, states: Iterable[ImportedTask]
+    built: BuiltTopology,
+    config: StreamsConfig,
+    checkpoint: Checkpoint,
+    admin: Admin,
+    states: Iterable[tuple[TaskId, TaskState]],
 ) -> Metadata:
     """Create the checkpoint of an application from the states of its tasks; return its metadata.
 
-    `states` covers all tasks and is consumed one at a time. If the iterable raises, no checkpoint remains.
+    `states` covers all tasks and is consumed one at a time: a state is needed only until the next one is requested. If
+    the iterable raises, no checkpoint remains.
 
     Raises:
         StreamsError: a checkpoint already exists. Also raises the errors of `preparation.check`.
     """
-    check_empty(checkpoint)
+    check_absent(checkpoint, "Import")
     checkpoint.delete_manifests()  # remains of a failed import
     topics = listed_topics(admin, named_topics(built, config))
     topology, placement = placed(built, config, admin, topics, parallelism=1)
@@ -84,7 +58,6 @@ def make_checkpoint(
     description = ApplicationDescription(
         config, topology, placement, partitions, {}, checkpoint.uri, "", "", 0, False, "", topic_ids=ids
     )
-    kinds = kinds_of_stores(description)
     metadata = Metadata(
         uuid.uuid4().hex,
         uuid.uuid4().hex,
@@ -100,16 +73,10 @@ def make_checkpoint(
     )
     positions: dict[TopicPartition, int] = {}
     tasks: dict[str, TaskEntry] = {}
-    for state in states:
-        name = str(state.task)
-        identity = metadata.checkpoint_id.encode() + state.identity
-        entry = write_state(checkpoint, name, state.entries, kinds[name], state.checkpoint, identity)
-        carried = encode_carried(_FIRST_EPOCH, (), state.waiting, config["penstock.row.max.bytes"])
-        if carried is not None:
-            fields, data = carried
-            checkpoint.write_segment(name, fields["id"], data, lambda: None)
-            entry = replace(entry, carried=fields)
-        tasks[name] = replace(entry, due_ms=0)  # so that its processors are initialised even without input
+    for task, state in states:
+        kinds = description.subtopologies[task.subtopology].store_kinds
+        own = replace(state, identity=metadata.checkpoint_id.encode() + state.identity)
+        tasks[str(task)] = _write_task(checkpoint, str(task), kinds, own, config["penstock.row.max.bytes"])
         positions.update(state.positions)
     begin: dict[str, list[int]] = {}
     for partition in sorted(positions):
@@ -121,3 +88,12 @@ def make_checkpoint(
     entered = replace(metadata, begin=begin, plan=stored.digest)
     checkpoint.write_metadata(entered)
     return entered
+
+
+def _write_task(
+    checkpoint: Checkpoint, task: str, kinds: Mapping[str, str], state: TaskState, row_max_bytes: int
+) -> TaskEntry:
+    entry = write_state(checkpoint, task, kinds, state)
+    rows = (PartitionBatch(*partition, batch) for partition, records in state.waiting.items() for batch in records())
+    carried = write_carried(checkpoint, task, _FIRST_EPOCH, (), rows, row_max_bytes)
+    return replace(entry, carried=carried, due_ms=0)  # so that its processors are initialised even without input

@@ -23,12 +23,7 @@ from penstock.record import TopicPartition
 
 def held_bytes(manifest: Manifest) -> dict[TopicPartition, int]:
     """Return the size of each partition's records that wait in its task, in bytes."""
-    return {
-        TopicPartition(topic, partition): size
-        for entry in manifest.tasks.values()
-        if entry.carried is not None
-        for topic, partition, size in entry.carried["held"]
-    }
+    return {partition: size for entry in manifest.tasks.values() for partition, size in entry.held().items()}
 
 
 def lagging_partitions(

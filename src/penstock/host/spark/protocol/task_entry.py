@@ -5,7 +5,7 @@ Planner and workers send these values to one another, and the files of the check
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ class TaskEntry:
         head: the position (hex) after its last commit, empty before the first.
         segments: its log of live segments from `log_to_json`; decoded only by tasks that need it.
         due_ms: when its next wall-clock punctuation is due, None for never.
-        carried: the entry from `encode_carried` for its file of rows for the next epoch, None without rows.
+        carried: the entry from `write_carried` for its file of rows for the next epoch, None without rows.
         ahead: its input partitions (topic and number) that are ahead of others by more than
             partition.pause.threshold.ms.
     """
@@ -46,6 +46,18 @@ class TaskEntry:
         """Return the ids (hex) of all live segments and of the file of carried rows."""
         files = {info["id"] for kind in ("deltas", "snapshots") for info in self.segments[kind]}
         return files if self.carried is None else {*files, self.carried["id"]}
+
+    def places(self, task: str) -> Iterator[tuple[TopicPartition, CarriedRange]]:
+        """Yield the place of the carried rows of each partition; task: the id of this entry's task."""
+        if self.carried is not None:
+            for topic, places in self.carried["places"].items():
+                for partition, *place in places:
+                    yield TopicPartition(topic, partition), CarriedRange(task, self.carried["id"], *place)
+
+    def held(self) -> dict[TopicPartition, int]:
+        """Return the size in bytes of the rows of each partition that the task holds back."""
+        held = () if self.carried is None else self.carried["held"]
+        return {TopicPartition(topic, partition): size for topic, partition, size in held}
 
 
 class CarriedRange(NamedTuple):

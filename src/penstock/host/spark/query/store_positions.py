@@ -72,12 +72,12 @@ def settled_offsets(built: BuiltTopology, manifest: Manifest, before: Mapping[st
         before: the result for an earlier manifest of the same topology version; empty at first.
     """
     carried: set[tuple[str, int | None]] = set()
-    for entry in manifest.tasks.values():
-        for topic, places in ({} if entry.carried is None else entry.carried["places"]).items():
+    for task, entry in manifest.tasks.items():
+        for (topic, partition), _ in entry.places(task):
             if topic in built.repartition_topics:
                 carried |= {(each, None) for each in _sources_of(topic, built, manifest.offsets)}
             else:
-                carried |= {(topic, place[0]) for place in places}
+                carried.add((topic, partition))
     settled: dict[str, list[int]] = {}
     for topic, offsets in manifest.offsets.items():
         known = before.get(topic, [])

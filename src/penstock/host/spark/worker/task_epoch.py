@@ -22,7 +22,7 @@ from penstock.host.crashpoints import crash_point
 from penstock.host.deployment.lost_topics import topic_entries, used_topics
 from penstock.host.measuring.batch_tracing import batch_tracing
 from penstock.host.packing.tapped_records import encoded_records
-from penstock.host.spark.checkpoints.carried import encode_carried, read_carried
+from penstock.host.spark.checkpoints.carried import read_carried, write_carried
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.spark.protocol.messages import AT_END, TaskControl, TaskReport
@@ -214,13 +214,11 @@ class TaskEpoch:
         Return their manifest entry.
         """
         epoch = self._control.epoch
-        encoded = encode_carried(epoch, self._held, sent, self._description.config["penstock.row.max.bytes"])
-        if encoded is None:
-            return None
-        carried, data = encoded
+        row_max_bytes = self._description.config["penstock.row.max.bytes"]
         torn = partial(crash_point, "carried.torn_write", epoch)
-        self._checkpoint.write_segment(str(self._task), carried["id"], data, torn)
-        crash_point("carried.after_write", epoch)
+        carried = write_carried(self._checkpoint, str(self._task), epoch, self._held, sent, row_max_bytes, torn)
+        if carried is not None:
+            crash_point("carried.after_write", epoch)
         return carried
 
     def _count(self, topic: str, batch: RecordBatch) -> None:

@@ -20,7 +20,7 @@ from penstock.errors import CorruptedBaseError, CorruptedSegmentError, TaskCorru
 from penstock.host.crashpoints import crash_point
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.checkpoints.documents import damaged
-from penstock.host.spark.checkpoints.rewriting import read_segment
+from penstock.host.spark.checkpoints.task_segments import read_segment
 from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.spark.protocol.messages import TaskControl
 from penstock.host.spark.protocol.task_entry import TaskEntry
@@ -256,4 +256,4 @@ class EpochTaskState:
         return data
 
     def _stores(self) -> tuple[tuple[str, str], ...]:
-        return tuple((name, builder.kind) for name, builder in sorted(self._spec.stores.items()))
+        return tuple(sorted(self._spec.store_kinds.items()))
