@@ -58,13 +58,15 @@ def test_only_a_plain_store_logs_its_evictions(timestamped: bool, eldest: bytes 
     assert [key for key, _ in store.all()] == ["b"]
 
 
-def test_a_read_of_a_key_counts_as_use_and_a_range_does_not() -> None:
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_read_of_a_key_counts_as_use_and_a_range_does_not(restarts: bool) -> None:
     task = TaskStore(Stores.key_value_store_builder(Stores.lru_map("l", 2), STRING, STRING))
     for key in "ab":
         task.store.put(key, "x")
     assert task.store.get("a") == "x"
-    task.commit()
-    task.restart()
+    if restarts:
+        task.commit()
+        task.restart()
     assert [key for key, _ in task.store.range("b", "b")] == ["b"]
     task.store.put("c", "x")
     assert [key for key, _ in task.store.all()] == ["a", "c"]

@@ -27,7 +27,8 @@ def test_expired_entries_are_removed_from_the_base_piece_by_piece() -> None:
     many = EXPIRED_PER_FLUSH + 10
     keys = [b"%06d" % number for number in range(many)]
     contexts = [CONTEXT] * many
-    entries = task.store.entry_keys(keys, np.zeros(many, np.int64))
+    starts = np.arange(many) % 2 * INTERVAL  # in two segments
+    entries = task.store.entry_keys(keys, starts)
     task.store.put_columns(entries, ["v"] * many, np.zeros(many, np.int64), contexts)
     task.commit()
     assert task.base.view("w").approximate_num_entries() == many
