@@ -23,6 +23,7 @@ from penstock.metrics.host_metrics import (
     streams_metrics,
 )
 from penstock.metrics.measurements import Measurement, bucket_of, measured_once
+from penstock.metrics.record_counts import RecordCounts
 
 COUNTS = RecordCounts(
     consumed={"in": (12, 340)},
