@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from penstock.state.sorted_keys import SortedKeys
@@ -21,6 +21,7 @@ STEPS = st.lists(
 
 
 @given(STEPS, st.booleans())
+@example([("add", b"a"), ("remove", b"a")], True)
 def test_reads_are_those_of_the_sorted_dict_after_any_changes(steps: list[tuple[str, Any]], often: bool) -> None:
     content: dict[bytes, None] = {}
     keys = SortedKeys(content)
