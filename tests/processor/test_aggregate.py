@@ -100,7 +100,7 @@ def test_a_row_whose_aggregator_fails_changes_nothing(cache_bytes: int) -> None:
     assert output_of(topology, rows, cache_bytes=cache_bytes, config=config)[-1] == ("a", "12", 4)
 
 
-@given(ROWS)
+@given(ROWS.map(lambda rows: [row for row in rows if row[1] != "!"]))  # a delete is itself a version
 @settings(max_examples=20)
 def test_a_versioned_store_gives_the_same_updates(rows: list[Row]) -> None:
     def versioned(grouped: KGroupedStream) -> KTable:

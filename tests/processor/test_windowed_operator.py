@@ -34,13 +34,13 @@ def test_a_record_is_late_only_by_the_records_of_its_operator(execution: str) ->
 
 def test_the_clock_of_an_operator_continues_after_a_restart() -> None:
     base = MemoryBase()
-    task = task_of(counts("x"), base=base)
-    task.add_records("in", 0, batch_of(("a", "x", 5), ("a", "x", 12)))
+    task = task_of(counts("x", "y"), base=base)
+    task.add_records("in", 0, batch_of(("a", "x", 5), ("a", "x", 12), ("a", "y", 100)))
     task.process()
     commit = task.prepare_commit()
     task.committed(commit.changes, b"1")
-    again = task_of(counts("x"), base=base, checkpoint=task.checkpoint())
-    again.add_records("in", 0, batch_of(("a", "x", 6), ("a", "x", 13), first_offset=2))
+    again = task_of(counts("x", "y"), base=base, checkpoint=task.checkpoint())
+    again.add_records("in", 0, batch_of(("a", "x", 6), ("a", "x", 13), first_offset=3))
     again.process()
     assert sent(again) == [("out", "[a@10/20]", "2", 13)]
 
