@@ -109,12 +109,12 @@ def import_from_kafka(topology: Topology, config: StreamsConfig | Mapping[str, A
     checkpoint = _checkpoint(checked)
     check_absent(checkpoint, "Import")
     plan = plan_takeover(built, checked)
-    if not plan.obstacles and all(each.committed is None for each in plan.inputs):
+    if not plan.blockers and all(each.committed is None for each in plan.inputs):
         raise StreamsError(
             f"The group {name} has committed no offset, so there is nothing to import. Is application.id that of the "
             "other application, and bootstrap.servers its brokers?"
         )
-    _check(name, "imported", plan.obstacles)
+    _check(name, "imported", plan.blockers)
     with ExitStack() as opened:
         opened.enter_context(_locked(checkpoint, checked, name))
         admin, fetcher = GroupAdmin(checked), ConfluentFetcher(checked)
@@ -171,7 +171,7 @@ def export_to_kafka(directory: str, topology: Topology, config: StreamsConfig | 
         handing_over = HandingOver(layout, admin, fetcher, producer)
         internal = built.repartition_topics.keys()
         states = {task: saved.task(str(task), group, internal) for task, group in layout.groups.items()}
-        _check(name, "exported", (*members_in_the_way(admin.describe_group(name)), *handing_over.obstacles(states)))
+        _check(name, "exported", (*members_in_the_way(admin.describe_group(name)), *handing_over.blockers(states)))
         return handing_over.write(states)
 
 
@@ -225,9 +225,9 @@ def _waiting(
     }
 
 
-def _check(application_id: str, what: str, obstacles: tuple[str, ...]) -> None:
-    if obstacles:
-        lines = "\n".join(f"  - {line}" for line in obstacles)
+def _check(application_id: str, what: str, blockers: tuple[str, ...]) -> None:
+    if blockers:
+        lines = "\n".join(f"  - {line}" for line in blockers)
         raise StreamsError(f"The state of {application_id} cannot be {what}:\n{lines}\nNothing was changed.")
 
 

@@ -131,13 +131,13 @@ def test_lines_between_sub_topologies_cross_neither_titles_nor_nodes() -> None:
         for each in drawn.iter(f"{SVG}text")
         if str(each.text).startswith("Sub-topology")
     ]
-    obstacles = [*((x, y, x + width, y + 12) for x, y, width in titles), *boxes(svg)]
+    blockers = [*((x, y, x + width, y + 12) for x, y, width in titles), *boxes(svg)]
     paths = [path.get("d", "") for path in drawn.iter(f"{SVG}path") if path.get("marker-end")]
     lines = [points(path) for path in paths if "C" not in path]
     assert len(titles) == 2
     assert len(lines) == 3
     for line in lines:
         for (x, y), (other_x, other_y) in pairwise(line):
-            for left, top, right, bottom in obstacles:
+            for left, top, right, bottom in blockers:
                 apart = max(x, other_x) <= left or min(x, other_x) >= right
                 assert apart or max(y, other_y) <= top or min(y, other_y) >= bottom

@@ -46,7 +46,7 @@ def able(nodes: Nodes) -> frozenset[str]:
 
 def planned(nodes: Nodes) -> tuple[list[str], bool, bool]:
     plan = column_plan(nodes.topology.sources[0], nodes.topology, able(nodes), nodes.errors)
-    return [node.name for node in plan.nodes], plan.positions, plan.islands
+    return [node.name for node in plan.nodes], plan.positions, plan.record_sections
 
 
 def counted(*names: str, store: KeyValueBytesStoreSupplier | LruMapBytesStoreSupplier | None = None) -> Topology:

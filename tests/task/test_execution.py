@@ -1,4 +1,4 @@
-"""Columns and islands give what a depth-first run gives, record by record: same output in the same order, same
+"""Columns and record sections give what a depth-first run gives, record by record: same output in the same order, same
 stores."""
 
 from __future__ import annotations

@@ -33,13 +33,13 @@ class ColumnPlan:
     Args:
         nodes: in topological order.
         positions: whether rows need positions.
-        islands: whether a path leads to nodes that run record by record.
+        record_sections: whether a path leads to nodes that run record by record.
     """
 
     entry: Entry
     nodes: tuple[ProcessorNode, ...]
     positions: bool
-    islands: bool
+    record_sections: bool
 
 
 def column_nodes(topology: ProcessorTopology, errors: ErrorHandling) -> frozenset[str]:
@@ -81,11 +81,11 @@ def _fails_its_parent(child: Child) -> bool:
 def column_plan(entry: Entry, topology: ProcessorTopology, able: frozenset[str], errors: ErrorHandling) -> ColumnPlan:
     """Return the plan after `entry`.
 
-    Without islands, a key-value store can only be used in the meantime by the nodes reached from the batch; islands
-    advance stream time between the rows, and so allow any punctuation. If entries expire or are evicted, the earlier
-    actions of other nodes matter. A node that forwards itself does so after its batch, when no other rows are in
-    progress: so there is no island below it, in which stream time and the current record would be those of an earlier
-    row.
+    Without record sections, a key-value store can only be used in the meantime by the nodes reached from the batch.
+    Record sections advance stream time between the rows, and so allow any punctuation. If entries expire or are
+    evicted, the earlier actions of other nodes matter. A node that forwards itself does so after its batch, when no
+    other rows are in progress: so there is no record section below it, in which stream time and the current record
+    would be those of an earlier row.
     """
     sharing_ever = sharing(topology.processors)
     able -= {
@@ -99,7 +99,7 @@ def column_plan(entry: Entry, topology: ProcessorTopology, able: frozenset[str],
     if any(len(node.children) > 1 for node in (entry, *plan.nodes[:-1])):
         able -= {node.name for node in plan.nodes if _forwards_itself(node)}
         plan = _plan_of(entry, topology, able, errors)
-    return _plan_of(entry, topology, able - sharing_ever, errors) if plan.islands else plan
+    return _plan_of(entry, topology, able - sharing_ever, errors) if plan.record_sections else plan
 
 
 def _forwards_itself(node: Child | Entry) -> bool:
@@ -133,16 +133,16 @@ def _plan_of(entry: Entry, topology: ProcessorTopology, able: frozenset[str], er
     unable: set[str] = set()
     reached: set[str] = set()
     below: list[tuple[Child, bool]] = [(child, False) for child in entry.children]
-    while below:  # a node below an island belongs to it, whatever other paths lead there
-        node, in_island = below.pop()
-        in_island = in_island or (isinstance(node, ProcessorNode) and node.name not in able)
-        if node.name in reached and (node.name in unable or not in_island):
+    while below:  # a node below a record section belongs to it, whatever other paths lead there
+        node, in_section = below.pop()
+        in_section = in_section or (isinstance(node, ProcessorNode) and node.name not in able)
+        if node.name in reached and (node.name in unable or not in_section):
             continue
         reached.add(node.name)
-        if in_island:
+        if in_section:
             unable.add(node.name)
-        if in_island or not _forwards_itself(node):
-            below.extend((child, in_island) for child in node.children)
+        if in_section or not _forwards_itself(node):
+            below.extend((child, in_section) for child in node.children)
     nodes = tuple(node for node in topology.processors if node.name in reached - unable)
     inner = {node.name for node in nodes}
     edges = [
@@ -150,6 +150,6 @@ def _plan_of(entry: Entry, topology: ProcessorTopology, able: frozenset[str], er
     ]
     leaving = [child for child in edges if child.name not in inner]
     entered = [child.name for child in edges if child.name in inner]
-    islands = errors.ask_in_order or any(isinstance(child, ProcessorNode) for child in leaving)
-    positions = islands or errors.writes_dead_letters or len(leaving) > 1 or len(entered) > len(set(entered))
-    return ColumnPlan(entry, nodes, positions, islands)
+    record_sections = errors.ask_in_order or any(isinstance(child, ProcessorNode) for child in leaving)
+    positions = record_sections or errors.writes_dead_letters or len(leaving) > 1 or len(entered) > len(set(entered))
+    return ColumnPlan(entry, nodes, positions, record_sections)

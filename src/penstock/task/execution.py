@@ -2,8 +2,8 @@
 
 From the entry of a batch (a source, or a store whose cache is flushed), the *columns* are the nodes that support
 columns, share no store with another node in the meantime, and are not reachable through a node without column support.
-They run first, in topological order. Their output goes to sinks, as columns too, or record by record into *islands*:
-the other nodes, run depth first.
+They run first, in topological order. Their output goes to sinks, as columns too, or record by record into *record
+sections*: the other nodes, run depth first.
 
 The order is that of a depth-first run. If more than one path leads out of the columns, each row carries a position: a
 number that is refined when a node fans out or multiplies a row, so that a merge is a sort by position. Positions of one
@@ -272,7 +272,7 @@ class Execution:
     def _run_between_punctuations(
         self, plan: ColumnPlan, partition: TopicPartition, batch: RecordBatch, stream_times: Int64Array
     ) -> None:
-        if plan.islands:
+        if plan.record_sections:
             self._run(plan, InputBatch(partition, batch, stream_times))
             return
         start = 0
@@ -303,7 +303,7 @@ class Execution:
     def _run(self, plan: ColumnPlan, entering: InputBatch) -> None:
         self._task.source = entering.partition
         few = len(entering.batch) < FEWEST_ROWS
-        if (plan.nodes and few) or (plan.islands and not plan.nodes):
+        if (plan.nodes and few) or (plan.record_sections and not plan.nodes):
             self._run_each(repeat(plan.entry), repeat(entering.partition), entering.batch, entering.stream_times)
             return
         flow = Flow()
@@ -421,13 +421,13 @@ class Execution:
             flow.waiting.setdefault(child, []).append(Part(part.parent, part.batch.take(rows), positions))
 
     def _leave(self, plan: ColumnPlan, flow: Flow, entering: InputBatch) -> None:
-        """Pass the rows that left the columns to sinks and islands."""
+        """Pass the rows that left the columns to sinks and record sections."""
         outward = [*plan.entry.children, *(child for node in plan.nodes for child in node.children)]
         children: dict[str, Child] = {child.name: child for child in outward}
         children[self._dead_letters.name] = self._dead_letters
         leaving = [(children[name], part) for name, parts in flow.waiting.items() for part in parts if len(part.batch)]
-        if plan.islands:
-            self._enter_islands(plan.entry, leaving, flow, entering)
+        if plan.record_sections:
+            self._enter_record_sections(plan.entry, leaving, flow, entering)
             return
         highest = max(
             (int(part.positions[-1]) + 1 if part.positions is not None else len(part.batch) for _, part in leaving),
@@ -443,7 +443,7 @@ class Execution:
                 except Exception as error:
                     _raise_above(part.parent, plan.entry, error)
 
-    def _enter_islands(
+    def _enter_record_sections(
         self,
         entry: Entry,
         leaving: list[tuple[Child, Part]],

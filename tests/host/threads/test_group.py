@@ -470,7 +470,7 @@ def test_a_member_joins_again_after_an_error_of_its_own(group: Group, monkeypatc
     assert instance.assigned() == TASKS
     request, left = ClassicProtocol.request, [KeyError("unexpected")]
 
-    def failing(protocol: ClassicProtocol, step: m.Step) -> Request | None:
+    def failing(protocol: ClassicProtocol, step: m.MemberCommand) -> Request | None:
         if left and isinstance(step, m.Heartbeat):
             raise left.pop()
         return request(protocol, step)

@@ -44,7 +44,7 @@ class Coordinator:
         """Return whether a commit would be accepted."""
         return member in self.members and generation == self.generation and self.phase != "SYNCING"
 
-    def take(self, instance: Instance, request: m.Step) -> None:
+    def take(self, instance: Instance, request: m.MemberCommand) -> None:
         match request:
             case m.Join(""):
                 self._names += 1
@@ -98,7 +98,7 @@ class Coordinator:
         for name in [name for name in self.members if name not in coming | known]:
             self.remove(name)
 
-    def _answer(self, instance: Instance, request: m.Step, code: ErrorCode) -> None:
+    def _answer(self, instance: Instance, request: m.MemberCommand, code: ErrorCode) -> None:
         match request:
             case m.Join():
                 instance.answers.append(m.JoinAnswered(code))
@@ -149,8 +149,8 @@ class Instance:
     def __init__(self, coordinator: Coordinator, process: str) -> None:
         self.coordinator, self.process = coordinator, process
         self.member = ClassicMember(RULES, TIMING)
-        self.answers: deque[m.Happening] = deque()
-        self.asked: m.Step | None = None
+        self.answers: deque[m.MemberEvent] = deque()
+        self.asked: m.MemberCommand | None = None
         self.told: deque[v.Event] = deque()
         self.assignments = 0
         self.running: set[TaskId] = set()
@@ -161,12 +161,12 @@ class Instance:
         self.is_to_end = False
         self.happens(m.Begin())
 
-    def happens(self, happening: m.Happening) -> None:
-        for step in self.member.handle(happening, self.now):
+    def happens(self, event: m.MemberEvent) -> None:
+        for step in self.member.handle(event, self.now):
             match step:
                 case v.Assigned() | v.MembershipLost() | v.ApplicationShutDown():
                     self.told.append(step)
-                case v.CutOff() | v.Reconnected():
+                case v.SessionTimedOut() | v.Reconnected():
                     pass
                 case m.Join() | m.Sync() | m.Heartbeat() | m.LeaveGroup():
                     self.asked = step
@@ -200,7 +200,7 @@ class Instance:
         """Close a task that is to be given up."""
         if closing := sorted(self.running - self.wanted):
             self.running.discard(closing[0])
-            self.happens(m.GivenUp(frozenset(closing[:1]), self.assignments))
+            self.happens(m.TasksRevoked(frozenset(closing[:1]), self.assignments))
 
     def copy(self, random: Random) -> None:
         """Copy a part of the state of a standby."""

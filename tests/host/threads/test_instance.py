@@ -461,7 +461,7 @@ def test_an_instance_that_was_cut_off_goes_on_with_what_it_has_not_committed() -
     instance.run()
     play.write("a b")
     instance.run()
-    instance.tell(v.CutOff())
+    instance.tell(v.SessionTimedOut())
     play.write("a")
     play.clock.advance(60_000)
     instance.run()

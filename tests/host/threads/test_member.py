@@ -33,27 +33,27 @@ class Game:
     def __init__(self, instance: str = "", rules: Rules = RULES) -> None:
         self.member = ClassicMember(rules, TIMING, instance)
         self.now = 0
-        self.steps: list[m.Step] = []
+        self.steps: list[m.MemberCommand] = []
         self.assignments = 0
 
-    def __call__(self, happening: m.Happening, after_ms: int = 0) -> list[m.Step]:
+    def __call__(self, event: m.MemberEvent, after_ms: int = 0) -> list[m.MemberCommand]:
         self.now += after_ms
-        self.steps = self.member.handle(happening, self.now)
+        self.steps = self.member.handle(event, self.now)
         self.assignments += sum(isinstance(step, v.Assigned) for step in self.steps)
         return self.steps
 
-    def given_up(self, tasks: frozenset[TaskId]) -> list[m.Step]:
+    def given_up(self, tasks: frozenset[TaskId]) -> list[m.MemberCommand]:
         """Close tasks behind all assignments."""
-        return self(m.GivenUp(tasks, self.assignments))
+        return self(m.TasksRevoked(tasks, self.assignments))
 
     @property
     def state(self) -> MemberState:
         return self.member.state
 
-    def joined(self, generation: int = 1, leader: str = "other") -> list[m.Step]:
+    def joined(self, generation: int = 1, leader: str = "other") -> list[m.MemberCommand]:
         return self(m.JoinAnswered(NONE, "me", generation, leader, {}))
 
-    def synced(self, *others: Sequence[TaskId], mine: Sequence[TaskId] = ()) -> list[m.Step]:
+    def synced(self, *others: Sequence[TaskId], mine: Sequence[TaskId] = ()) -> list[m.MemberCommand]:
         """Give what the leader of a group plans where this member has `mine`, and each other one what stands there."""
         members = {"me": subscribed(mine)} | {f"other{n}": subscribed(owned) for n, owned in enumerate(others)}
         return self(m.SyncAnswered(NONE, lead(members, RULES)["me"]))
@@ -128,7 +128,7 @@ def test_syncing_fails_where_the_members_plan_otherwise(game: Game) -> None:
 @pytest.mark.parametrize("state", [MemberState.JOINING, MemberState.SYNCING])
 def test_a_rebalance_in_the_meantime_means_another_join(stable: Game, state: MemberState) -> None:
     rejoin(stable)
-    answer: m.Happening = m.JoinAnswered(ErrorCode.rebalance_in_progress)
+    answer: m.MemberEvent = m.JoinAnswered(ErrorCode.rebalance_in_progress)
     if state is MemberState.SYNCING:
         stable.joined(2)
         answer = m.SyncAnswered(ErrorCode.rebalance_in_progress)
@@ -137,7 +137,7 @@ def test_a_rebalance_in_the_meantime_means_another_join(stable: Game, state: Mem
     assert join.owned == frozenset(TASKS)
 
 
-def rejoin(stable: Game) -> list[m.Step]:
+def rejoin(stable: Game) -> list[m.MemberCommand]:
     stable(m.Tick(), 1_000)
     return stable(m.HeartbeatAnswered(ErrorCode.rebalance_in_progress, stable.now))
 
@@ -186,7 +186,7 @@ def test_a_task_that_is_closed_while_it_is_assigned_again_stays_with_the_member(
     rejoin(stable)  # the other member has left before it got them
     stable.joined(3)
     assert stable.synced(mine=TASKS) == [v.Assigned(frozenset(TASKS))]
-    assert stable(m.GivenUp(lost, stable.assignments - 1)) == []
+    assert stable(m.TasksRevoked(lost, stable.assignments - 1)) == []
     assert rejoin(stable) == [m.Join("me", 3, frozenset(TASKS))]
     stable.joined(4)
     stable.synced((), mine=TASKS)
@@ -203,7 +203,7 @@ def test_a_join_for_others_waits_for_the_answer_to_a_heartbeat(stable: Game) -> 
     assert stable(m.HeartbeatAnswered(NONE, stable.now)) == [m.Join("me", 2, assigned.tasks)]
 
 
-LOST: dict[str, m.Happening] = {
+LOST: dict[str, m.MemberEvent] = {
     "a heartbeat of nobody": m.HeartbeatAnswered(ErrorCode.unknown_member_id),
     "a heartbeat of an old generation": m.HeartbeatAnswered(ErrorCode.illegal_generation),
     "a commit of nobody": m.CommitRefused(ErrorCode.unknown_member_id, "me", 1),
@@ -252,7 +252,7 @@ def cut_off(stable: Game) -> Game:
     assert stable(m.Disconnected()) == []
     assert stable(m.Tick(), 100) == [m.Heartbeat("me", 1)]
     stable(m.Disconnected())
-    assert stable(m.Tick(), 10_000) == [v.CutOff(), m.Heartbeat("me", 1)]
+    assert stable(m.Tick(), 10_000) == [v.SessionTimedOut(), m.Heartbeat("me", 1)]
     return stable
 
 
@@ -304,7 +304,7 @@ def test_commits_of_an_old_generation_let_tasks_stand_still_until_the_lost_answe
     stable: Game,
 ) -> None:
     rejoin(stable)
-    assert [stable(refused(ErrorCode.illegal_generation)) for _ in range(3)] == [[], [v.CutOff()], []]
+    assert [stable(refused(ErrorCode.illegal_generation)) for _ in range(3)] == [[], [v.SessionTimedOut()], []]
     assert stable.member.may_commit
     assert stable(m.Tick(), TIMING.retry_ms) == [m.AskAgain()]
     assert stable.joined(2) == [v.Reconnected(), m.Sync("me", 2, {})]
@@ -456,7 +456,7 @@ def test_leaving_says_so_and_ends(stable: Game) -> None:
 
 
 @pytest.mark.parametrize("answer", [m.Disconnected(), m.Unusable(RuntimeError())])
-def test_leaving_ends_without_an_answer_too(stable: Game, answer: m.Happening) -> None:
+def test_leaving_ends_without_an_answer_too(stable: Game, answer: m.MemberEvent) -> None:
     stable(m.LeaveRequested())
     assert stable(answer) == []
     assert stable.member.has_left
@@ -468,7 +468,7 @@ def test_a_member_that_nobody_knows_has_left(game: Game) -> None:
     assert game.member.has_left
 
 
-LATE: list[m.Happening] = [
+LATE: list[m.MemberEvent] = [
     m.JoinAnswered(NONE, "me", 9, "me"),
     m.SyncAnswered(NONE),
     m.HeartbeatAnswered(NONE, 9),
@@ -477,7 +477,7 @@ LATE: list[m.Happening] = [
 
 
 @pytest.mark.parametrize("answer", LATE)
-def test_answers_that_come_after_the_member_is_lost_change_nothing(stable: Game, answer: m.Happening) -> None:
+def test_answers_that_come_after_the_member_is_lost_change_nothing(stable: Game, answer: m.MemberEvent) -> None:
     stable(m.HeartbeatAnswered(ErrorCode.unknown_member_id))
     assert stable(answer) == []
     assert stable.state is MemberState.FENCED

@@ -32,19 +32,19 @@ CODES = (
     ErrorCode.group_authorization_failed,
 )
 ERROR = RuntimeError("permanent")
-ALWAYS: Sequence[m.Happening] = (
+ALWAYS: Sequence[m.MemberEvent] = (
     m.Begin(),
     m.Tick(),
     m.LeaveAnswered(),
     m.Disconnected(),
     m.Unusable(ERROR),
     *(m.CommitRefused(code, "me", 1) for code in CODES),
-    m.GivenUp(frozenset(TASKS), assignments=1_000_000),
+    m.TasksRevoked(frozenset(TASKS), assignments=1_000_000),
     m.Stalled(ERROR),
     m.ShutDownRequested(),
     m.LeaveRequested(),
 )
-OF_CLASSIC: Sequence[m.Happening] = (
+OF_CLASSIC: Sequence[m.MemberEvent] = (
     m.JoinAnswered(ErrorCode.member_id_required, "me"),
     m.JoinAnswered(NONE, "me", 1, "other", {}),
     m.JoinAnswered(NONE, "me", 1, "me", {"me": subscribed(), "other": subscribed()}),
@@ -57,7 +57,7 @@ OF_CLASSIC: Sequence[m.Happening] = (
     *(m.SyncAnswered(code) for code in CODES),
     *(m.HeartbeatAnswered(code) for code in (NONE, *CODES)),
 )
-OF_STREAMS: Sequence[m.Happening] = (
+OF_STREAMS: Sequence[m.MemberEvent] = (
     m.StreamsHeartbeatAnswered(NONE, epoch=1),
     m.StreamsHeartbeatAnswered(NONE, epoch=1, tasks=m.StreamsTasks(frozenset(TASKS))),
     m.StreamsHeartbeatAnswered(NONE, epoch=1, statuses={s.INCORRECTLY_PARTITIONED_TOPICS: "3 and 4"}),
@@ -88,16 +88,16 @@ def copied(member: m.AbstractMember) -> m.AbstractMember:
     return other
 
 
-def situations(member: m.AbstractMember, happenings: Sequence[m.Happening]) -> Iterator[m.AbstractMember]:
+def situations(member: m.AbstractMember, events: Sequence[m.MemberEvent]) -> Iterator[m.AbstractMember]:
     """Let everything happen in every situation that follows from it, once."""
     left, known, now = [member], {situation(member)}, 0
     while left:
         before = left.pop()
         yield before
-        for happening in happenings:
+        for event in events:
             now += 60_000
             after = copied(before)
-            after.handle(happening, now)
+            after.handle(event, now)
             if (found := situation(after)) not in known:
                 known.add(found)
                 left.append(after)

@@ -167,11 +167,11 @@ class Player:
         self.protocol = StreamsProtocol(layout_with(config), config, f"process of {server}")
         self.coordinator = coordinator
         self.now = 0
-        self.told: list[m.Step] = []
+        self.told: list[m.MemberCommand] = []
 
-    def happen(self, happening: m.Happening, *, is_lost: bool = False) -> None:
+    def happen(self, event: m.MemberEvent, *, is_lost: bool = False) -> None:
         """Let something happen, and all that follows. is_lost: the answers do not arrive."""
-        steps = self.protocol.member.handle(happening, self.now)
+        steps = self.protocol.member.handle(event, self.now)
         for step in steps:
             if (request := self.protocol.request(step)) is None:
                 self.told.append(step)
@@ -181,7 +181,7 @@ class Player:
 
     def give_up(self, tasks: frozenset[TaskId]) -> None:
         """Close tasks behind all assignments."""
-        self.happen(m.GivenUp(tasks, sum(isinstance(step, v.Assigned) for step in self.told)))
+        self.happen(m.TasksRevoked(tasks, sum(isinstance(step, v.Assigned) for step in self.told)))
 
     def heartbeat(self, *, is_lost: bool = False) -> None:
         self.now += 1_000

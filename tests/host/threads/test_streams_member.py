@@ -29,7 +29,7 @@ JOIN = m.JoinStreamsGroup("me")
 DESCRIBE = m.DescribeStreamsMember("me")
 
 
-def owns(epoch: int, active: Collection[TaskId], standby: Collection[TaskId] = ()) -> m.Step:
+def owns(epoch: int, active: Collection[TaskId], standby: Collection[TaskId] = ()) -> m.MemberCommand:
     return m.StreamsHeartbeat("me", epoch, StreamsTasks(frozenset(active), frozenset(standby)))
 
 
@@ -41,15 +41,15 @@ class Game:
         self.now = 0
         self.assignments = 0
 
-    def __call__(self, happening: m.Happening, after_ms: int = 0) -> list[m.Step]:
+    def __call__(self, event: m.MemberEvent, after_ms: int = 0) -> list[m.MemberCommand]:
         self.now += after_ms
-        steps = self.member.handle(happening, self.now)
+        steps = self.member.handle(event, self.now)
         self.assignments += sum(isinstance(step, v.Assigned) for step in steps)
         return steps
 
-    def given_up(self, tasks: frozenset[TaskId], after_ms: int = 0) -> list[m.Step]:
+    def given_up(self, tasks: frozenset[TaskId], after_ms: int = 0) -> list[m.MemberCommand]:
         """Close tasks behind all assignments."""
-        return self(m.GivenUp(tasks, self.assignments), after_ms)
+        return self(m.TasksRevoked(tasks, self.assignments), after_ms)
 
     @property
     def state(self) -> MemberState:
@@ -57,11 +57,11 @@ class Game:
 
     def answer(
         self, epoch: int = 1, tasks: StreamsTasks | None = None, code: int = ErrorCode.none, **statuses: str
-    ) -> list[m.Step]:
+    ) -> list[m.MemberCommand]:
         found = {getattr(s, name): text for name, text in statuses.items()}
         return self(m.StreamsHeartbeatAnswered(code, self.now, epoch, HEARTBEAT_MS, tasks, found))
 
-    def heartbeat(self) -> list[m.Step]:
+    def heartbeat(self) -> list[m.MemberCommand]:
         return self(m.Tick(), HEARTBEAT_MS)
 
 
@@ -219,7 +219,7 @@ def test_stable_that_may_not_commit_is_counted_out(stable: Game) -> None:
 @pytest.mark.parametrize("code", [ErrorCode.illegal_generation, ErrorCode.stale_member_epoch])
 def test_an_epoch_that_is_refused_is_asked_for(stable: Game, code: ErrorCode) -> None:
     refused = m.CommitRefused(code, "me", 1)
-    assert [stable(refused) for _ in range(3)] == [[owns(1, TASKS)], [v.CutOff()], []]
+    assert [stable(refused) for _ in range(3)] == [[owns(1, TASKS)], [v.SessionTimedOut()], []]
     assert stable.answer(2) == [v.Reconnected()]
     assert stable(refused) == []  # it was made before the new epoch was known
     assert stable.state is MemberState.STABLE
@@ -247,7 +247,7 @@ def test_a_member_whose_producer_was_fenced_looks_for_another_one_of_its_process
 
 def test_stable_stands_still_when_it_hears_nothing(stable: Game) -> None:
     stable.heartbeat()
-    assert stable(m.Tick(), 9_000) == [v.CutOff()]
+    assert stable(m.Tick(), 9_000) == [v.SessionTimedOut()]
     stable(m.Disconnected())
     stable(m.Tick(), 100)
     assert stable.answer() == [v.Reconnected(), DESCRIBE]

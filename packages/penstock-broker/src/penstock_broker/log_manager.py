@@ -147,5 +147,5 @@ async def _repeat(interval_ms: int, steps: Callable[[], Steps], first_ms: int | 
                     await asyncio.sleep(0)
                     pause_at = time.monotonic() + STEP_SECONDS
         except Exception:
-            _log.exception("the upkeep of the logs failed; it is tried again in %d ms", interval_ms)
+            _log.exception("the maintenance of the logs failed; it runs again in %d ms", interval_ms)
         await asyncio.sleep(interval_ms / 1000)

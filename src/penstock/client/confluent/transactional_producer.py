@@ -15,7 +15,7 @@ from penstock.client.confluent.time_zero import NewClientNeededError
 from penstock.client.confluent.transactional_client import FENCED, LATE_SECONDS, TransactionalClient
 from penstock.client.failures import FORBIDDEN, Right
 from penstock.client.settings import OF_KNOWN_TOPICS
-from penstock.client.sockets.offsets import COUNTED_OUT
+from penstock.client.sockets.offsets import MEMBER_FENCED
 from penstock.config import StreamsConfig
 from penstock.errors import (
     KafkaError,
@@ -181,7 +181,7 @@ class ConfluentTransactionalProducer:
             raise ProducerFencedError(
                 f"Another producer has fenced that of {self._transactional_id}: {error.str().rstrip('.')}."
             )
-        if error.code() in COUNTED_OUT:
+        if error.code() in MEMBER_FENCED:
             raise CommitRefusedError(
                 f"The group has removed the member that commits as {self._transactional_id}: "
                 f"{error.str().rstrip('.')}. Its tasks belong to other members, or will be opened again.",

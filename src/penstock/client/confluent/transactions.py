@@ -41,7 +41,7 @@ from penstock.client.confluent.transaction_steps import UnansweredError, until
 from penstock.client.confluent.transactional_client import TransactionalClient, transactional_right
 from penstock.client.failures import Right
 from penstock.client.settings import PRODUCER, client_settings
-from penstock.client.sockets.offsets import COUNTED_OUT, has_members
+from penstock.client.sockets.offsets import MEMBER_FENCED, has_members
 from penstock.config import StreamsConfig
 from penstock.errors import RetriableError, StreamsError
 from penstock.record import PartitionBatch, TopicPartition
@@ -247,7 +247,7 @@ class TransactionalWriter:
     def _take_failure(self, error: KafkaException, write: _EpochWrite) -> list[RefusedError]:
         """Return the records that another attempt leaves out; raise the error if it would not help."""
         code = self._client.reason(error.args[0])
-        if write.group_commit is not None and error.args[0].code() in COUNTED_OUT:
+        if write.group_commit is not None and error.args[0].code() in MEMBER_FENCED:
             self._client.discard()
             raise has_members(write.group_commit.group) from error
         reported_rows = self._client.reports.rows(write.left, is_refusal)

@@ -94,7 +94,7 @@ def commit_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPartition
         answer = cluster.ask(cluster.coordinator(GROUP, group, doing, right), OFFSET_COMMIT, body, doing)
         for topic in answer["topics"]:
             for one in topic["partitions"]:
-                if one["error_code"] in COUNTED_OUT:
+                if one["error_code"] in MEMBER_FENCED:
                     raise has_members(group)
                 cluster.check(one, doing, right, Right("READ", "topic", topic["name"]))
 
@@ -196,7 +196,7 @@ class TransactionOffsets:
         self._cluster.close()
 
 
-COUNTED_OUT: Final = (
+MEMBER_FENCED: Final = (
     ErrorCode.illegal_generation,
     ErrorCode.unknown_member_id,
     ErrorCode.fenced_instance_id,

@@ -84,9 +84,9 @@ class ClassicProtocol:
         timing = m.Timing(self._session_ms, heartbeat_ms, probing_ms=config["probing.rebalance.interval.ms"])
         self.member = ClassicMember(self._rules, timing, self.instance)
 
-    def request(self, step: m.Step) -> Request | None:
-        """Return the request for `step`, None if it sends nothing."""
-        match step:
+    def request(self, command: m.MemberCommand) -> Request | None:
+        """Return the request for `command`, None if it sends nothing."""
+        match command:
             case m.Join(member_id, generation, owned, shuts_down):
                 body = self._join_body(member_id, generation, owned, shuts_down)
                 return Request(JOIN_GROUP, body, self._joined, self._rebalance_ms)

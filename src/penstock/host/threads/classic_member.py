@@ -59,38 +59,38 @@ class ClassicMember(AbstractMember):
         self._leads = False
         self._probe_ms: int | None = None
 
-    def _heartbeat(self) -> m.Step:
+    def _heartbeat(self) -> m.MemberCommand:
         return m.Heartbeat(self.member_id, self.generation)
 
-    def _answered(self, happening: m.Happening, now: int) -> list[m.Step]:
-        match happening:
+    def _answered(self, event: m.MemberEvent, now: int) -> list[m.MemberCommand]:
+        match event:
             case m.JoinAnswered() if self.state is MemberState.JOINING:
                 self._out = False
-                return self._joined(happening, now)
+                return self._joined(event, now)
             case m.SyncAnswered() if self.state is MemberState.SYNCING:
                 self._out = False
-                return self._synced(happening, now)
+                return self._synced(event, now)
             case m.HeartbeatAnswered() if self.state is MemberState.STABLE:
                 self._out = False
-                return self._heard(happening, now)
+                return self._heard(event, now)
             case _:
                 return []
 
-    def _join(self, now: int) -> list[m.Step]:
+    def _join(self, now: int) -> list[m.MemberCommand]:
         self._state.change(MemberState.JOINING)
         self._out, self._next_ms = True, now + self._timing.again_ms
         self._is_new = self.generation == NO_GENERATION
         self._must_rejoin, self._pending = False, frozenset()
         return [m.Join(self.member_id, self.generation, self._held, self._shuts_down)]
 
-    def _joined(self, answer: m.JoinAnswered, now: int) -> list[m.Step]:
+    def _joined(self, answer: m.JoinAnswered, now: int) -> list[m.MemberCommand]:
         if answer.code == ErrorCode.member_id_required:
             self.member_id = answer.member_id
             return self._join(now)
         if answer.code != ErrorCode.none:
             return self._refused(answer.code, now)
         self.member_id, self.generation = answer.member_id, answer.generation
-        steps = self._heard_of_coordinator(now)
+        commands = self._heard_of_coordinator(now)
         assignments: Mapping[str, bytes] = {}
         self._leads = answer.leader == answer.member_id
         if self._leads:
@@ -100,9 +100,9 @@ class ClassicMember(AbstractMember):
                 return self._withdraw(error, now)
         self._state.change(MemberState.SYNCING)
         self._out, self._next_ms = True, now + self._timing.again_ms
-        return [*steps, m.Sync(self.member_id, self.generation, assignments)]
+        return [*commands, m.Sync(self.member_id, self.generation, assignments)]
 
-    def _synced(self, answer: m.SyncAnswered, now: int) -> list[m.Step]:
+    def _synced(self, answer: m.SyncAnswered, now: int) -> list[m.MemberCommand]:
         if answer.code != ErrorCode.none:
             return self._refused(answer.code, now)
         try:
@@ -124,12 +124,12 @@ class ClassicMember(AbstractMember):
         self._held |= share.tasks
         return [self._assigned(share.tasks, share.standbys), *self._freed(now)]
 
-    def _shut_down(self, now: int) -> list[m.Step]:
+    def _shut_down(self, now: int) -> list[m.MemberCommand]:
         """Join with the request to shut down, after a pending answer."""
         self._shuts_down, self._must_rejoin, self._pending = True, True, frozenset()
         return self._freed(now)
 
-    def _told_to_end(self, share: MemberShare) -> list[m.Step]:
+    def _told_to_end(self, share: MemberShare) -> list[m.MemberCommand]:
         """Shut down the application: all tasks are committed and closed. A member that already knew of it waits for a
         generation in which all members knew."""
         self._must_rejoin, self._pending = self._shuts_down and not share.is_final, frozenset()
@@ -138,32 +138,32 @@ class ClassicMember(AbstractMember):
         self._shuts_down = True
         return [v.ApplicationShutDown(m.shut_down_error(share.shut_down_by))]
 
-    def _withdraw(self, error: Exception, now: int) -> list[m.Step]:
+    def _withdraw(self, error: Exception, now: int) -> list[m.MemberCommand]:
         """Leave the group, whose tasks differ from those of this member."""
         return [*self._left(now), v.MembershipRefused(error)]
 
-    def _freed(self, now: int) -> list[m.Step]:
+    def _freed(self, now: int) -> list[m.MemberCommand]:
         """Rejoin once the tasks that others wait for are closed."""
         is_free = self.state is MemberState.STABLE and self._must_rejoin and not self._pending and not self._out
         return self._join(now) if is_free else []
 
-    def _heard(self, answer: m.HeartbeatAnswered, now: int) -> list[m.Step]:
+    def _heard(self, answer: m.HeartbeatAnswered, now: int) -> list[m.MemberCommand]:
         if answer.code not in (ErrorCode.none, ErrorCode.rebalance_in_progress):
             return self._refused(answer.code, now)
-        steps = self._heard_of_coordinator(answer.sent_ms)
+        commands = self._heard_of_coordinator(answer.sent_ms)
         must_probe = self._probe_ms is not None and now >= self._probe_ms
         if answer.code == ErrorCode.rebalance_in_progress or must_probe:
-            return [*steps, *self._join(now)]
-        return [*steps, *self._freed(now)]
+            return [*commands, *self._join(now)]
+        return [*commands, *self._freed(now)]
 
     def _doubts(self) -> bool:
         return self.state in (MemberState.UNJOINED, MemberState.JOINING)
 
-    def _ask_generation(self, now: int) -> list[m.Step]:
+    def _ask_generation(self, now: int) -> list[m.MemberCommand]:
         """Repeat JoinGroup soon, unless it is answered first."""
         if self.state is MemberState.JOINING and self._next_ms is not None:
             self._next_ms = min(self._next_ms, now + self._timing.retry_ms)
         return []
 
-    def _refused(self, code: int, now: int, message: str = "") -> list[m.Step]:
+    def _refused(self, code: int, now: int, message: str = "") -> list[m.MemberCommand]:
         return self._join(now) if code == ErrorCode.rebalance_in_progress else super()._refused(code, now, message)

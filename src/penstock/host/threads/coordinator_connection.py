@@ -36,7 +36,7 @@ class CoordinatorConnection:
         self._doing = f"being a member of the group {group!r}"
         self._cluster = Cluster(config, TIMEOUT_MS, CONSUMER)
         self._connection: BrokerConnection | None = None
-        self._answer: tuple[Callable[[Message], m.Happening], float] | None = None
+        self._answer: tuple[Callable[[Message], m.MemberEvent], float] | None = None
         self._awake, self._waker = socket.socketpair()
         self._waker.setblocking(False)
 
@@ -60,7 +60,7 @@ class CoordinatorConnection:
             raise
         self._answer = request.take, time.monotonic() + (request.waits_ms + TIMEOUT_MS) / 1000
 
-    def receive(self) -> m.Happening | None:
+    def receive(self) -> m.MemberEvent | None:
         """Wait for the answer to the request and return it, None without a request."""
         if self._connection is None or self._answer is None:
             return None
@@ -75,8 +75,8 @@ class CoordinatorConnection:
             self.disconnect()
             return m.Unusable(error)
 
-    def wait(self, seconds: float) -> m.Happening:
-        """Return the next happening: an answer, a timeout, or a tick after `seconds` or `wake`."""
+    def wait(self, seconds: float) -> m.MemberEvent:
+        """Return the next event: an answer, a timeout, or a tick after `seconds` or `wake`."""
         if self._connection is None or self._answer is None:
             self._sleep(None, seconds)
             return m.Tick()

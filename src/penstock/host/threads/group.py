@@ -19,7 +19,7 @@ from penstock.client.api import GroupIdentity, OffsetAndMetadata
 from penstock.client.failures import Right
 from penstock.client.settings import CONSUMER
 from penstock.client.sockets.cluster import GROUP, BrokerNode, Cluster
-from penstock.client.sockets.offsets import COUNTED_OUT, OFFSET_COMMIT, offset_topics
+from penstock.client.sockets.offsets import MEMBER_FENCED, OFFSET_COMMIT, offset_topics
 from penstock.config import StreamsConfig
 from penstock.errors import KafkaError, RetriableError, StreamsError, TaskMigratedError, UnsupportedVersionError
 from penstock.host.crashpoints import crash_point
@@ -94,7 +94,7 @@ class GroupMembership:
         self._lock = threading.Lock()
         self._lost_is_told = False
         self._is_leaving = False
-        self._inbox: queue.SimpleQueue[m.Happening] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[m.MemberEvent] = queue.SimpleQueue()
         self._coordinator = CoordinatorConnection(config, self._group)
         self._asked: Request | None = None
         self._thread = threading.Thread(target=self._run, name="penstock-group", daemon=True)
@@ -143,7 +143,7 @@ class GroupMembership:
     def give_up(self, tasks: frozenset[TaskId], assignments: int) -> None:
         """Report to the group that these tasks are closed here. assignments: the number that the core had received by
         then."""
-        self._happen(m.GivenUp(tasks, assignments))
+        self._happen(m.TasksRevoked(tasks, assignments))
 
     def step_back(self, error: Exception) -> None:
         """Leave the tasks to others, because the instance makes no progress; `MembershipLost` follows."""
@@ -176,22 +176,22 @@ class GroupMembership:
 
     # ---------------------------------------- membership thread
 
-    def _happen(self, happening: m.Happening) -> None:
-        self._inbox.put(happening)
+    def _happen(self, event: m.MemberEvent) -> None:
+        self._inbox.put(event)
         self._coordinator.wake()
 
     def _run(self) -> None:
         self._remove_former()
-        happening: m.Happening = m.Begin()
+        event: m.MemberEvent = m.Begin()
         while not self._closed.is_set():
             try:
-                self._take(happening)
+                self._take(event)
                 if self._member.has_left:
                     break
-                happening = self._next()
+                event = self._next()
             except Exception as error:  # the core must not wait for a dead thread
                 self._coordinator.disconnect()
-                happening = m.Unusable(error)
+                event = m.Unusable(error)
         self._coordinator.disconnect()
 
     def _remove_former(self) -> None:
@@ -203,30 +203,30 @@ class GroupMembership:
             self._request(request)
             self._coordinator.receive()
 
-    def _take(self, happening: m.Happening) -> None:
+    def _take(self, event: m.MemberEvent) -> None:
         with self._lock:
-            steps = self._member.handle(happening, now_ms())
-            for step in steps:
-                self._tell(step)
+            commands = self._member.handle(event, now_ms())
+            for command in commands:
+                self._tell(command)
         if self._member_file is not None:
             self._member_file.keep("" if self._member.has_left else self._member.member_id)
-        for step in steps:
-            if isinstance(step, m.FindAgain):
+        for command in commands:
+            if isinstance(command, m.FindAgain):
                 self._coordinator.disconnect()
-            if isinstance(step, m.AskAgain) and self._asked is not None:
+            if isinstance(command, m.AskAgain) and self._asked is not None:
                 self._coordinator.disconnect()
                 self._request(self._asked)
-            if (request := self._protocol.request(step)) is not None:
+            if (request := self._protocol.request(command)) is not None:
                 self._asked = request
-                is_plan = isinstance(step, m.Sync) and bool(step.assignments)
+                is_plan = isinstance(command, m.Sync) and bool(command.assignments)
                 if is_plan:
                     crash_point("group.planned", 0)
                 self._request(request)
                 if is_plan:
                     crash_point("group.told", 0)
 
-    def _next(self) -> m.Happening:
-        """Wait for the next happening."""
+    def _next(self) -> m.MemberEvent:
+        """Wait for the next event."""
         try:
             return self._inbox.get_nowait()
         except queue.Empty:
@@ -234,14 +234,14 @@ class GroupMembership:
         due = self._member.due_ms()
         return self._coordinator.wait(_MOST_WAIT if due is None else min(_MOST_WAIT, (due - now_ms()) / 1000))
 
-    def _tell(self, step: m.Step) -> None:
-        """Post a step to the core, if it concerns the core."""
-        match step:
+    def _tell(self, command: m.MemberCommand) -> None:
+        """Post a command to the core, if it concerns the core."""
+        match command:
             case v.Assigned() | v.MembershipLost() | v.MembershipRefused():
-                self._lost_is_told = not isinstance(step, v.Assigned)
-                self._post(step)
-            case v.ApplicationShutDown() | v.CutOff() | v.Reconnected():
-                self._post(step)
+                self._lost_is_told = not isinstance(command, v.Assigned)
+                self._post(command)
+            case v.ApplicationShutDown() | v.SessionTimedOut() | v.Reconnected():
+                self._post(command)
             case m.Refused(code, message):
                 self._lost_is_told = True
                 self._post(v.MembershipRefused(self._error(code, message)))
@@ -283,7 +283,7 @@ class GroupMembership:
 
     def _commit(self, commit: _Commit) -> v.Event | None:
         """Commit and return the answer, None if the member reports the outcome. Retry while the coordinator is busy or
-        the generation changes. After a lasting refusal, the instance steps back."""
+        the generation changes. After a lasting refusal, the instance commands back."""
         deadline = time.monotonic() + self._commit_seconds
         doing = f"committing offsets of the group {self._group!r}"
         while not self._closed.is_set():
@@ -304,7 +304,7 @@ class GroupMembership:
             if code == ErrorCode.none:
                 return v.OffsetsCommitted()
             is_late = time.monotonic() >= deadline
-            if code in COUNTED_OUT:
+            if code in MEMBER_FENCED:
                 refused = m.CommitRefused(code, member_id, generation)
                 with self._lock:
                     if self._member.losses == commit.losses:
@@ -330,7 +330,7 @@ class GroupMembership:
         for code, topic in codes.items():
             if code == ErrorCode.not_coordinator:
                 self._commit_node = None
-            if code in _REPEATED or code in COUNTED_OUT:
+            if code in _REPEATED or code in MEMBER_FENCED:
                 return int(code)
             self._commit_cluster.check({"error_code": code}, doing, rights[0], Right("READ", "topic", topic))
         return int(ErrorCode.none)

@@ -19,12 +19,12 @@ _TAG: Final = "client.tag."
 
 
 class Request(NamedTuple):
-    """A request to the coordinator. take: converts the answer to a happening. waits_ms: the longest time (ms) the
+    """A request to the coordinator. take: converts the answer to a event. waits_ms: the longest time (ms) the
     coordinator may wait before it answers."""
 
     api: Api
     body: Message
-    take: Callable[[Message], m.Happening]
+    take: Callable[[Message], m.MemberEvent]
     waits_ms: int = 0
 
 
@@ -41,8 +41,8 @@ class GroupProtocol(Protocol):
         """The name of a static member, empty for a dynamic member."""
         ...
 
-    def request(self, step: m.Step) -> Request | None:
-        """Return the request for `step`, None if it sends nothing."""
+    def request(self, command: m.MemberCommand) -> Request | None:
+        """Return the request for `command`, None if it sends nothing."""
         ...
 
     def refusal(self, code: int, message: str) -> StreamsError | None:

@@ -55,8 +55,8 @@ class HandingOver:
         self._producer = producer
         self._group = str(layout.config.required("application.id"))
 
-    def obstacles(self, states: Mapping[TaskId, TaskState]) -> Iterator[str]:
-        """Yield the obstacles to handing over: topics of other stores, or progress since the state."""
+    def blockers(self, states: Mapping[TaskId, TaskState]) -> Iterator[str]:
+        """Yield the blockers to handing over: topics of other stores, or progress since the state."""
         yield from unfit_topics(self._layout, self._admin.topics(), self._admin, self._fetcher)
         positions = {partition: at for state in states.values() for partition, at in state.positions.items()}
         fetched = {partition: at for state in states.values() for partition, at in state.fetched.items()}

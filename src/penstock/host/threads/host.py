@@ -28,13 +28,13 @@ from penstock.host.threads.assembly import HostOptions, InstanceAssembly, Instan
 from penstock.host.threads.clients import GroupAdmin
 from penstock.host.threads.directories import StateDirectory
 from penstock.host.threads.figures import InstanceFigures
+from penstock.host.threads.housekeeping import Housekeeping, at_intervals
 from penstock.host.threads.instance_application import InstanceApplication
 from penstock.host.threads.keys import check_group_protocol, check_keys
 from penstock.host.threads.polling import Polling
 from penstock.host.threads.preparing import checked_layout, refused_change
 from penstock.host.threads.processing import LAST_SECONDS
 from penstock.host.threads.queries import TaskQueries
-from penstock.host.threads.upkeep import Upkeep, at_intervals
 from penstock.log_context import logged_as
 from penstock.metrics.host_metrics import Measured, client_statistics
 from penstock.plan.dead_letters import check_dead_letters
@@ -240,8 +240,10 @@ class ThreadsHost:
             parts = self._parts = self._assembly.build(layout, admin, application, opened)
             if self._paused:
                 parts.polling.post(v.PauseRequested())
-            upkeep = Upkeep(f"penstock-{self._application_id}-upkeep", self._upkeep(layout, watch))
-            opened.callback(upkeep.close, LAST_SECONDS)
+            housekeeping = Housekeeping(
+                f"penstock-{self._application_id}-housekeeping", self._housekeeping(layout, watch)
+            )
+            opened.callback(housekeeping.close, LAST_SECONDS)
             self._open = opened.pop_all()
         # A request to end or rebalance may have missed these parts.
         if self._stopped.is_set():
@@ -250,7 +252,7 @@ class ThreadsHost:
             parts.polling.post(v.CloseRequested(self._leaves_group))
         return parts.polling
 
-    def _upkeep(self, layout: Layout, watch: TopicWatch) -> list[Callable[[], None]]:
+    def _housekeeping(self, layout: Layout, watch: TopicWatch) -> list[Callable[[], None]]:
         """Return the functions to call periodically while the instance runs."""
         config, figures = self._config, self._figures
         progress = ProgressLog(self._application_id, config["log.summary.interval.ms"], figures.snapshot)

@@ -175,8 +175,8 @@ class Instance:
                 self._rollback.failed(error, None, now)
             case v.ApplicationShutDown(error):
                 self._ending.application_shut_down(error)
-            case v.CutOff() | v.Reconnected():
-                self._life.is_cut_off = isinstance(event, v.CutOff)
+            case v.SessionTimedOut() | v.Reconnected():
+                self._life.is_cut_off = isinstance(event, v.SessionTimedOut)
 
     def _out_of_range(self, partition: TopicPartition, error: Exception, now: int) -> None:
         """Reset the position of a partition. Global stores are filled again from the beginning, as in Kafka only if the

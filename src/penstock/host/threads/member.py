@@ -1,7 +1,7 @@
 """The member of a group as a state machine (`member_states`): the common parts of both protocols.
 
 `classic_member` implements the classic protocol, `streams_member` the streams protocol. No I/O, no clock, no threads:
-`handle` takes a happening and returns requests and reports; `due_ms` returns the due time of the next `Tick`.
+`handle` takes a event and returns requests and reports; `due_ms` returns the due time of the next `Tick`.
 
 Rules:
 - A task that the core gives up and a new assignment may cross. If the core closes a task before it learns that the task
@@ -47,7 +47,7 @@ Statuses = Mapping[int, str]
 """The problems that stop a group of the streams protocol: texts by code."""
 
 
-# ---------------------------------------- happenings
+# ---------------------------------------- events
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class ProducerFenced:
 
 
 @dataclass(frozen=True)
-class GivenUp:
+class TasksRevoked:
     """These tasks are closed here. assignments: the number that the core had received when it closed them."""
 
     tasks: frozenset[TaskId]
@@ -173,7 +173,7 @@ class Tick:
     """Time has passed."""
 
 
-Happening = (
+MemberEvent = (
     Begin
     | JoinAnswered
     | SyncAnswered
@@ -185,7 +185,7 @@ Happening = (
     | Unusable
     | CommitRefused
     | ProducerFenced
-    | GivenUp
+    | TasksRevoked
     | Stalled
     | ShutDownRequested
     | LeaveRequested
@@ -193,7 +193,7 @@ Happening = (
 )
 
 
-# ---------------------------------------- steps
+# ---------------------------------------- commands
 
 
 @dataclass(frozen=True)
@@ -273,7 +273,7 @@ class Refused:
     message: str = ""
 
 
-Step = (
+MemberCommand = (
     Join
     | Sync
     | Heartbeat
@@ -288,7 +288,7 @@ Step = (
     | v.MembershipLost
     | v.MembershipRefused
     | v.ApplicationShutDown
-    | v.CutOff
+    | v.SessionTimedOut
     | v.Reconnected
 )
 
@@ -374,32 +374,32 @@ class AbstractMember(ABC):
         """Whether another member has the process id of this one, as last reported."""
 
     @abstractmethod
-    def _join(self, now: int) -> list[Step]:
-        """Return the steps that join the group."""
+    def _join(self, now: int) -> list[MemberCommand]:
+        """Return the commands that join the group."""
 
     @abstractmethod
-    def _heartbeat(self) -> Step:
+    def _heartbeat(self) -> MemberCommand:
         """Return the next heartbeat."""
 
     @abstractmethod
-    def _answered(self, happening: Happening, now: int) -> list[Step]:
+    def _answered(self, event: MemberEvent, now: int) -> list[MemberCommand]:
         """Process an answer of the coordinator; answers to forgotten requests are ignored."""
 
     @abstractmethod
-    def _freed(self, now: int) -> list[Step]:
-        """Return the steps that follow from the closing of tasks."""
+    def _freed(self, now: int) -> list[MemberCommand]:
+        """Return the commands that follow from the closing of tasks."""
 
     @abstractmethod
     def _doubts(self) -> bool:
         """Return whether a later generation may exist that the member has not heard of yet."""
 
     @abstractmethod
-    def _ask_generation(self, now: int) -> list[Step]:
-        """Return the steps that ask for the generation."""
+    def _ask_generation(self, now: int) -> list[MemberCommand]:
+        """Return the commands that ask for the generation."""
 
     @abstractmethod
-    def _shut_down(self, now: int) -> list[Step]:
-        """Return the steps that end all members."""
+    def _shut_down(self, now: int) -> list[MemberCommand]:
+        """Return the commands that end all members."""
 
     @property
     def state(self) -> MemberState:
@@ -417,7 +417,7 @@ class AbstractMember(ABC):
         return self.state not in (MemberState.FENCED, *_GONE) and self.generation != NO_GENERATION
 
     def due_ms(self) -> int | None:
-        """Return the time (ms) of the next `Tick` without another happening, None for never."""
+        """Return the time (ms) of the next `Tick` without another event, None for never."""
         is_waiting = (
             self._out if self.state is MemberState.STABLE else self.state is MemberState.FENCED and bool(self._held)
         )
@@ -426,11 +426,11 @@ class AbstractMember(ABC):
             times.append(self._session_until)
         return min((each for each in times if each is not None), default=None)
 
-    def handle(self, happening: Happening, now: int) -> list[Step]:
-        """Process a happening at `now`, and return the steps that follow. now: ms of the clock used by all calls."""
-        match happening:
-            case GivenUp(tasks, assignments):
-                return self._given_up(tasks, assignments, now)
+    def handle(self, event: MemberEvent, now: int) -> list[MemberCommand]:
+        """Process a event at `now`, and return the commands that follow. now: ms of the clock used by all calls."""
+        match event:
+            case TasksRevoked(tasks, assignments):
+                return self._revoked(tasks, assignments, now)
             case Stalled(error):
                 return self._step_back(error, now)
             case ShutDownRequested():
@@ -443,13 +443,13 @@ class AbstractMember(ABC):
             case Begin() | Tick():
                 return self._tick(now)
             case CommitRefused() if self.may_commit:
-                return self._commit_refused(happening, now)
+                return self._commit_refused(event, now)
             case Unusable(error) if self.state not in _GONE:
                 return self._fail(error, now)
             case Disconnected() | Unusable():
                 return self._disconnected(now)
             case _:
-                return self._answered(happening, now)
+                return self._answered(event, now)
 
     def _is_watched(self) -> bool:
         """Return whether the tasks must pause when the session ends. A coordinator that waits for other members to join
@@ -457,35 +457,35 @@ class AbstractMember(ABC):
         waits = self._out and self.state in (MemberState.JOINING, MemberState.SYNCING)
         return bool(self._held) and self.may_commit and not waits and not self._is_cut_off
 
-    def _tick(self, now: int) -> list[Step]:
-        steps: list[Step] = []
+    def _tick(self, now: int) -> list[MemberCommand]:
+        commands: list[MemberCommand] = []
         if self._is_watched() and now >= self._session_until:
             self._is_cut_off = True
-            steps.append(v.CutOff())
+            commands.append(v.SessionTimedOut())
         if self._next_ms is not None and now < self._next_ms:
-            return steps
+            return commands
         match self.state:
             case MemberState.UNJOINED:
-                steps += self._join(now)
+                commands += self._join(now)
             case MemberState.FENCED if not self._held:
-                steps += self._join(now)
+                commands += self._join(now)
             case MemberState.JOINING | MemberState.SYNCING if self._next_ms is not None:
                 self._next_ms = now + self._timing.again_ms
-                steps.append(AskAgain())
+                commands.append(AskAgain())
             case MemberState.STABLE if not self._out:
                 self._out, self._next_ms = True, now + self._timing.heartbeat_ms
-                steps.append(self._heartbeat())
+                commands.append(self._heartbeat())
             case _:
                 pass
-        return steps
+        return commands
 
-    def _assigned(self, tasks: frozenset[TaskId], standbys: frozenset[TaskId]) -> Step:
-        """Return the step that reports the member's tasks to the core."""
+    def _assigned(self, tasks: frozenset[TaskId], standbys: frozenset[TaskId]) -> MemberCommand:
+        """Return the command that reports the member's tasks to the core."""
         self._assignments += 1
         self._assigned_in.update(dict.fromkeys(tasks, self._assignments))
         return v.Assigned(tasks, standbys)
 
-    def _given_up(self, tasks: frozenset[TaskId], assignments: int, now: int) -> list[Step]:
+    def _revoked(self, tasks: frozenset[TaskId], assignments: int, now: int) -> list[MemberCommand]:
         # A task in an assignment that is on its way to the core will be open again.
         freed = frozenset(task for task in tasks if self._assigned_in.get(task, 0) <= assignments)
         self._held -= freed
@@ -494,31 +494,31 @@ class AbstractMember(ABC):
             return self._tick(now)
         return self._freed(now)
 
-    def _refused(self, code: int, now: int, message: str = "") -> list[Step]:
+    def _refused(self, code: int, now: int, message: str = "") -> list[MemberCommand]:
         """Process an error of the coordinator."""
         if code in _ELSEWHERE:
             return [*self._disconnected(now), FindAgain()]
-        return self._count_out(code, now, message)
+        return self._fenced(code, now, message)
 
-    def _commit_refused(self, refused: CommitRefused, now: int) -> list[Step]:
+    def _commit_refused(self, refused: CommitRefused, now: int) -> list[MemberCommand]:
         """Process a refused commit; refusals of an earlier generation are ignored."""
         if (refused.member_id, refused.generation) != (self.member_id, self.generation):
             return []
         if refused.code not in _OLD_GENERATION or not self._doubts():
-            return self._count_out(refused.code, now)
+            return self._fenced(refused.code, now)
         if self._doubted != self.generation:  # in every rebalance, a commit may cross an answer that is on its way
             self._doubted = self.generation
             return self._ask_generation(now)
         was_cut_off, self._is_cut_off = self._is_cut_off, True
-        return [] if was_cut_off else [v.CutOff()]
+        return [] if was_cut_off else [v.SessionTimedOut()]
 
-    def _heard_of_coordinator(self, at_ms: int) -> list[Step]:
+    def _heard_of_coordinator(self, at_ms: int) -> list[MemberCommand]:
         """Note that the coordinator knew the member at `at_ms`, and let its tasks continue."""
         was_cut_off, self._is_cut_off = self._is_cut_off, False
         self._session_until = at_ms + self._timing.session_ms
         return [v.Reconnected()] if was_cut_off else []
 
-    def _count_out(self, code: int, now: int, message: str = "") -> list[Step]:
+    def _fenced(self, code: int, now: int, message: str = "") -> list[MemberCommand]:
         """Continue as a new member, or as the same one if its generation has ended."""
         if code == ErrorCode.unknown_member_id:
             self.member_id = self._first_id
@@ -527,7 +527,7 @@ class AbstractMember(ABC):
             return [Refused(code, message)]
         return self._lose(f"the group goes on without it ({ErrorCode(code).name.upper()})", now)
 
-    def _lose(self, why: str, now: int) -> list[Step]:
+    def _lose(self, why: str, now: int) -> list[MemberCommand]:
         had_tasks = bool(self._held)
         self._fence(now)
         self._next_ms = None
@@ -539,7 +539,7 @@ class AbstractMember(ABC):
         )
         return [v.MembershipLost(error)]
 
-    def _step_back(self, error: Exception, now: int) -> list[Step]:
+    def _step_back(self, error: Exception, now: int) -> list[MemberCommand]:
         """Leave the tasks to others; rejoin as a new member when they are closed."""
         if not self.may_commit:
             return []
@@ -547,14 +547,14 @@ class AbstractMember(ABC):
         self._next_ms = None
         return [*left, v.MembershipLost(error)] if self._held else [*left, *self._join(now)]
 
-    def _left(self, now: int) -> list[Step]:
+    def _left(self, now: int) -> list[MemberCommand]:
         """Give up the membership; for a static member, the group notices when its session ends."""
-        left: list[Step] = [LeaveGroup(self.member_id)] if not self._instance else []
+        left: list[MemberCommand] = [LeaveGroup(self.member_id)] if not self._instance else []
         self._fence(now)
         self.member_id = self._first_id
         return left
 
-    def _fail(self, error: Exception, now: int) -> list[Step]:
+    def _fail(self, error: Exception, now: int) -> list[MemberCommand]:
         self._fence(now)
         return [v.MembershipRefused(error)]
 
@@ -565,7 +565,7 @@ class AbstractMember(ABC):
         self._pending = frozenset()
         self._next_ms = now + self._timing.refused_ms
 
-    def _disconnected(self, now: int) -> list[Step]:
+    def _disconnected(self, now: int) -> list[MemberCommand]:
         self._out = False
         match self.state:
             case MemberState.LEAVING:
@@ -579,7 +579,7 @@ class AbstractMember(ABC):
                 self._next_ms = now + self._timing.retry_ms
         return []
 
-    def _leave(self) -> list[Step]:
+    def _leave(self) -> list[MemberCommand]:
         if self.state in _GONE:
             return []
         self._state.change(MemberState.LEAVING)

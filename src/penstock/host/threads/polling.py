@@ -183,7 +183,7 @@ def _report(event: v.Event) -> None:
             _log.warning("%s", error)
         case v.ApplicationShutDown(error) if error is not None:
             _log.error("%s", error)
-        case v.CutOff():
+        case v.SessionTimedOut():
             _log.warning(
                 "The coordinator of the group has not answered, and other instances may have the tasks of this one. "
                 "Processing stops until it does."

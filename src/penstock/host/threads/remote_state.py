@@ -37,6 +37,7 @@ from penstock.host.crashpoints import crash_point
 from penstock.host.deployment.layout import Layout
 from penstock.host.threads.commit_times import InstanceCommit
 from penstock.host.threads.directories import StateDirectory
+from penstock.host.threads.housekeeping import Housekeeping
 from penstock.host.threads.remote_snapshots import (
     Changelog,
     RemoteSnapshots,
@@ -45,7 +46,6 @@ from penstock.host.threads.remote_snapshots import (
     SnapshotOrigin,
     UnusableSnapshotError,
 )
-from penstock.host.threads.upkeep import Upkeep
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
 from penstock.state.lmdb import LmdbSnapshot
@@ -237,12 +237,12 @@ class SnapshotWriter:
         self._reading: _Reading | None = None
         self._due: dict[TaskId, int] = {}
         self._closed = threading.Event()
-        self._threads: list[Upkeep] = []
+        self._threads: list[Housekeeping] = []
 
     def start(self) -> None:
         """Write snapshots until `close`."""
         name = f"penstock-{self._layout.config['application.id']}-snapshots"
-        self._threads = [Upkeep(name, [self.look]), Upkeep(f"{name}-limit", [self.end_overdue])]
+        self._threads = [Housekeeping(name, [self.look]), Housekeeping(f"{name}-limit", [self.end_overdue])]
 
     def close(self, seconds: float) -> None:
         """End after the current segment; wait up to `seconds` for it."""

@@ -79,9 +79,9 @@ class StreamsProtocol:
         timing = m.Timing(SESSION_MS, _HEARTBEAT_MS)
         self.member = StreamsMember(str(uuid.uuid4()), timing, self._rebalance_ms)
 
-    def request(self, step: m.Step) -> Request | None:
-        """Return the request of `step` to the coordinator, or None if it sends no request."""
-        match step:
+    def request(self, command: m.MemberCommand) -> Request | None:
+        """Return the request of `command` to the coordinator, or None if it sends no request."""
+        match command:
             case m.JoinStreamsGroup(member_id):
                 return self._heartbeat(member_id, _JOINING, self._about)
             case m.StreamsHeartbeat(member_id, epoch, owned, shuts_down):

@@ -70,7 +70,7 @@ class StreamsMember(m.AbstractMember):
         """Whether a heartbeat has requested the end of the application for this member."""
         self._is_ending = False
 
-    def _join(self, now: int) -> list[m.Step]:
+    def _join(self, now: int) -> list[m.MemberCommand]:
         self._state.change(MemberState.JOINING)
         self._out, self._next_ms = True, None
         self._tasks, self._is_reported = StreamsTasks(), False
@@ -78,32 +78,32 @@ class StreamsMember(m.AbstractMember):
         self._missing_since = None
         return [m.JoinStreamsGroup(self.member_id)]
 
-    def _heartbeat(self) -> m.Step:
+    def _heartbeat(self) -> m.MemberCommand:
         owned = StreamsTasks(self._held, self._tasks.standby, self._tasks.warm_up)
         self._is_told = self._shuts_down
         return m.StreamsHeartbeat(self.member_id, self.generation, owned, self._shuts_down)
 
-    def _answered(self, happening: m.Happening, now: int) -> list[m.Step]:
-        match happening:
+    def _answered(self, event: m.MemberEvent, now: int) -> list[m.MemberCommand]:
+        match event:
             case m.StreamsHeartbeatAnswered() if self.state in (MemberState.JOINING, MemberState.STABLE):
                 self._out = False
-                return self._heard(happening, now)
+                return self._heard(event, now)
             case m.StreamsMemberDescribed() if self.state is MemberState.STABLE:
                 self._out = False
-                return self._described(happening, now)
+                return self._described(event, now)
             case m.ProducerFenced():
                 self._must_look = True
                 return []
             case _:
                 return []
 
-    def _heard(self, answer: m.StreamsHeartbeatAnswered, now: int) -> list[m.Step]:
+    def _heard(self, answer: m.StreamsHeartbeatAnswered, now: int) -> list[m.MemberCommand]:
         if answer.code != ErrorCode.none:
             return self._refused(answer.code, now, answer.message)
         statuses = answer.statuses or {}
-        if (error := self._obstacle(statuses, now)) is not None:
+        if (error := self._blocker(statuses, now)) is not None:
             return self._fail(error, now)
-        steps = self._heard_of_coordinator(answer.sent_ms)
+        commands = self._heard_of_coordinator(answer.sent_ms)
         self._state.change(MemberState.STABLE)
         self.generation = answer.epoch
         self._timing = replace(self._timing, heartbeat_ms=answer.heartbeat_ms or self._timing.heartbeat_ms)
@@ -111,16 +111,16 @@ class StreamsMember(m.AbstractMember):
         if answer.endpoints is not None:
             self.endpoints = answer.endpoints
         if SHUTDOWN_APPLICATION in statuses or self._is_told:
-            return [*steps, *self._told_to_end(statuses)]
+            return [*commands, *self._told_to_end(statuses)]
         if answer.tasks is not None:
             self._take(answer.tasks)
         elif self._must_describe or self._must_look:
             self._out = True
-            return [*steps, m.DescribeStreamsMember(self.member_id)]
+            return [*commands, m.DescribeStreamsMember(self.member_id)]
         is_ready = _NOT_READY.isdisjoint(statuses)
-        return [*steps, *self._reported(is_ready), *self._freed(now)]
+        return [*commands, *self._reported(is_ready), *self._freed(now)]
 
-    def _obstacle(self, statuses: m.Statuses, now: int) -> StreamsError | None:
+    def _blocker(self, statuses: m.Statuses, now: int) -> StreamsError | None:
         """Return the error of a group that cannot continue, or None if it may."""
         if INCORRECTLY_PARTITIONED_TOPICS in statuses:
             return TopologyError(
@@ -138,12 +138,12 @@ class StreamsMember(m.AbstractMember):
             f"{statuses[MISSING_SOURCE_TOPICS].rstrip('.')}. Create these topics."
         )
 
-    def _shut_down(self, now: int) -> list[m.Step]:
+    def _shut_down(self, now: int) -> list[m.MemberCommand]:
         """Send a heartbeat with the shutdown request, after the answer to one in flight."""
         self._shuts_down, self._must_acknowledge, self._pending = True, True, frozenset()
         return self._freed(now)
 
-    def _told_to_end(self, statuses: m.Statuses) -> list[m.Step]:
+    def _told_to_end(self, statuses: m.Statuses) -> list[m.MemberCommand]:
         """Return the event that commits and closes the current tasks, once."""
         if self._is_told:
             self._is_told = False
@@ -161,14 +161,14 @@ class StreamsMember(m.AbstractMember):
         self._pending = self._held - tasks.active
         self._held |= tasks.active
 
-    def _reported(self, is_ready: bool) -> list[m.Step]:
+    def _reported(self, is_ready: bool) -> list[m.MemberCommand]:
         """Report the assignment to the core, unless it is empty and tasks will follow soon."""
         if self._is_reported or not (is_ready or self._held):
             return []
         self._is_reported = True
         return [self._assigned(self._tasks.active, self._tasks.standby | self._tasks.warm_up)]
 
-    def _described(self, answer: m.StreamsMemberDescribed, now: int) -> list[m.Step]:
+    def _described(self, answer: m.StreamsMemberDescribed, now: int) -> list[m.MemberCommand]:
         if answer.code != ErrorCode.none:
             return self._refused(answer.code, now)
         self.has_twin, self._must_look = answer.has_twin, False
@@ -177,7 +177,7 @@ class StreamsMember(m.AbstractMember):
         self._take(answer.tasks)
         return [*self._reported(is_ready=True), *self._freed(now)]
 
-    def _freed(self, now: int) -> list[m.Step]:
+    def _freed(self, now: int) -> list[m.MemberCommand]:
         """Acknowledge the assignment once the tasks that others wait for are closed."""
         is_free = self.state is MemberState.STABLE and self._must_acknowledge and not self._pending and not self._out
         if not is_free:
@@ -188,18 +188,18 @@ class StreamsMember(m.AbstractMember):
     def _doubts(self) -> bool:
         return self._out or self._doubted != self.generation
 
-    def _ask_generation(self, now: int) -> list[m.Step]:
+    def _ask_generation(self, now: int) -> list[m.MemberCommand]:
         """Send a heartbeat to get the epoch from its answer, unless one is in flight."""
         if self._out or self.state is not MemberState.STABLE:
             return []
         self._out, self._next_ms = True, now + self._timing.heartbeat_ms
         return [self._heartbeat()]
 
-    def _refused(self, code: int, now: int, message: str = "") -> list[m.Step]:
+    def _refused(self, code: int, now: int, message: str = "") -> list[m.MemberCommand]:
         if code == ErrorCode.group_id_not_found and self.state is MemberState.STABLE:
             return self._lose("the group was deleted", now)
         return super()._refused(code, now, message)
 
-    def _disconnected(self, now: int) -> list[m.Step]:
+    def _disconnected(self, now: int) -> list[m.MemberCommand]:
         self._must_describe |= self._out and self.state is MemberState.STABLE
         return super()._disconnected(now)

@@ -92,7 +92,7 @@ class ApplicationShutDown:
 
 
 @dataclass(frozen=True)
-class CutOff:
+class SessionTimedOut:
     """Other instances may have the tasks of this one.
 
     The coordinator has not answered for the session timeout, or it has refused a commit for an unknown reason.
@@ -325,7 +325,7 @@ class TimePassed:
 
 RecordEvent = Arrived | OutOfRange | PositionReset | EndsKnown | EndsReached | UnreadFound | Ran
 CommitEvent = CommitPrepared | OutputLags | Written | OffsetsCommitted | TransactionCommitted | CommitApplied
-GroupEvent = Assigned | MembershipLost | MembershipRefused | ApplicationShutDown | CutOff | Reconnected
+GroupEvent = Assigned | MembershipLost | MembershipRefused | ApplicationShutDown | SessionTimedOut | Reconnected
 TaskEvent = Restored | Started | Closed | Hangs
 ErrorEvent = TransactionLost | Failed | StandbysFailed | Decided
 RequestEvent = PauseRequested | ResumeRequested | CloseRequested

@@ -146,7 +146,7 @@ class Twice(Processor):
 
 
 def detailed(one: str, other: str, target: str) -> Topology:
-    """Return a topology with columns, an island that takes records of two topics in turn, and a count."""
+    """Return a topology with columns, a record section that takes records of two topics in turn, and a count."""
     builder = StreamsBuilder()
     lines = builder.stream(one, consumed=TEXT.with_name("one")).merge(
         builder.stream(other, consumed=TEXT.with_name("other")), named=Named.as_("both")

@@ -9,7 +9,7 @@ from penstock.host.threads import member as m
 from penstock_broker.wire.error_codes import ErrorCode
 from tests.host.threads.simulation.world import World
 
-Reply = Callable[[m.Happening], None]
+Reply = Callable[[m.MemberEvent], None]
 
 
 @dataclass(eq=False)

@@ -12,7 +12,7 @@ from typing import TypeVar, cast
 
 from penstock.client.api import Admin, Consumer, GroupIdentity, OffsetAndMetadata
 from penstock.client.confluent.refusals import fail_on_refused
-from penstock.client.sockets.offsets import COUNTED_OUT
+from penstock.client.sockets.offsets import MEMBER_FENCED
 from penstock.errors import KafkaError, OffsetOutOfRangeError, TaskMigratedError
 from penstock.host.api import StreamThreadExceptionResponse
 from penstock.host.commits.purging import RecordPurge
@@ -493,7 +493,7 @@ class SimulatedMembership:
         self._deaf_until = 0
         self._lost_is_told = False
         self._due: int | None = None
-        self._inbox: _Lane[m.Happening] = _Lane(process, self._happen)
+        self._inbox: _Lane[m.MemberEvent] = _Lane(process, self._happen)
 
     def start(self) -> None:
         self._happen(m.Begin())
@@ -508,7 +508,7 @@ class SimulatedMembership:
         return ()
 
     def give_up(self, tasks: frozenset[TaskId], assignments: int) -> None:
-        self._inbox.put(m.GivenUp(tasks, assignments))
+        self._inbox.put(m.TasksRevoked(tasks, assignments))
 
     def commit_refused(self, code: int, member: GroupIdentity) -> None:
         self._inbox.put(m.CommitRefused(code, member.member_id, member.generation))
@@ -557,10 +557,10 @@ class SimulatedMembership:
         if not self._process.is_alive:
             raise Killed
 
-    def _happen(self, happening: m.Happening) -> None:
-        if isinstance(happening, m.JoinAnswered | m.SyncAnswered):
+    def _happen(self, event: m.MemberEvent) -> None:
+        if isinstance(event, m.JoinAnswered | m.SyncAnswered):
             self._step()
-        for step in self.member.handle(happening, self._world.now):
+        for step in self.member.handle(event, self._world.now):
             self._do(step)
         due = self.member.due_ms()
         if due is not None and due != self._due:
@@ -572,13 +572,13 @@ class SimulatedMembership:
             self._due = None
             self._happen(m.Tick())
 
-    def _do(self, step: m.Step) -> None:
+    def _do(self, step: m.MemberCommand) -> None:
         group = self._process.broker.group
         match step:
             case v.Assigned() | v.MembershipLost() | v.MembershipRefused():
                 self._lost_is_told = not isinstance(step, v.Assigned)
                 self._process.post(step)
-            case v.ApplicationShutDown() | v.CutOff() | v.Reconnected():
+            case v.ApplicationShutDown() | v.SessionTimedOut() | v.Reconnected():
                 self._process.post(step)
             case m.Refused(code):
                 self._lost_is_told = True
@@ -617,23 +617,23 @@ class SimulatedMembership:
             case m.AskAgain() if self._asked is not None:
                 self._send(*self._asked)
 
-    def _expected(self) -> Callable[[m.Happening], None]:
+    def _expected(self) -> Callable[[m.MemberEvent], None]:
         """Return what takes the answer to the next request."""
         number = self._request + 1
 
-        def take(happening: m.Happening) -> None:
+        def take(event: m.MemberEvent) -> None:
             if self._request == number:
                 self._request += 1
-                if isinstance(happening, m.JoinAnswered) and happening.leader == happening.member_id:
-                    happening = replace(happening, ends=self._ends())
-                self._happen(happening)
+                if isinstance(event, m.JoinAnswered) and event.leader == event.member_id:
+                    event = replace(event, ends=self._ends())
+                self._happen(event)
 
-        def reply(happening: m.Happening) -> None:
+        def reply(event: m.MemberEvent) -> None:
             if self._world.now < self._deaf_until:
                 return
             if self._world.chance(0.02) and not self._world.is_calm:
-                happening = m.Disconnected()  # the answer is lost with its connection
-            self._process.later(self._world.random.randrange(1, 5), lambda: take(happening))
+                event = m.Disconnected()  # the answer is lost with its connection
+            self._process.later(self._world.random.randrange(1, 5), lambda: take(event))
 
         return reply
 
@@ -691,7 +691,7 @@ class SimulatedMembership:
                 self._process.post(v.OffsetsCommitted())
                 return
             is_late = self._world.now >= deadline
-            if code in COUNTED_OUT:
+            if code in MEMBER_FENCED:
                 refused = m.CommitRefused(code, member_id, generation)
                 self._happen(m.Stalled(KafkaError("The offsets are refused.")) if is_late else refused)
             elif is_late:

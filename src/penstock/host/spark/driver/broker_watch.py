@@ -27,7 +27,7 @@ _ANSWER_MS = 3_000
 _TELL_MS = 30_000
 
 
-class _Obstacle(NamedTuple):
+class _Blocker(NamedTuple):
     """A condition that keeps an application from committing.
 
     Args:
@@ -59,13 +59,13 @@ class BrokerWatch:
         self._topics = topics
         self._elapsed_ms = elapsed_ms
         self._admin: ConfluentAdmin | None = None
-        self._answer: Future[_Obstacle | None] | None = None
+        self._answer: Future[_Blocker | None] | None = None
         self._epoch: int | None = None
         self._asked_ms = 0
-        self._obstacle: _Obstacle | None = None
+        self._blocker: _Blocker | None = None
         self._since_ms = 0
         self._told_ms: int | None = None
-        self._told_obstacle = False
+        self._told_blocker = False
 
     @property
     def is_asking(self) -> bool:
@@ -77,9 +77,9 @@ class BrokerWatch:
         now = self._elapsed_ms()
         if self._answer is not None:
             if self._answer.done():
-                obstacle, self._answer = self._answer.result(), None
-                self._take(obstacle, now)
-        elif committed_epoch != self._epoch and self._obstacle is None:
+                blocker, self._answer = self._answer.result(), None
+                self._take(blocker, now)
+        elif committed_epoch != self._epoch and self._blocker is None:
             self._epoch, self._asked_ms = committed_epoch, now
         elif now - self._asked_ms >= _LOOK_MS:
             self._asked_ms = now
@@ -96,14 +96,14 @@ class BrokerWatch:
             self._admin = ConfluentAdmin(self._config, _ANSWER_MS)
         return self._admin
 
-    def _ask(self, admin: ConfluentAdmin) -> _Obstacle | None:
-        """Return the obstacle, if any. Other errors count as answers: the code that needs the brokers raises them."""
+    def _ask(self, admin: ConfluentAdmin) -> _Blocker | None:
+        """Return the blocker, if any. Other errors count as answers: the code that needs the brokers raises them."""
         servers = f"bootstrap.servers={self._config['bootstrap.servers']}"
         try:
             admin.cluster_id()
         except BrokerNotFoundError:
             trouble, end = f"no broker of {servers} has answered", f"a broker of {servers} answers again"
-            return _Obstacle(trouble, end, PATIENCE_MS)
+            return _Blocker(trouble, end, PATIENCE_MS)
         except StreamsError:
             return None
         try:
@@ -111,39 +111,39 @@ class BrokerWatch:
         except StreamsError:
             return None
 
-    def _take(self, obstacle: _Obstacle | None, now: int) -> None:
-        if obstacle is not None:
-            self._since_ms = self._asked_ms if self._obstacle is None else self._since_ms
-            self._obstacle = obstacle
+    def _take(self, blocker: _Blocker | None, now: int) -> None:
+        if blocker is not None:
+            self._since_ms = self._asked_ms if self._blocker is None else self._since_ms
+            self._blocker = blocker
             is_time = self._told_ms is None or now - self._told_ms >= _TELL_MS
             lasts_ms = now - self._since_ms
             if is_time and lasts_ms >= _LOOK_MS:  # one question may exceed its timeout, such as with a new login
-                self._told_ms, self._told_obstacle = now, True
-                self._tell(obstacle, lasts_ms)
-        elif self._obstacle is not None:
-            if self._told_obstacle:
+                self._told_ms, self._told_blocker = now, True
+                self._tell(blocker, lasts_ms)
+        elif self._blocker is not None:
+            if self._told_blocker:
                 _log.warning(
                     "%s: %s, after %d s. The application continues.",
                     self._config["application.id"],
-                    self._obstacle.end,
+                    self._blocker.end,
                     (now - self._since_ms) // 1000,
                 )
-            self._obstacle, self._told_obstacle = None, False
+            self._blocker, self._told_blocker = None, False
 
-    def _tell(self, obstacle: _Obstacle, lasts_ms: int) -> None:
+    def _tell(self, blocker: _Blocker, lasts_ms: int) -> None:
         consequence = "What it has to write there is written again until they accept it."
-        if obstacle.limit_ms is not None:
+        if blocker.limit_ms is not None:
             consequence = (
-                f"The application waits for at most {max(obstacle.limit_ms - lasts_ms, 0) // 1000} s more; then the "
+                f"The application waits for at most {max(blocker.limit_ms - lasts_ms, 0) // 1000} s more; then the "
                 "query fails, and the uncaught exception handler decides whether it restarts."
             )
         _log.warning(
-            "%s: %s for %d s. %s", self._config["application.id"], obstacle.trouble, lasts_ms // 1000, consequence
+            "%s: %s for %d s. %s", self._config["application.id"], blocker.trouble, lasts_ms // 1000, consequence
         )
 
 
-def _refusal(topic: TopicDescription) -> _Obstacle | None:
-    """Return the obstacle to writing to a partition of `topic`, or None without an obstacle."""
+def _refusal(topic: TopicDescription) -> _Blocker | None:
+    """Return the blocker to writing to a partition of `topic`, or None without an blocker."""
     configured = int(topic.config.get("min.insync.replicas", "1"))
     for each in topic.partitions:
         needed = min(configured, len(each.replicas))
@@ -153,5 +153,5 @@ def _refusal(topic: TopicDescription) -> _Obstacle | None:
             if each.leader >= 0:
                 why = f"{len(each.isr)} of its {len(each.replicas)} replicas in sync, min.insync.replicas={configured}"
             trouble = f"the brokers have accepted no records for {place} ({why})"
-            return _Obstacle(trouble, f"the brokers accept records for {place} again", None)
+            return _Blocker(trouble, f"the brokers accept records for {place} again", None)
     return None

@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 0.5
 
 
-class Upkeep:
+class Housekeeping:
     """Calls functions repeatedly until it is closed; each checks whether it is due.
 
     Args:
