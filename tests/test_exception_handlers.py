@@ -86,7 +86,7 @@ def test_a_dead_letter_of_a_punctuator_has_no_source_topic() -> None:
     assert (letter.key, letter.value, dict(letter.headers)["__streams.errors.topic"]) == (None, None, None)
 
 
-def test_a_serialization_error_fails_and_only_the_default_adds_a_dead_letter() -> None:
+def test_only_the_default_adds_a_dead_letter_to_a_serialization_error() -> None:
     for kind, letters in ((ProductionExceptionHandler, 0), (DefaultProductionExceptionHandler, 1)):
         handler = configured(kind, {DEAD_LETTER_QUEUE_TOPIC: "letters"})
         response = handler.handle_serialization_error(CONTEXT, RECORD, failed(), SerializationExceptionOrigin.VALUE)
