@@ -30,8 +30,8 @@ class TopologyError(StreamsError):
     `print(topology.describe())` shows the topology so far.
     """
 
-    def __init__(self, message: str) -> None:
-        super().__init__(f"Invalid topology: {message}")
+    def __str__(self) -> str:  # not in args, which a copy or an unpickled error is made of
+        return f"Invalid topology: {super().__str__()}"
 
 
 class ConfigError(StreamsError, ValueError):
@@ -181,8 +181,12 @@ class CorruptedBaseError(TaskCorruptedError):
     """
 
     def __init__(self, path: str, why: str) -> None:
-        super().__init__(f"The base {path} is damaged: {why}. Penstock deletes it and makes it again.")
+        super().__init__(path, why)
         self.path = path
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"The base {self.path} is damaged: {self.why}. Penstock deletes it and makes it again."
 
 
 class CorruptedSegmentError(TaskCorruptedError):
@@ -195,9 +199,12 @@ class CorruptedSegmentError(TaskCorruptedError):
     """
 
     def __init__(self, segment: str, why: str) -> None:
-        super().__init__(f"The segment {segment} {why}.")
+        super().__init__(segment, why)
         self.segment = segment
         self.why = why
+
+    def __str__(self) -> str:
+        return f"The segment {self.segment} {self.why}."
 
 
 class NonDeterministicError(StreamsError):

@@ -1,16 +1,12 @@
-"""Kafka's security keys in those of librdkafka, and secrets that stand elsewhere."""
+"""Kafka's security keys in those of librdkafka."""
 
 from __future__ import annotations
 
-import pickle
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from penstock.client.security import librdkafka_security
-from penstock.client.settings import ADMIN, PRODUCER, client_settings
-from penstock.config import StreamsConfig
 from penstock.errors import ConfigError
 
 SECURITY = "org.apache.kafka.common.security"
@@ -102,54 +98,3 @@ def test_what_librdkafka_cannot_do_is_refused_by_the_key_that_does_it(given: dic
     with pytest.raises(ConfigError, match=named) as refused:
         librdkafka_security(given)
     assert "hunter2" not in str(refused.value)
-
-
-def config_of(**values: Any) -> StreamsConfig:
-    keys = {key.replace("__", "."): value for key, value in values.items()}
-    return StreamsConfig({"application.id": "app", "bootstrap.servers": "x:1", **keys}, environment={})
-
-
-def test_secrets_stand_in_the_environment_or_in_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "secrets.properties").write_text("# a comment\nuser = me\npass\\:word: hunter=2\n")
-    (tmp_path / "token").write_text("from a mount\n")
-    monkeypatch.setenv("APP_PASSWORD", "hunter2")
-    config = config_of(
-        sasl__password="${env:APP_PASSWORD}",
-        sasl__username=f"${{file:{tmp_path}/secrets.properties:user}}",
-        ssl__key__password=f"${{directory:{tmp_path}:token}}",
-        producer__client__rack="${vault:kept:as-it-is}",
-    )
-    made = client_settings(config, PRODUCER)
-    assert (made["sasl.password"], made["sasl.username"]) == ("hunter2", "me")
-    assert made["ssl.key.password"] == "from a mount"
-    assert made["client.rack"] == "${vault:kept:as-it-is}"
-    assert b"hunter2" not in pickle.dumps(config)
-    assert "hunter2" not in f"{config!r}{config.client_config()}"
-
-
-def test_a_reference_within_a_line_of_jaas(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("APP_PASSWORD", "hunter2")
-    line = 'PlainLoginModule required username="me" password="${env:APP_PASSWORD}";'
-    assert client_settings(config_of(sasl__jaas__config=line), ADMIN)["sasl.password"] == "hunter2"
-
-
-def test_providers_have_the_names_that_the_configuration_gives_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("APP_PASSWORD", "hunter2")
-    keys = {
-        "config.providers": "surroundings",
-        "config.providers.surroundings.class": "org.apache.kafka.common.config.provider.EnvVarConfigProvider",
-    }
-    made = client_settings(config_of(sasl__password="${surroundings:APP_PASSWORD}", **keys), ADMIN)
-    assert made["sasl.password"] == "hunter2"
-    assert not [key for key in made if key.startswith("config.")]
-    keys["config.providers.surroundings.class"] = "my.Provider"
-    with pytest.raises(ConfigError, match=r"config\.providers\.surroundings\.class"):
-        client_settings(config_of(**keys), ADMIN)
-
-
-@pytest.mark.parametrize("reference", ["${env:NOT_SET}", "${file:/nowhere/file:key}", "${directory:/nowhere:name}"])
-def test_what_is_not_there_is_named_by_its_reference(reference: str) -> None:
-    with pytest.raises(ConfigError) as refused:
-        client_settings(config_of(sasl__password=reference), ADMIN)
-    assert reference in str(refused.value)
-    assert "sasl.password" in str(refused.value)

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from penstock import Materialized, Serdes, StoreBuilder, Stores, StreamsBuilder, Topology, ValueAndTimestamp
+from penstock import Materialized, Serdes, StoreBuilder, Stores, StreamsBuilder, Topology
 from penstock.processor.stateless import StreamPeek
 from penstock.testing import TopologyTestDriver
-from penstock.windows import SessionWindows, TimeWindows, Windowed
+from penstock.windows import SessionWindows, Windowed
 
-TEXT, LONG = Serdes.string(), Serdes.long()
+TEXT = Serdes.string()
 DEFAULTS = {"default.key.serde": TEXT, "default.value.serde": TEXT}
 
 BUILDERS = {
@@ -56,31 +56,6 @@ def test_a_store_is_got_by_the_method_of_its_kind_and_by_no_other(kind: str) -> 
         for get in [driver.get_state_store, *(get for name, get in _getters(driver).items() if name not in alike)]:
             with pytest.raises(ValueError, match=rf"should be accessed via `get_{kind}_store\(\)`$"):
                 get("s")
-
-
-def test_a_timestamped_window_store_is_shown_without_timestamps() -> None:
-    builder = StreamsBuilder()
-    windowed = builder.stream("in").group_by_key().windowed_by(TimeWindows.of_size_with_no_grace(10))
-    windowed.count(Materialized.as_("counts"))
-    with TopologyTestDriver(builder.build(), DEFAULTS) as driver:
-        topic = driver.create_input_topic("in", TEXT, TEXT)
-        topic.pipe_input("a", "x", 3)
-        topic.pipe_input("a", "y", 12)
-        store = driver.get_window_store("counts")
-        assert store is not None
-        assert store.fetch("a", 0) == 1
-        with store.fetch("a", 0, 10) as entries:
-            assert list(entries) == [(0, 1), (10, 1)]
-        with store.all() as entries:
-            assert [(windowed.key, windowed.window.start, count) for windowed, count in entries] == [
-                ("a", 0, 1),
-                ("a", 10, 1),
-            ]
-        timestamped = driver.get_timestamped_window_store("counts")
-        assert timestamped is not None
-        assert timestamped.fetch("a", 10) == ValueAndTimestamp(1, 12)
-        store.put("b", 7, 20)
-        assert timestamped.fetch("b", 20) == ValueAndTimestamp(7, -1)
 
 
 def test_a_session_store_is_shown() -> None:

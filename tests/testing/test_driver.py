@@ -1,4 +1,4 @@
-"""What TopologyTestDriver and its topics do, over topologies made by hand."""
+"""TopologyTestDriver over topologies made by hand: errors, times, the wall clock, stores, idle tasks."""
 
 from __future__ import annotations
 
@@ -19,14 +19,13 @@ from penstock import (
     Stores,
     StreamsBuilder,
     Topology,
-    ValueAndTimestamp,
 )
 from penstock.errors import InvalidStateStoreError, StreamsError
 from penstock.host.inline import inline_host
 from penstock.record import ConsumerRecord
 from penstock.testing import MockClock, TestInputTopic, TestOutputTopic, TestRecord, TopologyTestDriver
 
-STRING, LONG = Serdes.string(), Serdes.long()
+STRING = Serdes.string()
 DEFAULTS = {"default.key.serde": STRING, "default.value.serde": STRING}
 
 
@@ -45,11 +44,6 @@ class Remember(Processor):
     def process(self, record: Record[Any, Any]) -> None:
         self.store.put(record.key, record.value)
         self.context.forward(record)
-
-
-class RememberWithTime(Remember):
-    def process(self, record: Record[Any, Any]) -> None:
-        self.store.put(record.key, ValueAndTimestamp(record.value, record.timestamp))
 
 
 class ShowPlace(Processor):
@@ -83,34 +77,9 @@ def topics(driver: TopologyTestDriver) -> tuple[TestInputTopic[str, str], TestOu
     return driver.create_input_topic("in", STRING, STRING, 100), driver.create_output_topic("out", STRING, STRING)
 
 
-def remember(kind: str, processor: type[Processor]) -> Topology:
-    builders = {
-        "key_value": Stores.key_value_store_builder(Stores.in_memory_key_value_store("last"), STRING, STRING),
-        "timestamped": Stores.timestamped_key_value_store_builder(
-            Stores.persistent_timestamped_key_value_store("last"), STRING, STRING
-        ),
-    }
-    topology = Topology()
-    topology.add_source("S", "in").add_processor("P", processor, "S").add_state_store(builders[kind], "P")
-    return topology
-
-
-def test_a_record_comes_out_with_key_value_time_and_headers() -> None:
-    with TopologyTestDriver(copy(), DEFAULTS) as driver:
-        source, sink = topics(driver)
-        source.pipe_input("k", "v", timestamp=7, headers=(("h", b"1"), ("h", None)))
-        assert sink.read_record() == TestRecord("k", "v", 7, (("h", b"1"), ("h", None)))
-
-
-def test_pipe_input_takes_a_value_a_key_and_value_or_a_record() -> None:
-    with TopologyTestDriver(copy(), DEFAULTS) as driver:
-        source, sink = topics(driver)
-        source.pipe_input("alone")
-        source.pipe_input("k", "v")
-        source.pipe_input("k", None)
-        source.pipe_input(value="named")
-        source.pipe_input(TestRecord("r", "w", 5))
-        assert sink.read_key_values_to_list() == [(None, "alone"), ("k", "v"), ("k", None), (None, "named"), ("r", "w")]
+def remember() -> Topology:
+    store = Stores.key_value_store_builder(Stores.in_memory_key_value_store("last"), STRING, STRING)
+    return Topology().add_source("S", "in").add_processor("P", Remember, "S").add_state_store(store, "P")
 
 
 def test_times_of_a_test_are_whole_numbers_of_ms() -> None:
@@ -148,94 +117,6 @@ def test_a_processor_that_forwards_float_seconds_fails_at_its_own_line() -> None
             driver.create_input_topic("in", STRING, STRING).pipe_input("k", "1690451888.453")
         assert "got 1690451888.453" in str(failed.value.__cause__)
         assert "record.with_timestamp(float(record.value))" in "".join(format_exception(failed.value.__cause__))
-
-
-def test_records_without_a_time_get_that_of_the_topic_which_advances() -> None:
-    with TopologyTestDriver(copy(), DEFAULTS) as driver:
-        source = driver.create_input_topic("in", STRING, STRING, start_timestamp=100, auto_advance_ms=5)
-        sink = driver.create_output_topic("out", STRING, STRING)
-        source.pipe_input("a", "1")
-        source.pipe_input("a", "2", timestamp=3)  # has its own time: the topic's does not advance
-        source.pipe_input("a", "3")
-        source.advance_time(1000)
-        source.pipe_input("a", "4")
-        assert [record.timestamp for record in sink.read_records_to_list()] == [100, 3, 105, 1110]
-
-
-def test_lists_are_piped_in_with_times_from_the_start_given() -> None:
-    with TopologyTestDriver(copy(), DEFAULTS) as driver:
-        source, sink = topics(driver)
-        source.pipe_value_list(["1", "2"], start_timestamp=10, advance_ms=2)
-        source.pipe_key_value_list([("a", "3"), ("b", "4")], start_timestamp=20, advance_ms=3)
-        source.pipe_key_value_list([("a", "5")])
-        source.pipe_record_list([TestRecord("c", "6", 30)])
-        records = [(record.key, record.value, record.timestamp) for record in sink.read_records_to_list()]
-        assert records == [
-            (None, "1", 10),
-            (None, "2", 12),
-            ("a", "3", 20),
-            ("b", "4", 23),
-            ("a", "5", 100),
-            ("c", "6", 30),
-        ]
-
-
-def test_the_time_of_an_input_topic_starts_at_the_clock_of_the_driver() -> None:
-    with TopologyTestDriver(copy(), DEFAULTS, initial_wall_clock_ms=42) as driver:
-        driver.create_input_topic("in", STRING, STRING).pipe_input("k", "v")
-        assert driver.create_output_topic("out", STRING, STRING).read_record().timestamp == 42
-
-
-def test_output_is_read_in_each_form_and_only_once() -> None:
-    with TopologyTestDriver(copy(), DEFAULTS) as driver:
-        source, sink = topics(driver)
-        assert sink.is_empty()
-        source.pipe_key_value_list([("a", "1"), ("b", "2"), ("a", "3"), ("c", "4"), ("d", "5")])
-        assert sink.get_queue_size() == 5
-        assert sink.read_value() == "1"
-        assert sink.read_key_value() == ("b", "2")
-        assert sink.read_key_values_to_map() == {"a": "3", "c": "4", "d": "5"}
-        assert sink.is_empty()
-        assert sink.read_values_to_list() == []
-
-
-def test_reading_an_empty_topic_is_an_error() -> None:
-    with TopologyTestDriver(copy(), DEFAULTS) as driver:
-        source, sink = topics(driver)
-        with pytest.raises(LookupError, match="Uninitialized topic: out") as caught:
-            sink.read_value()
-        assert caught.value.__notes__ == ["Nothing was written to it; written were: no topics."]
-        source.pipe_input("k", "v")
-        sink.read_value()
-        with pytest.raises(LookupError, match="Empty topic: out"):
-            sink.read_record()
-
-
-def test_a_null_key_cannot_stand_in_a_map() -> None:
-    with TopologyTestDriver(copy(), DEFAULTS) as driver:
-        source, sink = topics(driver)
-        source.pipe_input("no key")
-        with pytest.raises(RuntimeError, match="Null keys not allowed"):
-            sink.read_key_values_to_map()
-
-
-def test_a_topic_that_nobody_reads_is_unknown() -> None:
-    with (
-        TopologyTestDriver(copy(), DEFAULTS) as driver,
-        pytest.raises(ValueError, match="Unknown topic: nowhere") as refused,
-    ):
-        driver.create_input_topic("nowhere", STRING, STRING).pipe_input("k", "v")
-    assert refused.value.__notes__ == ["The topology reads: in."]
-
-
-@pytest.mark.parametrize("topic", [None, "in"])
-def test_topics_and_serdes_must_be_given(topic: str | None) -> None:
-    serde: Any = None if topic is not None else STRING
-    with TopologyTestDriver(copy(), DEFAULTS) as driver:
-        with pytest.raises(TypeError, match="cannot be None"):
-            driver.create_input_topic(topic, serde, STRING)  # type: ignore[arg-type]  # the error is what is tested
-        with pytest.raises(TypeError, match="cannot be None"):
-            driver.create_output_topic(topic, STRING, serde)  # type: ignore[arg-type]  # the error is what is tested
 
 
 def test_times_cannot_be_negative() -> None:
@@ -288,7 +169,7 @@ def test_a_pattern_matches_no_topic_of_the_application_itself() -> None:
 
 
 def test_stores_are_closed_with_the_driver_which_may_be_closed_twice() -> None:
-    with TopologyTestDriver(remember("key_value", Remember), DEFAULTS) as driver:
+    with TopologyTestDriver(remember(), DEFAULTS) as driver:
         store = driver.get_key_value_store("last")
         driver.close()
     assert store is not None
@@ -318,7 +199,7 @@ def test_an_error_names_task_node_topic_and_offset_and_keeps_the_users_own() -> 
 
 
 def test_stores_can_be_read_and_written() -> None:
-    with TopologyTestDriver(remember("key_value", Remember), DEFAULTS) as driver:
+    with TopologyTestDriver(remember(), DEFAULTS) as driver:
         topics(driver)[0].pipe_input("k", "v")
         store = driver.get_key_value_store("last")
         assert store is not None
@@ -329,30 +210,6 @@ def test_stores_can_be_read_and_written() -> None:
         assert set(driver.get_all_state_stores()) == {"last"}
         assert driver.get_timestamped_key_value_store("last") is None
         with pytest.raises(ValueError, match=r"get_key_value_store\(\)"):
-            driver.get_state_store("last")
-
-
-def test_a_timestamped_store_shows_plain_values_or_both() -> None:
-    with TopologyTestDriver(remember("timestamped", RememberWithTime), DEFAULTS) as driver:
-        source, _ = topics(driver)
-        source.pipe_key_value_list([("a", "1"), ("b", "2")], start_timestamp=5, advance_ms=1)
-        both, plain = driver.get_timestamped_key_value_store("last"), driver.get_key_value_store("last")
-        assert both is not None
-        assert plain is not None
-        assert both.get("a") == ValueAndTimestamp("1", 5)
-        assert plain.get("a") == "1"
-        with plain.range("a", None) as entries:
-            assert entries.peek_next_key() == "a"
-            assert list(entries) == [("a", "1"), ("b", "2")]
-        assert plain.put_if_absent("a", "9") == "1"
-        plain.put_all([("c", "3")])
-        assert both.get("c") == ValueAndTimestamp("3", -1)
-        assert plain.delete("b") == "2"
-        with plain.reverse_all() as entries:
-            assert list(entries) == [("c", "3"), ("a", "1")]
-        with plain.prefix_scan("a", STRING) as entries:
-            assert list(entries) == [("a", "1")]
-        with pytest.raises(ValueError, match="get_timestamped_key_value_store"):
             driver.get_state_store("last")
 
 
