@@ -22,7 +22,7 @@ core := tests/application tests/config tests/dsl tests/kip28 tests/metrics tests
   tests/task $(wildcard tests/test_*.py)
 broker := tests/broker
 threads := tests/host/commits tests/host/deployment tests/host/measuring tests/host/storage tests/host/supervision tests/host/threads
-tools := tests/tools/otel tests/docs/test_contributing.py tests/docs/test_snippets.py tests/packaging tests/scripts
+tools := tests/house tests/tools/otel tests/docs/test_contributing.py tests/docs/test_snippets.py tests/packaging tests/scripts
 # Processes, simulations and waits for time-outs are too slow for it; `make test` runs them.
 LATER := $(addprefix tests/broker/,groups/test_simulation.py test_bounds.py test_fuzz.py test_power.py common/test_log_limits.py test_process.py test_quotas.py) \
   tests/broker/test_transactions.py tests/task/test_taking_turns.py \

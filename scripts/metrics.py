@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from penstock.application.prometheus import prometheus_name
-from penstock.metrics.host_metrics import DESCRIPTIONS, ROCKSDB_PROPERTIES, STORE_OPERATIONS
+from penstock.metrics.host_metrics import DESCRIPTIONS, STORE_OPERATIONS
+from penstock.metrics.rocksdb_names import ROCKSDB_PROPERTIES
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAGE: Final = ROOT / "docs" / "metrics.md"

@@ -7,6 +7,7 @@ import struct
 
 import penstock_broker
 from penstock_broker.apis import APIS
+from penstock_broker.faults import api_name
 from penstock_broker.wire.error_codes import ErrorCode
 from tests.support.api_keys import API_VERSIONS, PRODUCE
 from tests.support.protocol_client import ProtocolClient, versions_of
@@ -14,10 +15,10 @@ from tests.support.protocol_client import ProtocolClient, versions_of
 
 def test_the_documented_versions_are_those_of_the_table() -> None:
     assert penstock_broker.__doc__ is not None
-    documented = {(int(low), int(high)) for low, high in re.findall(r"[A-Z]\w+ (\d+)-(\d+)", penstock_broker.__doc__)}
-    assert documented == {(api.min_version, api.max_version) for api in APIS.values()}
-    with_names = re.findall(r"([A-Z]\w+) \d+-\d+", penstock_broker.__doc__)
-    assert len(with_names) == len(APIS)
+    found = re.findall(r"([A-Z]\w+) (\d+)-(\d+)", penstock_broker.__doc__)
+    assert len(found) == len(APIS)
+    documented = {name: (int(low), int(high)) for name, low, high in found}
+    assert documented == {api_name(key): (api.min_version, api.max_version) for key, api in APIS.items()}
 
 
 def test_the_advertised_versions_are_those_of_the_table(client: ProtocolClient) -> None:

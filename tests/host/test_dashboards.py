@@ -26,7 +26,8 @@ from penstock import (
 )
 from penstock.application.prometheus import exposition, prometheus_name
 from penstock.metrics import Metric, MetricName
-from penstock.metrics.host_metrics import BYTES_READ, BYTES_WRITTEN, DESCRIPTIONS, ROCKSDB_PROPERTIES, ROCKSDB_RATIOS
+from penstock.metrics.host_metrics import DESCRIPTIONS
+from penstock.metrics.rocksdb_names import BYTES_READ, BYTES_WRITTEN, ROCKSDB_PROPERTIES, ROCKSDB_RATIOS
 from scripts import metrics as reference
 from tests.host.spark.support import SparkRunner
 from tests.host.support import WITH_A_SESSION, Runner, lines, wait_for

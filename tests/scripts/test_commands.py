@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from typer.core import TyperGroup
 
@@ -32,3 +34,9 @@ def test_values_and_defaults_are_shown() -> None:
     assert " a mermaid flowchart or an SVG picture. Default: `text`. |" in page
     assert "penstock query [OPTIONS] FILE [STORE] [KEY]" in page
     assert "| `--from HOST:PORT` | Brokers of the cluster to read. Required. |" in page
+
+
+def test_the_readme_names_each_command() -> None:
+    lines = (commands.ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    [row] = [line for line in lines if line.startswith("| Tools |")]
+    assert re.findall(r"`(?:penstock )?(\w+)`", row) == list(COMMANDS)

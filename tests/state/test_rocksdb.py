@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from penstock.config import StreamsConfig
 from penstock.errors import CorruptedBaseError, InvalidStateStoreError, LockError, TaskCorruptedError
-from penstock.metrics.host_metrics import ROCKSDB_PROPERTIES
+from penstock.metrics.rocksdb_names import ROCKSDB_PROPERTIES
 from penstock.state.rocksdb import RocksDBBase, RocksDBConfigSetter
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.metrics.host_metrics import ROCKSDB_PROPERTIES
 from penstock.metrics.measurements import Measurement, measured_once
+from penstock.metrics.rocksdb_names import ROCKSDB_PROPERTIES
 from penstock.state.rocksdb_measurements import Statistics, properties
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from penstock.metrics import host_metrics as names
+from penstock.metrics import rocksdb_names as names
 from penstock.metrics.measurements import Measurement, measured_once
 
 _LINE = re.compile(r"^(rocksdb\.[\w.]+) (?:.*P100 : (?P<most>[\d.]+) )?COUNT : (?P<count>\d+)(?: SUM : (?P<sum>\d+))?")
