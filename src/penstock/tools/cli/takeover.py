@@ -70,6 +70,7 @@ def _as_json(plan: Takeover, removed: Sequence[MemberDescription]) -> dict[str, 
         },
         **taken_over(plan),
         "blockers": list(plan.blockers),
+        "obstacles": list(plan.blockers),  # deprecated
     }
 
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from penstock import Grouped, Materialized, Serdes, StreamsBuilder
 from penstock.host.spark.checkpoints.checkpoint import Manifest
 from penstock.host.spark.protocol.task_entry import TaskEntry
+from penstock.host.spark.query import store_positions
 from penstock.host.spark.query.store_positions import position_of, settled_offsets, source_partitions
 from penstock.plan.subtopology import BuiltTopology
 from penstock.record import TopicPartition
@@ -48,6 +53,24 @@ def test_what_is_carried_over_is_not_seen_yet() -> None:
     assert left == {"in": [9, 0], "other": [9, 9]}
     assert settled_offsets(built, manifest({repartition: [[0, 0, 10, 0]]}, further), before) == before
     assert settled_offsets(built, manifest({repartition: [[0, 0, 10, 0]]}), {}) == {"in": [0, 0], "other": [0, 0]}
+
+
+def test_the_sources_of_a_repartition_topic_are_found_once_for_all_its_partitions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    built, asked = topology(), []
+    sources_of = store_positions._sources_of
+
+    def counted(topic: str, *arguments: Any) -> set[str]:
+        asked.append(topic)
+        return sources_of(topic, *arguments)
+
+    monkeypatch.setattr(store_positions, "_sources_of", counted)
+    (repartition,) = built.repartition_topics
+    entry = TaskEntry(carried={"id": "00", "places": {repartition: [[number, 0, 10, 0] for number in range(5)]}})
+    carried = Manifest("life", 1, 1, 0, 0, {"0_0": entry, "0_1": entry}, OFFSETS)
+    assert settled_offsets(built, carried, {}) == {"in": [0, 0], "other": [0, 0]}
+    assert asked == [repartition]
 
 
 def test_positions_are_merged_to_the_larger_offsets() -> None:

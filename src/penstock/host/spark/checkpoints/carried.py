@@ -17,7 +17,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
-from operator import itemgetter
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -116,12 +115,13 @@ def carried_places(manifest: Manifest) -> list[tuple[TopicPartition, CarriedRang
 
     The rows that a task holds back come first: they are the older ones of a lane.
     """
-    places = [
-        (partition not in entry.held(), partition, place)
-        for task, entry in sorted(manifest.tasks.items())
-        for partition, place in entry.places(task)
-    ]
-    return [(partition, place) for _, partition, place in sorted(places, key=itemgetter(0))]
+    held: list[tuple[TopicPartition, CarriedRange]] = []
+    sent: list[tuple[TopicPartition, CarriedRange]] = []
+    for task, entry in sorted(manifest.tasks.items()):
+        own = entry.held()
+        for partition, place in entry.places(task):
+            (held if partition in own else sent).append((partition, place))
+    return held + sent
 
 
 def carried_bytes(manifest: Manifest) -> int:

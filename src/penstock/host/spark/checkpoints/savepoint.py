@@ -33,7 +33,7 @@ from penstock.host.spark.checkpoints.rescaling import Rescaling, rescaled_shape,
 from penstock.host.spark.checkpoints.stored_description import load_from_checkpoint
 from penstock.host.spark.checkpoints.task_segments import read_states, with_clocks
 from penstock.host.spark.protocol.application_description import ApplicationDescription
-from penstock.host.spark.protocol.task_entry import TaskEntry
+from penstock.host.spark.protocol.task_entry import CarriedRange, TaskEntry
 from penstock.host.storage.task_state import TaskState
 from penstock.record import RecordBatch, TopicPartition
 from penstock.task.task_checkpoint import TaskCheckpoint
@@ -157,6 +157,9 @@ class SavedState:
         self._savepoint = savepoint
         _, self.metadata, self._manifest = _opened(savepoint)
         self._offsets = {**self.metadata.begin, **self._manifest.offsets}
+        self._carried: dict[TopicPartition, list[CarriedRange]] = {}
+        for partition, place in carried_places(self._manifest):
+            self._carried.setdefault(partition, []).append(place)
 
     def task(
         self, task: str, inputs: Collection[TopicPartition] = (), repartition_topics: Collection[str] = ()
@@ -181,8 +184,7 @@ class SavedState:
 
         Those that a task holds back come before those in transit.
         """
-        places = [place for carried, place in carried_places(self._manifest) if carried == partition]
-        yield from (row.batch for row in read_carried(self._savepoint, places))
+        yield from (row.batch for row in read_carried(self._savepoint, self._carried.get(partition, ())))
 
 
 def restore(

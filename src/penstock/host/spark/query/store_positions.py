@@ -71,20 +71,16 @@ def settled_offsets(built: BuiltTopology, manifest: Manifest, before: Mapping[st
         manifest: provides the offsets that were read, and the carried records.
         before: the result for an earlier manifest of the same topology version; empty at first.
     """
-    carried: set[tuple[str, int | None]] = set()
-    for task, entry in manifest.tasks.items():
-        for (topic, partition), _ in entry.places(task):
-            if topic in built.repartition_topics:
-                carried |= {(each, None) for each in _sources_of(topic, built, manifest.offsets)}
-            else:
-                carried.add((topic, partition))
+    places = [entry.carried["places"] for entry in manifest.tasks.values() if entry.carried is not None]
+    internal = built.repartition_topics.keys()
+    carried = {(topic, place[0]) for each in places for topic in each.keys() - internal for place in each[topic]}
+    repartitions = internal & {topic for each in places for topic in each}
+    fed = {source for topic in repartitions for source in _sources_of(topic, built, manifest.offsets)}
     settled: dict[str, list[int]] = {}
     for topic, offsets in manifest.offsets.items():
         known = before.get(topic, [])
         settled[topic] = [
-            (known[number] if number < len(known) else 0)
-            if (topic, None) in carried or (topic, number) in carried
-            else offset
+            (known[number] if number < len(known) else 0) if topic in fed or (topic, number) in carried else offset
             for number, offset in enumerate(offsets)
         ]
     return settled
