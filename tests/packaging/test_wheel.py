@@ -187,7 +187,7 @@ def test_all_examples_are_in_the_wheel(site: Path) -> None:
 
 
 def test_what_pages_load_is_in_the_wheel(site: Path) -> None:
-    static = Path("penstock", "ui", "static")
+    static = Path("penstock", "tools", "ui", "static")
     installed = {each.name for each in (site / static).iterdir()}
     assert installed == {each.name for each in (ROOT / "src" / static).iterdir()}
     assert {"uplot-1.6.32.LICENSE", "uplot-1.6.32.min.css", "uplot-1.6.32.min.js"} <= installed

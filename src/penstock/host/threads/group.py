@@ -283,7 +283,7 @@ class GroupMembership:
 
     def _commit(self, commit: _Commit) -> v.Event | None:
         """Commit and return the answer, None if the member reports the outcome. Retry while the coordinator is busy or
-        the generation changes. After a lasting refusal, the instance commands back."""
+        the generation changes. After a lasting refusal, the instance steps back."""
         deadline = time.monotonic() + self._commit_seconds
         doing = f"committing offsets of the group {self._group!r}"
         while not self._closed.is_set():

@@ -19,7 +19,7 @@ _TAG: Final = "client.tag."
 
 
 class Request(NamedTuple):
-    """A request to the coordinator. take: converts the answer to a event. waits_ms: the longest time (ms) the
+    """A request to the coordinator. take: converts the answer to an event. waits_ms: the longest time (ms) the
     coordinator may wait before it answers."""
 
     api: Api

@@ -1,7 +1,7 @@
 """The member of a group as a state machine (`member_states`): the common parts of both protocols.
 
 `classic_member` implements the classic protocol, `streams_member` the streams protocol. No I/O, no clock, no threads:
-`handle` takes a event and returns requests and reports; `due_ms` returns the due time of the next `Tick`.
+`handle` takes an event and returns requests and reports; `due_ms` returns the due time of the next `Tick`.
 
 Rules:
 - A task that the core gives up and a new assignment may cross. If the core closes a task before it learns that the task
@@ -427,7 +427,7 @@ class AbstractMember(ABC):
         return min((each for each in times if each is not None), default=None)
 
     def handle(self, event: MemberEvent, now: int) -> list[MemberCommand]:
-        """Process a event at `now`, and return the commands that follow. now: ms of the clock used by all calls."""
+        """Process an event at `now`, and return the commands that follow. now: ms of the clock used by all calls."""
         match event:
             case TasksRevoked(tasks, assignments):
                 return self._revoked(tasks, assignments, now)

@@ -143,7 +143,7 @@ class BrokerWatch:
 
 
 def _refusal(topic: TopicDescription) -> _Blocker | None:
-    """Return the blocker to writing to a partition of `topic`, or None without an blocker."""
+    """Return the blocker to writing to a partition of `topic`, or None without a blocker."""
     configured = int(topic.config.get("min.insync.replicas", "1"))
     for each in topic.partitions:
         needed = min(configured, len(each.replicas))
