@@ -83,7 +83,7 @@ def test_each_reference_of_a_value_is_resolved_once(monkeypatch: pytest.MonkeyPa
     ("line", "key", "value"),
     [
         ("k=v", "k", "v"),
-        ("  k : v = w ", "k", "v = w"),
+        ("  k : v = w", "k", "v = w"),
         ("k v", "k", "v"),
         ("k=", "k", ""),
         ("a\\=b=c\\:d", "a=b", "c:d"),
@@ -94,6 +94,22 @@ def test_each_reference_of_a_value_is_resolved_once(monkeypatch: pytest.MonkeyPa
 def test_a_line_of_a_properties_file_has_key_and_value(tmp_path: Path, line: str, key: str, value: str) -> None:
     (tmp_path / "p").write_text(f"# k=comment\n! k=comment\n\n{line}\n", encoding="utf-8")
     assert resolved("x", f"${{file:{tmp_path}/p:{key}}}") == value
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("k=a\\nb\\tc", "a\nb\tc"),
+        ("k=gr\\u00fcn", "gr\u00fcn"),
+        ("k=trailing  ", "trailing  "),
+        ("k", ""),
+        ("k=one,\\\n    two", "one,two"),
+        ("k=back\\\\\nnext=line", "back\\"),
+    ],
+)
+def test_a_properties_file_is_read_as_by_java(tmp_path: Path, line: str, value: str) -> None:
+    (tmp_path / "p").write_text(f"{line}\nlast=1\n", encoding="utf-8")
+    assert resolved("x", f"${{file:{tmp_path}/p:k}}") == value
 
 
 def test_a_missing_key_of_a_file_has_no_value(tmp_path: Path) -> None:

@@ -21,9 +21,12 @@ from typing import Any
 from penstock.errors import ConfigError
 
 _REFERENCE = re.compile(r"\$\{(?P<provider>[^}:]*):(?:(?P<path>[^}]*):)?(?P<key>[^}:]*)\}")
-_ESCAPE = re.compile(r"\\(.)")
-_PROPERTY = re.compile(r"(?P<key>(?:\\.|[^\\=:\s])+)\s*[=:\s]\s*(?P<value>.*)")
 
+# The format of java.util.Properties: a backslash at the end of a line continues it; `=`, `:` or blanks end a key.
+_CONTINUED = re.compile(r"(?<!\\)((?:\\\\)*)\\\n[ \t\f]*")
+_PROPERTY = re.compile(r"(?P<key>(?:\\.|[^\\=:\s])+)(?:\s*[=:]\s*|\s+|$)(?P<value>.*)")
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))")
+_CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 PROVIDERS: Mapping[str, str] = {"env": "env", "file": "file", "directory": "directory", "dir": "directory"}
 """The default provider names in references."""
@@ -97,10 +100,11 @@ def _read(key: str, reference: str, path: Path) -> str:
 
 
 def _properties(key: str, reference: str, path: str) -> dict[str, str]:
-    lines = (line.strip() for line in _read(key, reference, Path(path)).splitlines())
+    text = _CONTINUED.sub(r"\1", _read(key, reference, Path(path)).replace("\r\n", "\n"))
+    lines = (line.lstrip() for line in text.split("\n"))
     matches = (_PROPERTY.fullmatch(line) for line in lines if line and line[0] not in "#!")
     return {_plain(match["key"]): _plain(match["value"]) for match in matches if match is not None}
 
 
 def _plain(text: str) -> str:
-    return _ESCAPE.sub(r"\1", text)
+    return _ESCAPE.sub(lambda each: chr(int(each[1], 16)) if each[1] else _CONTROL.get(each[2], each[2]), text)
