@@ -109,12 +109,12 @@ def import_from_kafka(topology: Topology, config: StreamsConfig | Mapping[str, A
     checkpoint = _checkpoint(checked)
     check_absent(checkpoint, "Import")
     plan = plan_takeover(built, checked)
-    if not plan.blockers and all(each.committed is None for each in plan.inputs):
+    if not plan.obstacles and all(each.committed is None for each in plan.inputs):
         raise StreamsError(
             f"The group {name} has committed no offset, so there is nothing to import. Is application.id that of the "
             "other application, and bootstrap.servers its brokers?"
         )
-    _check(name, "imported", plan.blockers)
+    _check(name, "imported", plan.obstacles)
     with ExitStack() as opened:
         opened.enter_context(_locked(checkpoint, checked, name))
         admin, fetcher = GroupAdmin(checked), ConfluentFetcher(checked)

@@ -27,7 +27,7 @@ def test_everything_is_processed_once_whatever_happens(first: int) -> None:
         (faults.wait_for_a_lost_answer, 2),
         (faults.commit_as_nobody, 1),
         (faults.commit_as_whoever_it_is_now, 15),
-        (faults.rejoin_for_what_is_held, 81),
+        (faults.rejoin_for_what_is_held, 60),
         (faults.restore_to_the_stable_end, 14),
         (faults.read_unstable_offsets, 167),
         (faults.leave_transactions_open, 101),

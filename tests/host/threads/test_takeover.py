@@ -98,7 +98,7 @@ def test_offsets_and_changelogs_would_be_taken_over(counting: Counting) -> None:
         InputOffset(counting.second, None, 0, NO_TIMESTAMP),
     )
     assert found.stores == (RestoredStore("counts", counting.changelog, 2),)
-    assert found.blockers == ()
+    assert found.obstacles == ()
     [warning] = found.warnings
     assert f"no offset of {counting.second}" in warning
 
@@ -113,7 +113,7 @@ def test_blockers_have_their_former_name_too(counting: Counting) -> None:
 def test_a_first_start_takes_over_nothing(counting: Counting) -> None:
     counting.make(counting.source)
     found = counting.plan()
-    assert (found.stores, found.blockers) == ((), ())
+    assert (found.stores, found.obstacles) == ((), ())
     assert ["this is the first start" in warning for warning in found.warnings] == [True]
 
 
@@ -121,16 +121,16 @@ def test_state_without_the_offsets_that_belong_to_it_is_an_obstacle(counting: Co
     counting.make(counting.source)
     counting.make(counting.changelog)
     counting.write(counting.source, b"a")
-    assert counting.plan().blockers == ()
+    assert counting.plan().obstacles == ()
     counting.write(counting.changelog, b"a" + bytes(12))
-    [blocker] = counting.plan().blockers
+    [obstacle] = counting.plan().obstacles
     committed = f"The group {counting.name} has committed no offset of {counting.first}, but {counting.changelog}-0 has"
-    assert committed in blocker
-    assert "penstock groups reset" in blocker
+    assert committed in obstacle
+    assert "penstock groups reset" in obstacle
     counting.admin.commit_offsets(counting.name, {counting.second: OffsetAndMetadata(0)})
-    assert counting.plan().blockers == (blocker,)  # another task's offset says nothing of this one
+    assert counting.plan().obstacles == (obstacle,)  # another task's offset says nothing of this one
     counting.admin.commit_offsets(counting.name, {counting.first: OffsetAndMetadata(0)})
-    assert counting.plan().blockers == ()
+    assert counting.plan().obstacles == ()
 
 
 def test_a_changelog_that_has_lost_records_otherwise_than_by_compaction_is_an_obstacle(counting: Counting) -> None:
@@ -140,8 +140,8 @@ def test_a_changelog_that_has_lost_records_otherwise_than_by_compaction_is_an_ob
     counting.write(counting.changelog, b"a", b"b")
     counting.admin.commit_offsets(counting.name, {counting.first: OffsetAndMetadata(0)})
     counting.admin.delete_records({first: 1})
-    [blocker] = plan_takeover(counting.built(windowed=False), counting.config).blockers
-    assert f"Store counts would be incomplete: {first} begins at offset 1" in blocker
+    [obstacle] = plan_takeover(counting.built(windowed=False), counting.config).obstacles
+    assert f"Store counts would be incomplete: {first} begins at offset 1" in obstacle
 
 
 def test_a_changelog_of_windows_may_have_lost_its_first_records(counting: Counting) -> None:
@@ -150,7 +150,7 @@ def test_a_changelog_of_windows_may_have_lost_its_first_records(counting: Counti
     counting.write(counting.changelog, b"a" + bytes(12), b"b" + bytes(12))
     counting.admin.commit_offsets(counting.name, {counting.first: OffsetAndMetadata(0)})
     counting.admin.delete_records({TopicPartition(counting.changelog, 0): 1})
-    assert counting.plan().blockers == ()
+    assert counting.plan().obstacles == ()
 
 
 def test_partitions_that_another_task_has_the_state_of_are_an_obstacle(counting: Counting) -> None:
@@ -158,34 +158,34 @@ def test_partitions_that_another_task_has_the_state_of_are_an_obstacle(counting:
     counting.make(counting.changelog)
     text = PartitionMetadata(5, {"penstock.task": 1}).encode()
     counting.admin.commit_offsets(counting.name, {counting.first: OffsetAndMetadata(0, text)})
-    [blocker] = counting.plan().blockers
-    assert f"{counting.first} from task 0_1 to 0_0" in blocker
+    [obstacle] = counting.plan().obstacles
+    assert f"{counting.first} from task 0_1 to 0_0" in obstacle
 
 
 def test_a_missing_topic_is_an_obstacle(counting: Counting) -> None:
-    [blocker] = counting.plan().blockers
-    assert counting.source in blocker
+    [obstacle] = counting.plan().obstacles
+    assert counting.source in obstacle
 
 
 def test_members_of_another_program_are_an_obstacle(counting: Counting) -> None:
     counting.make(counting.source)
     consumer = counting.consumer()
     try:
-        [blocker] = counting.plan().blockers
+        [obstacle] = counting.plan().obstacles
     finally:
         consumer.close()
-    assert blocker.startswith(f"The group {counting.name} has 1 member: shop at ")
-    assert "Stop the application" in blocker
+    assert obstacle.startswith(f"The group {counting.name} has 1 member: shop at ")
+    assert "Stop the application" in obstacle
 
 
 def test_members_that_did_not_leave_can_be_removed(counting: Counting) -> None:
     counting.make(counting.source)
     assert remove_dead_members(counting.config, 0) == ()
     counting.consumer(**{"group.instance.id": "1"}).close()  # a static member does not leave
-    assert len(counting.plan().blockers) == 1
+    assert len(counting.plan().obstacles) == 1
     [member] = remove_dead_members(counting.config, 0.5)
     assert member.client_id == "shop"
-    assert counting.plan().blockers == ()
+    assert counting.plan().obstacles == ()
 
 
 def test_a_removed_member_that_comes_back_is_an_application_that_runs(counting: Counting) -> None:
@@ -222,7 +222,7 @@ def test_stores_of_other_names_and_offsets_of_other_topics_are_obstacles(countin
     counting.make(counting.source)
     counting.make(f"{counting.name}-other-changelog")
     counting.admin.commit_offsets(counting.name, {counting.first: OffsetAndMetadata(7)})
-    offset, other, missing = counting.plan().blockers
+    offset, other, missing = counting.plan().obstacles
     assert f"committed offset 7 of {counting.first}, which has the offsets 0 to 0" in offset
     assert f"Topic {counting.name}-other-changelog is of a store that this topology does not have" in other
     assert f"Store counts has no changelog: there is no topic {counting.changelog}" in missing
@@ -233,18 +233,18 @@ def test_topics_of_another_application_whose_id_begins_in_the_same_way_are_no_ob
     counting.make(counting.changelog)
     other = f"{counting.name}-eu"
     counting.make(f"{other}-sums-changelog")
-    [blocker] = counting.plan().blockers
-    assert f"another application whose application.id begins with {counting.name}- uses the topic" in blocker
+    [obstacle] = counting.plan().obstacles
+    assert f"another application whose application.id begins with {counting.name}- uses the topic" in obstacle
     counting.admin.commit_offsets(other, {counting.first: OffsetAndMetadata(0)})
-    assert counting.plan().blockers == ()
+    assert counting.plan().obstacles == ()
     assert counting.changes() == []
 
 
 def test_changelogs_of_another_number_of_partitions_are_an_obstacle(counting: Counting) -> None:
     counting.make(counting.source)
     counting.make(counting.changelog, partitions=3)
-    [blocker] = counting.plan().blockers
-    assert f"{counting.changelog} has invalid partitions: expected: 2; actual: 3" in blocker
+    [obstacle] = counting.plan().obstacles
+    assert f"{counting.changelog} has invalid partitions: expected: 2; actual: 3" in obstacle
 
 
 def test_changelogs_of_another_kind_of_store_are_an_obstacle(counting: Counting) -> None:
@@ -252,18 +252,18 @@ def test_changelogs_of_another_kind_of_store_are_an_obstacle(counting: Counting)
     counting.make(counting.changelog)
     counting.write(counting.changelog, b"a")
     counting.admin.commit_offsets(counting.name, {counting.first: OffsetAndMetadata(0)})
-    [blocker] = counting.plan().blockers
-    assert blocker.startswith(f"Store counts, {TopicPartition(counting.changelog, 0)}: Cannot restore")
-    assert "expected a key that ends in 12 bytes of window" in blocker
+    [obstacle] = counting.plan().obstacles
+    assert obstacle.startswith(f"Store counts, {TopicPartition(counting.changelog, 0)}: Cannot restore")
+    assert "expected a key that ends in 12 bytes of window" in obstacle
 
 
 def test_changelogs_that_the_serdes_cannot_read_are_an_obstacle(counting: Counting) -> None:
     counting.make(counting.source)
     counting.make(counting.changelog)
     counting.write(counting.changelog, b"a" + bytes(12), value=b"one")
-    [blocker] = counting.plan().blockers
-    assert "LongSerde" in blocker
-    assert "cannot read the value b'one' of offset 0" in blocker
+    [obstacle] = counting.plan().obstacles
+    assert "LongSerde" in obstacle
+    assert "cannot read the value b'one' of offset 0" in obstacle
 
 
 def test_topics_say_which_stores_are_new_and_which_are_left(counting: Counting) -> None:

@@ -1,6 +1,6 @@
 """Inspects the takeover of an application from another program, such as Kafka Streams in Java.
 
-It reports the offsets and changelogs to take over, and the blockers. The takeover itself is a normal start: names,
+It reports the offsets and changelogs to take over, and the obstacles. The takeover itself is a normal start: names,
 offsets and bytes are the same.
 
 Only `remove_dead_members` changes anything. Equal behaviour of the operators and serdes of both programs cannot be
@@ -88,7 +88,7 @@ class Takeover:
         group: its current description.
         inputs: the partitions of the topics that tasks read.
         stores: the stores with a changelog.
-        blockers: reasons why an instance would not start, or not continue from the last commit of the other
+        obstacles: reasons why an instance would not start, or not continue from the last commit of the other
             application.
         warnings: facts for a person to check.
     """
@@ -96,7 +96,7 @@ class Takeover:
     group: GroupDescription
     inputs: tuple[InputOffset, ...] = ()
     stores: tuple[RestoredStore, ...] = ()
-    blockers: tuple[str, ...] = ()
+    obstacles: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
     @property
@@ -118,17 +118,17 @@ def plan_takeover(built: BuiltTopology, config: StreamsConfig) -> Takeover:
         opened.callback(fetcher.close)
         cluster = opened.enter_context(Cluster(config))
         found = Takeover(admin.describe_group(group))
-        found = replace(found, blockers=tuple(members_in_the_way(found.group)))
+        found = replace(found, obstacles=tuple(members_in_the_way(found.group)))
         topics = admin.topics()
         try:
             layout = layout_of(built, config, topics)
         except StreamsError as error:
-            return replace(found, blockers=(*found.blockers, str(error)))
+            return replace(found, obstacles=(*found.obstacles, str(error)))
         try:
             committed = committed_offsets(cluster, group, [p for p in layout.readers if p.topic in topics])
         except UnstableOffsetCommitError:
             waiting = f"A transaction of the group {group} is open: wait for it, or see `penstock transactions list`."
-            return replace(found, blockers=(*found.blockers, waiting))
+            return replace(found, obstacles=(*found.obstacles, waiting))
         others = _other_topics(admin, layout, topics)
         return _Inspection(layout, topics, admin, fetcher, committed).completed(found, others)
 
@@ -326,7 +326,7 @@ class _Inspection:
         self._group = str(layout.config["application.id"])
 
     def completed(self, found: Takeover, others: Sequence[str]) -> Takeover:
-        """Return `found` with inputs, stores and their blockers.
+        """Return `found` with inputs, stores and their obstacles.
 
         Args:
             found: the result so far.
@@ -335,7 +335,7 @@ class _Inspection:
         inputs = [partition for partition in sorted(self._layout.readers) if partition.topic in self._topics]
         begins, ends = self._admin.beginning_offsets(inputs), self._admin.end_offsets(inputs)
         wrong = list(wrong_partitions(self._layout, self._topics))
-        blockers = [
+        obstacles = [
             *wrong,
             *self._out_of_range(begins, ends),
             *map(self._of_another_topology, others),
@@ -351,7 +351,7 @@ class _Inspection:
             name = places[0][0]
             if changelog not in self._topics:
                 if self._committed:
-                    blockers.append(
+                    obstacles.append(
                         f"Store {name} has no changelog: there is no topic {changelog}. Does the other application use "
                         "another name for the store or its operator? Compare `penstock describe` with its description."
                     )
@@ -359,12 +359,12 @@ class _Inspection:
                 size = self._size([partition for _, partition in places])
                 stores.append(RestoredStore(name, changelog, sum(size.values())))
         if not wrong:
-            blockers += self.unfit_changelogs()
+            obstacles += self.unfit_changelogs()
         return replace(
             found,
             inputs=tuple(self._input(partition, ends[partition]) for partition in inputs),
             stores=tuple(stores),
-            blockers=(*found.blockers, *blockers),
+            obstacles=(*found.obstacles, *obstacles),
             warnings=(*found.warnings, *warnings),
         )
 
@@ -390,7 +390,7 @@ class _Inspection:
                 )
 
     def _of_another_topology(self, topic: str) -> str:
-        """Return the blocker of an internal topic that this topology does not have."""
+        """Return the obstacle of an internal topic that this topology does not have."""
         what = "a store" if topic.endswith(_INTERNAL[0]) else "a repartition"
         return (
             f"Topic {topic} is of {what} that this topology does not have. Compare the names that `penstock describe` "

@@ -54,7 +54,7 @@ def takeover(
         if removed:
             out.print(f"Removed from the group: {', '.join(each.member_id for each in removed)}", markup=False)
         _show(plan)
-    if plan.blockers:
+    if plan.obstacles:
         raise typer.Exit(FAILED)
 
 
@@ -69,8 +69,12 @@ def _as_json(plan: Takeover, removed: Sequence[MemberDescription]) -> dict[str, 
             "members": _members(group.members),
         },
         **taken_over(plan),
+<<<<<<< HEAD
         "blockers": list(plan.blockers),
         "obstacles": list(plan.blockers),  # deprecated
+=======
+        "obstacles": list(plan.obstacles),
+>>>>>>> h-review-b
     }
 
 
@@ -109,9 +113,9 @@ def _show(plan: Takeover) -> None:
         out.print(f"Store {store.name}: at most {counted(store.records, 'record')} of {store.changelog}", markup=False)
     for warning in plan.warnings:
         out.print(f"Note: {warning}", markup=False)
-    for blocker in plan.blockers:
-        out.print(f"Problem: {blocker}", markup=False)
-    if not plan.blockers:
+    for obstacle in plan.obstacles:
+        out.print(f"Problem: {obstacle}", markup=False)
+    if not plan.obstacles:
         out.print(
             "A start continues from there. Make sure that the serdes, and the operators of the same names, do the same "
             "as in the other application: this command cannot check that.",

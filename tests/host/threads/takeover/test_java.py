@@ -159,13 +159,13 @@ def test_an_application_goes_from_java_and_back(
     java.start(place, tmp_path / "before")
     assert until(place.is_done)
     assert "has members of another program" in str(_refused(place))
-    [blocker] = plan_takeover(built, place.config).blockers
-    assert f"The group {place.name} has 1 member" in blocker
+    [obstacle] = plan_takeover(built, place.config).obstacles
+    assert f"The group {place.name} has 1 member" in obstacle
     java.close(place)
 
     write(servers, inputs, parts[1])
     plan = plan_takeover(built, place.config)
-    assert (plan.blockers, plan.warnings) == ((), ())
+    assert (plan.obstacles, plan.warnings) == ((), ())
     assert {store.name for store in plan.stores} >= {"counts", "sessions", "held-store", "prices", "latest"}
     place.run()
     changelogs, expected_changelogs = place.changelogs(), left_alone(Leg.THREADS)
@@ -219,10 +219,10 @@ def test_a_transaction_that_java_was_killed_in_is_neither_lost_nor_doubled(
     assert written <= set(place.in_transaction())
     assert place.committed() == committed
 
-    [blocker] = plan_takeover(built, place.config).blockers
-    assert f"The group {place.name} has 1 member" in blocker
+    [obstacle] = plan_takeover(built, place.config).obstacles
+    assert f"The group {place.name} has 1 member" in obstacle
     assert len(remove_dead_members(place.config, 1)) == 1
-    assert plan_takeover(built, place.config).blockers == ()
+    assert plan_takeover(built, place.config).obstacles == ()
     place.run()
     assert place.in_transaction() == []
     assert place.outputs() == twin.outputs(itertools.chain.from_iterable(twin.expected(parts, settings)))
