@@ -91,14 +91,17 @@ class Staleness(NamedTuple):
     age_ms: int | None
 
 
-@dataclass(frozen=True)
-class CommitFigures:
-    """The duration and size of a commit."""
+class CommitFigures(NamedTuple):
+    """The duration and size of a commit.
 
-    number: Annotated[int, Meta(description="number of the commit, on Spark that of the epoch")]
-    committed_at_ms: Annotated[int, Meta(description="when it ended")]
-    records: Annotated[int, Meta(description="records that tasks processed for it")]
-    phases_ms: Annotated[Mapping[str, float], Meta(description="the time in each [phase](ui.md#commits)")]
+    number: of the commit, on Spark the epoch. committed_at_ms: its end, in ms since the epoch. records: number of
+    records that tasks processed for it. phases_ms: duration (ms) of each phase, in order.
+    """
+
+    number: int
+    committed_at_ms: int
+    records: int
+    phases_ms: Mapping[str, float]
 
 
 @dataclass(frozen=True)

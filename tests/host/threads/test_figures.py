@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 
 import pytest
@@ -177,6 +178,7 @@ def test_a_commit_is_split_into_its_phases() -> None:
     figures.commit_ended(1_000)
     phases = {"process": 7.0, "state": 7.0, "transaction": 30.0}
     assert figures.snapshot().recent_commits == [CommitFigures(1, 1_000, 7, phases)]
+    assert json.loads(json.dumps(figures.snapshot().by_name()))["recent_commits"] == [[1, 1_000, 7, phases]]
 
 
 def shown(figures: InstanceFigures) -> dict[tuple[str, ...], float | str]:

@@ -103,13 +103,6 @@ def test_offsets_and_changelogs_would_be_taken_over(counting: Counting) -> None:
     assert f"no offset of {counting.second}" in warning
 
 
-def test_blockers_have_their_former_name_too(counting: Counting) -> None:
-    found = counting.plan()
-    assert [f"{counting.source}" in blocker for blocker in found.blockers] == [True]
-    with pytest.deprecated_call(match=r"use Takeover\.blockers"):
-        assert found.obstacles == found.blockers
-
-
 def test_a_first_start_takes_over_nothing(counting: Counting) -> None:
     counting.make(counting.source)
     found = counting.plan()

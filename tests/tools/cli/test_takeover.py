@@ -81,8 +81,4 @@ def test_members_that_did_not_leave_are_removed_by_force(
     assert "Removed from the group: " in shown.output
     assert f"Group {name}: Empty, 0 members" in shown.output
     answer = json.loads(CliRunner().invoke(app, ["takeover", str(file), "--force", "--json"]).output)
-<<<<<<< HEAD
-    assert (answer["removed"], answer["blockers"], answer["obstacles"]) == ([], [], [])
-=======
     assert (answer["removed"], answer["obstacles"]) == ([], [])
->>>>>>> h-review-b

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
-from warnings import warn
 
 from penstock.client.api import Admin, Fetcher, GroupDescription, MemberDescription, OffsetAndMetadata
 from penstock.client.confluent import ConfluentAdmin, ConfluentFetcher
@@ -98,12 +97,6 @@ class Takeover:
     stores: tuple[RestoredStore, ...] = ()
     obstacles: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-
-    @property
-    def obstacles(self) -> tuple[str, ...]:
-        """The blockers; deprecated."""
-        warn("Takeover.obstacles is deprecated: use Takeover.blockers.", DeprecationWarning, stacklevel=2)
-        return self.blockers
 
 
 def plan_takeover(built: BuiltTopology, config: StreamsConfig) -> Takeover:

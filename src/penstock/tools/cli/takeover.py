@@ -69,12 +69,7 @@ def _as_json(plan: Takeover, removed: Sequence[MemberDescription]) -> dict[str, 
             "members": _members(group.members),
         },
         **taken_over(plan),
-<<<<<<< HEAD
-        "blockers": list(plan.blockers),
-        "obstacles": list(plan.blockers),  # deprecated
-=======
         "obstacles": list(plan.obstacles),
->>>>>>> h-review-b
     }
 
 

@@ -24,7 +24,7 @@ from penstock.application.store_entries import EntrySelection, StoreEntries, pla
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, StreamsStoppedError, UnsupportedOperationError
 from penstock.exception_handlers import DEAD_LETTER_QUEUE_TOPIC
-from penstock.host.api import HostStatistics, Staleness, State, StoreSize
+from penstock.host.api import CommitFigures, HostStatistics, Staleness, State, StoreSize
 from penstock.metrics import Metric, MetricName
 from penstock.metrics.drop_reasons import PASSED
 from penstock.metrics.host_metrics import STREAM_TIME
@@ -356,7 +356,7 @@ class Answers:
         """Return the last commits of each topology, newest last, with the duration of each phase."""
         look = self.observer.newest
         found: list[schema.TopologyCommitsAnswer] = [
-            {"name": name, "commits": look.statistics_of(name).recent_commits}
+            {"name": name, "commits": [_commit_answer(each) for each in look.statistics_of(name).recent_commits]}
             for name in self.observer.application.running_topologies()
         ]
         return {"seen_at_ms": look.time_ms, "topologies": found}
@@ -546,3 +546,8 @@ def _readable(value: Any) -> Any:
         return orjson.loads(orjson.dumps(value, default=plain, option=orjson.OPT_NON_STR_KEYS))
     except TypeError:
         return xml_text(repr(value))
+
+
+def _commit_answer(figures: CommitFigures) -> schema.CommitFiguresAnswer:
+    number, committed_at_ms, records, phases_ms = figures
+    return {"number": number, "committed_at_ms": committed_at_ms, "records": records, "phases_ms": phases_ms}

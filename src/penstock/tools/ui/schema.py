@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, NamedTuple, NotRequired, TypedDict
 
 from msgspec import Meta
 
-from penstock.host.api import CommitFigures, GroupStatistics
+from penstock.host.api import GroupStatistics
 from penstock.tools.transfers.redrive import RedrivenLetters
 from penstock.tools.ui.observer import OutputAge
 from penstock.tools.ui.parameters import DEFAULT_LIMIT, MOST_ENTRIES
@@ -360,11 +360,20 @@ class TasksAnswer(TypedDict):
     problems: Annotated[list[str], Meta(description="why figures are not known")]
 
 
+class CommitFiguresAnswer(TypedDict):
+    """The duration and size of a commit."""
+
+    number: Annotated[int, Meta(description="number of the commit, on Spark that of the epoch")]
+    committed_at_ms: Annotated[int, Meta(description="when it ended")]
+    records: Annotated[int, Meta(description="records that tasks processed for it")]
+    phases_ms: Annotated[Mapping[str, float], Meta(description="the time in each [phase](ui.md#commits)")]
+
+
 class TopologyCommitsAnswer(TypedDict):
     """The last commits of a topology."""
 
     name: Annotated[str, Meta(description=_TOPOLOGY)]
-    commits: Annotated[Sequence[CommitFigures], Meta(description="the last 60, the newest last")]
+    commits: Annotated[Sequence[CommitFiguresAnswer], Meta(description="the last 60, the newest last")]
 
 
 class CommitsAnswer(TypedDict):
