@@ -9,7 +9,7 @@ from confluent_kafka import KafkaException
 from penstock.client.confluent import ConfluentBatchProducer, ConfluentFetcher
 from penstock.client.confluent.refusals import Refusals
 from penstock.config import StreamsConfig
-from penstock.errors import BrokerNotFoundError, KafkaError, RecordTooLargeError
+from penstock.errors import BrokerNotFoundError, ClusterAuthorizationError, KafkaError, RecordTooLargeError
 from penstock.record import PartitionBatch, RecordBatch, TopicPartition
 from tests.client.confluent.records import HERE, NO_BROKER, together
 
@@ -54,6 +54,29 @@ def test_a_client_that_cannot_go_on_fails_its_producer(config: StreamsConfig, to
     finally:
         producer._client = client
         producer.close()
+
+
+def test_the_cause_of_a_fatal_error_is_named_and_keeps_no_producer_open() -> None:
+    class Forbidden:
+        def __len__(self) -> int:
+            return 0
+
+        def produce(self, *record: object) -> None:
+            raise KafkaException(Code(Code._FATAL, "fatal error"))
+
+        def poll(self, seconds: float) -> None:
+            raise KafkaException(Code(Code.CLUSTER_AUTHORIZATION_FAILED, "no producer id"))
+
+        def purge(self) -> None: ...
+
+    producer = ConfluentBatchProducer(NO_BROKER)
+    producer._client = client = Forbidden()  # type: ignore[assignment]  # librdkafka, before anybody polls it
+    producer._connection.serve = client.poll
+    with pytest.raises(ClusterAuthorizationError, match=r"writing to .*: no producer id"):
+        producer.send([PartitionBatch(*HERE, RecordBatch.of([(None, b"v", 1, 0, ())]))])
+    producer.close()
+    with pytest.raises(KafkaError, match="The producer is closed"):
+        producer.flush()
 
 
 @pytest.mark.parametrize("is_known", [False, True])

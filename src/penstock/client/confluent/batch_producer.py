@@ -82,7 +82,7 @@ class ConfluentBatchProducer:
         if self._client is not None:
             self._reports.ignore()
             self._client.purge()
-            self._client.poll(0)
+            self._connection.take_reports()
             self._connection.serve = nothing_to_serve
             self._client = None
 

@@ -213,6 +213,7 @@ class ClientConnection:
 
     def fail(self, error: Code, doing: str, *needs: Right) -> NoReturn:
         """Raise the StreamsError for librdkafka's error in `doing`. needs: the permissions for it."""
+        error = self._cause(error)
         code, reason = error.code(), error.str().rstrip(".")
         if code in _UNREACHABLE:
             self.take_reports()
@@ -235,6 +236,16 @@ class ClientConnection:
                 "min.insync.replicas: `penstock topics describe` shows them."
             )
         self._refuse(code, error, doing, *needs)
+
+    def _cause(self, error: Code) -> Code:
+        """Return the cause of a fatal error: later calls report only that there was one; a poll raises it, once."""
+        try:
+            if error.code() == Code._FATAL:
+                apart(partial(self.serve, 0))
+        except KafkaException as raised:
+            cause: Code = raised.args[0]
+            return cause
+        return error
 
     def _refuse(self, code: int, error: Code, doing: str, *needs: Right) -> NoReturn:
         reason = str(error.str()).rstrip(".")
