@@ -6,9 +6,11 @@ RuntimeError for IllegalStateException and TypeError for NullPointerException, a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from penstock.record import FailedRecord, TopicPartition
 
 
@@ -22,6 +24,16 @@ class StreamsError(Exception):
     failed_record: FailedRecord | None = None
     """The record on which a task failed; None for any other error."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Constructors of subclasses make the message of other arguments, so a copy is made without them.
+        return _copied, (type(self), self.args, dict(self.__dict__))
+
+
+def _copied(kind: type[StreamsError], arguments: tuple[Any, ...], attributes: Mapping[str, Any]) -> StreamsError:
+    error = kind.__new__(kind, *arguments)
+    error.__dict__.update(attributes)
+    return error
+
 
 class TopologyError(StreamsError):
     """The program describes an invalid topology; raised while it is built (Kafka class: TopologyException).
@@ -30,8 +42,8 @@ class TopologyError(StreamsError):
     `print(topology.describe())` shows the topology so far.
     """
 
-    def __str__(self) -> str:  # not in args, which a copy or an unpickled error is made of
-        return f"Invalid topology: {super().__str__()}"
+    def __init__(self, message: str) -> None:
+        super().__init__(f"Invalid topology: {message}")
 
 
 class ConfigError(StreamsError, ValueError):
@@ -181,12 +193,8 @@ class CorruptedBaseError(TaskCorruptedError):
     """
 
     def __init__(self, path: str, why: str) -> None:
-        super().__init__(path, why)
+        super().__init__(f"The base {path} is damaged: {why}. Penstock deletes it and makes it again.")
         self.path = path
-        self.why = why
-
-    def __str__(self) -> str:
-        return f"The base {self.path} is damaged: {self.why}. Penstock deletes it and makes it again."
 
 
 class CorruptedSegmentError(TaskCorruptedError):
@@ -199,12 +207,9 @@ class CorruptedSegmentError(TaskCorruptedError):
     """
 
     def __init__(self, segment: str, why: str) -> None:
-        super().__init__(segment, why)
+        super().__init__(f"The segment {segment} {why}.")
         self.segment = segment
         self.why = why
-
-    def __str__(self) -> str:
-        return f"The segment {self.segment} {self.why}."
 
 
 class NonDeterministicError(StreamsError):

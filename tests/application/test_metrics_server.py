@@ -36,7 +36,10 @@ def port() -> Iterator[int]:
 def answer(port: int, *parts: bytes) -> bytes:
     """Return the answer to a request that is sent in these parts, until the server closes the connection."""
     found = b""
-    with socket.create_connection(("127.0.0.1", port), 60) as connection, suppress(ConnectionError):
+    with (
+        socket.create_connection(("127.0.0.1", port), 60) as connection,
+        suppress(OSError),
+    ):  # the server may close first
         for part in parts:
             connection.sendall(part)
         connection.shutdown(socket.SHUT_WR)
