@@ -6,7 +6,7 @@ RuntimeError for IllegalStateException and TypeError for NullPointerException, a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,12 +24,12 @@ class StreamsError(Exception):
     failed_record: FailedRecord | None = None
     """The record on which a task failed; None for any other error."""
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         # Constructors of subclasses make the message of other arguments, so a copy is made without them.
         return _copied, (type(self), self.args, dict(self.__dict__))
 
 
-def _copied(kind: type[StreamsError], arguments: tuple[Any, ...], attributes: Mapping[str, Any]) -> StreamsError:
+def _copied(kind: type[StreamsError], arguments: tuple[object, ...], attributes: Mapping[str, object]) -> StreamsError:
     error = kind.__new__(kind, *arguments)
     error.__dict__.update(attributes)
     return error
