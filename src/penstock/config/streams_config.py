@@ -114,9 +114,9 @@ def current_names(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _check_known(given: Mapping[str, Any]) -> None:
     """Raise ConfigError for an unknown key with Penstock's prefix; other keys may be a client's."""
-    own = [key.removeprefix(_OWN_PREFIX) for key in KEYS if key.startswith(_OWN_PREFIX)]
     for key in given:
         if key.startswith(_OWN_PREFIX) and key not in KEYS:
+            own = [each.removeprefix(_OWN_PREFIX) for each in KEYS if each.startswith(_OWN_PREFIX)]
             # The prefix alone would make every key similar to a short one.
             meant = get_close_matches(key.removeprefix(_OWN_PREFIX), own, n=1)
             hint = f"did you mean {_OWN_PREFIX}{meant[0]}?" if meant else "Penstock has no such key."

@@ -369,9 +369,10 @@ class _DirectoryBase:
 
 def _is_task(name: str) -> bool:
     try:
-        return str(TaskId.parse(name)) == name
+        TaskId.parse(name)
     except ValueError:
         return False
+    return True
 
 
 def _is_left(path: Path) -> bool:

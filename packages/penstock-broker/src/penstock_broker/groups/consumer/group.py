@@ -131,7 +131,8 @@ class ConsumerGroup(Group):
         self.members.extend_session(reconciled)
         if reconciled != member:
             self.members.watch_revocation(reconciled)
-        self._update_state()
+        if records:  # else neither members nor the target have changed
+            self._update_state()
         has_news = request.is_full or reconciled.assigned != before.assigned
         return {
             "error_code": ErrorCode.none,
