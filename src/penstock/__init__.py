@@ -116,7 +116,7 @@ if TYPE_CHECKING:
         Windows,
     )
 
-__version__ = "0.2.0"
+__version__ = "0.3.0.dev0"
 
 _MODULES = {
     "penstock.application.close_options": ("CloseOptions", "GroupMembershipOperation"),

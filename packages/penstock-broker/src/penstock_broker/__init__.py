@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from penstock_broker.embedded_broker import EmbeddedBroker
     from penstock_broker.errors import BrokerError
 
-__version__ = "0.2.0"
+__version__ = "0.3.0.dev0"
 
 __all__ = ["BrokerError", "EmbeddedBroker"]
 
