@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
+from tests.house import limits
+
+pytestmark = pytest.mark.xdist_group("source")
+
 ROOT = Path(__file__).parents[2]
-PACKAGES = (ROOT / "src" / "penstock", ROOT / "packages" / "penstock-broker" / "src" / "penstock_broker")
 
 RUN_CODE = {"cloudpickle", "dill", "jsonpickle", "marshal", "pickle", "runpy", "shelve", "yaml", "joblib"}
 """Modules whose readers may run code that stands in the data."""
@@ -51,15 +55,24 @@ def _module_of(node: ast.AST, modules: dict[str, str]) -> str | None:
     """Return the module whose reader `node` refers to: called, or passed on to be called."""
     if isinstance(node, ast.keyword) and node.arg == "allow_pickle":
         return "pickle"
-    if not isinstance(node, ast.Attribute | ast.Name) or not re.fullmatch(r"[\w.]+", text := ast.unparse(node)):
+    if not (names := _dotted(node)):
         return None
-    first, *more = text.split(".")
+    first, *more = names
     module, *rest = [*modules.get(first, f"builtins.{first}").split("."), *more]
     if module == "builtins":
         return module if {*rest} & BUILT_IN else None
     if module == "numpy" and rest[-1:] == ["load"]:
         return "pickle"
     return module if module in RUN_CODE | ONLY_DATA and rest and rest[-1] in READERS else None
+
+
+def _dotted(node: ast.AST) -> list[str]:
+    """Return the names of a dotted expression such as `json.loads`, or an empty list."""
+    names: list[str] = []
+    while isinstance(node, ast.Attribute):
+        names.append(node.attr)
+        node = node.value
+    return [node.id, *reversed(names)] if isinstance(node, ast.Name) else []
 
 
 def listed(heading: str, columns: int) -> set[tuple[str, ...]]:
@@ -70,13 +83,12 @@ def listed(heading: str, columns: int) -> set[tuple[str, ...]]:
     return {tuple(cell.strip(" `") for cell in row) for row in rows}
 
 
-def found(modules: set[str]) -> set[tuple[str, str]]:
+def found(wanted: set[str]) -> set[tuple[str, str]]:
     return {
-        (str(path.relative_to(package if package.name == "penstock" else package.parent)), inside)
-        for package in PACKAGES
-        for path in sorted(package.rglob("*.py"))
-        for module, inside in readers_of(ast.parse(path.read_text(encoding="utf-8")))
-        if module in modules
+        (module.name.removeprefix("penstock/"), inside)
+        for module in limits.modules()
+        for read, inside in readers_of(module.tree)
+        if read in wanted
     }
 
 

@@ -6,7 +6,7 @@ python -m tests.house.figures
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from statistics import median, quantiles
 
 from tests.house.limits import Module, modules
@@ -32,7 +32,7 @@ def building_of(name: str) -> str:
     return next(building for prefix, building in BUILDINGS.items() if name.startswith(prefix))
 
 
-def row(found: list[Module]) -> str:
+def row(found: Sequence[Module]) -> str:
     """Return the cells of a row: modules, lines, code lines, sizes of modules, functions and the largest class."""
     lines = [len(module.text.splitlines()) for module in found]
     functions = [_length(node) for module in found for node in ast.walk(module.tree) if isinstance(node, Function)]

@@ -8,11 +8,12 @@ writes what exceeds a limit today to `exceptions.toml`.
 from __future__ import annotations
 
 import ast
+import functools
 import io
 import json
 import tokenize
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -56,16 +57,17 @@ class Module:
     text: str
 
 
-def modules() -> list[Module]:
+@functools.cache
+def modules() -> tuple[Module, ...]:
     """Return all modules of both distributions, sorted by name."""
-    return [
+    return tuple(
         Module(str(path.relative_to(source)), ast.parse(text := path.read_text()), text)
         for source in SOURCES
         for path in sorted(source.rglob("*.py"))
-    ]
+    )
 
 
-def measured(found: list[Module]) -> dict[str, dict[str, int]]:
+def measured(found: Sequence[Module]) -> dict[str, dict[str, int]]:
     """Return the values above each limit, by place."""
     values: dict[str, dict[str, int]] = {name: {} for name in LIMITS}
     for module in found:
@@ -84,7 +86,7 @@ def measured(found: list[Module]) -> dict[str, dict[str, int]]:
     }
 
 
-def packages_with_logic(found: list[Module]) -> list[str]:
+def packages_with_logic(found: Sequence[Module]) -> list[str]:
     """Return the `__init__` modules that hold more than imports, names and docstrings."""
     return [
         module.name
@@ -104,7 +106,7 @@ def _is_plain(statement: ast.stmt) -> bool:
             return isinstance(statement, _PLAIN)
 
 
-def shared_class_names(found: list[Module]) -> dict[str, list[str]]:
+def shared_class_names(found: Sequence[Module]) -> dict[str, list[str]]:
     """Return the public class names that several modules of one distribution define, with those modules."""
     places = defaultdict[tuple[str, str], list[str]](list)
     for module in found:
@@ -114,20 +116,21 @@ def shared_class_names(found: list[Module]) -> dict[str, list[str]]:
     return {name: names for (name, _), names in sorted(places.items()) if len(names) > 1}
 
 
-def uncommented(found: list[Module]) -> list[str]:
+def uncommented(found: Sequence[Module]) -> list[str]:
     """Return the long functions without a comment inside."""
     places = []
     for module in found:
-        rows = {token.start[0] for token in _tokens(module.text) if token.type == tokenize.COMMENT}
-        for place, node in _definitions(module.tree):
-            if isinstance(node, ast.ClassDef) or _lines(node) <= COMMENTED_LINES:
-                continue
-            if not any(node.lineno <= row <= (node.end_lineno or 0) for row in rows):
-                places.append(f"{module.name}:{place}")
+        long = {
+            f"{module.name}:{place}": range(node.lineno, (node.end_lineno or 0) + 1)
+            for place, node in _definitions(module.tree)
+            if not isinstance(node, ast.ClassDef) and _lines(node) > COMMENTED_LINES
+        }
+        rows = {token.start[0] for token in _tokens(module.text) if token.type == tokenize.COMMENT} if long else set()
+        places += [place for place, lines in long.items() if rows.isdisjoint(lines)]
     return sorted(places)
 
 
-def untested(found: list[Module]) -> list[str]:
+def untested(found: Sequence[Module]) -> list[str]:
     """Return the modules without a test file at the path of the module."""
     return [
         module.name
@@ -183,7 +186,7 @@ def _attributes(node: ast.ClassDef) -> set[str]:
     }
 
 
-def _written(found: list[Module]) -> Iterator[str]:
+def _written(found: Sequence[Module]) -> Iterator[str]:
     """Yield the lines of `exceptions.toml` for the source as it is."""
     yield "# What exceeds a limit of tests/house/limits.py today, with its value. Entries may only shrink and go;"
     yield "# `python -m tests.house.limits` writes them anew."

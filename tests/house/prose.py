@@ -12,7 +12,7 @@ import io
 import re
 import sys
 import tokenize
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from tests.house.limits import Module, modules
@@ -57,7 +57,7 @@ class Text(NamedTuple):
     text: str
 
 
-def texts(found: list[Module]) -> Iterator[Text]:
+def texts(found: Sequence[Module]) -> Iterator[Text]:
     """Yield all texts of the modules."""
     for module in found:
         for node in ast.walk(module.tree):

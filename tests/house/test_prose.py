@@ -8,6 +8,10 @@ from tests.house.limits import modules
 from tests.house.prose import PHRASES, Text, per_ten_thousand_words, texts
 
 
+pytestmark = pytest.mark.xdist_group("source")
+"""One process parses the source once."""
+
+
 @pytest.fixture(scope="module")
 def counts() -> dict[str, float]:
     return per_ten_thousand_words(list(texts(modules())))
