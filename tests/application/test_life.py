@@ -23,6 +23,26 @@ from tests.test_streams import CONFIG, TestHost, host, running, topology
 __all__ = ["host"]
 
 
+def test_a_state_has_the_predicates_of_kafka_streams() -> None:
+    predicates = (
+        State.has_not_started,
+        State.is_running_or_rebalancing,
+        State.is_shutting_down,
+        State.has_completed_shutdown,
+        State.has_started_or_finished_shutting_down,
+    )
+    holding = {state.name: "".join("x" if holds(state) else "-" for holds in predicates) for state in State}
+    assert holding == {
+        "CREATED": "x----",
+        "REBALANCING": "-x---",
+        "RUNNING": "-x---",
+        "PENDING_SHUTDOWN": "--x-x",
+        "NOT_RUNNING": "---xx",
+        "PENDING_ERROR": "--x-x",
+        "ERROR": "---xx",
+    }
+
+
 def test_a_life_goes_through_the_states_of_kafka_streams(host: TestHost) -> None:
     streams = KafkaStreams(topology(), CONFIG)
     seen: list[tuple[State, State]] = []

@@ -56,8 +56,6 @@ VALID_TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
 }
 """The allowed transitions of states (Kafka class: KafkaStreams.State). Only an edit leads back to CREATED."""
 
-_ENDED: Final = frozenset((State.NOT_RUNNING, State.ERROR))
-
 StateListener = Callable[[State, State], None]
 """Called with the new and the old state, from any thread (Kafka class: KafkaStreams.StateListener)."""
 
@@ -218,7 +216,7 @@ class ApplicationLife(ABC, Generic[_HostType]):
         """Close the application started by an earlier run of the same cell."""
         path = str(application_path(self._config))
         before = _STARTED_IN_NOTEBOOK.get(path)
-        if before is not None and before is not self and before.state() not in _ENDED:
+        if before is not None and before is not self and not before.state().has_completed_shutdown():
             self._tell("closing the application that this notebook has started before.")
             before.close()
         _STARTED_IN_NOTEBOOK[path] = self
@@ -315,7 +313,7 @@ class ApplicationLife(ABC, Generic[_HostType]):
         """
         self._only_outside_of_loading()
         state = self.state()
-        if state is not State.CREATED and state not in _ENDED:
+        if state.is_running_or_rebalancing() or state.is_shutting_down():
             raise RuntimeError(f"Cannot clean up while running: {self._application_id} is {state.value}.")
         self._open_host(until_end=False).clean_up()
 
@@ -492,7 +490,7 @@ class ApplicationLife(ABC, Generic[_HostType]):
         with terminating():
             try:
                 reason = ended_with(self._is_of_a_test)
-                if reason is not None and self.state() not in _ENDED:
+                if reason is not None and not self.state().has_completed_shutdown():
                     close_ms = FORGOTTEN.close_timeout_ms()
                     self._tell(f"{reason}, so the application is closed now.")
                     return
@@ -525,7 +523,7 @@ class ApplicationLife(ABC, Generic[_HostType]):
     def _wait_until_ended(self, timeout_ms: int | None = None) -> bool:
         with self._changed:
             seconds = None if timeout_ms is None else timeout_ms / 1000
-            return self._changed.wait_for(lambda: self._state in _ENDED, seconds)
+            return self._changed.wait_for(lambda: self._state.has_completed_shutdown(), seconds)
 
 
 class _Listener:

@@ -41,6 +41,26 @@ class State(Enum):
     PENDING_ERROR = "PENDING_ERROR"
     ERROR = "ERROR"
 
+    def has_not_started(self) -> bool:
+        """Return whether `start` has not been called."""
+        return self is State.CREATED
+
+    def is_running_or_rebalancing(self) -> bool:
+        """Return whether the application has started, and is not shutting down."""
+        return self in (State.RUNNING, State.REBALANCING)
+
+    def is_shutting_down(self) -> bool:
+        """Return whether the application is closing, or stops after an error."""
+        return self in (State.PENDING_SHUTDOWN, State.PENDING_ERROR)
+
+    def has_completed_shutdown(self) -> bool:
+        """Return whether the application has ended, with or without an error."""
+        return self in (State.NOT_RUNNING, State.ERROR)
+
+    def has_started_or_finished_shutting_down(self) -> bool:
+        """Return whether the application is shutting down or has ended."""
+        return self.is_shutting_down() or self.has_completed_shutdown()
+
 
 class StreamThreadExceptionResponse(Enum):
     """The response of a handler of uncaught exceptions (Kafka class: StreamThreadExceptionResponse).
