@@ -19,7 +19,7 @@ from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Materialized
 from penstock.errors import ConfigError, KafkaError, TaskMigratedError
 from penstock.host.deployment.layout import Layout, layout_of
-from penstock.host.threads import member as m
+from penstock.host.threads import member_messages as m
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.classic_group import ASSIGNOR, ClassicProtocol
 from penstock.host.threads.group import GroupMembership

@@ -9,9 +9,10 @@ from random import Random
 
 import pytest
 
-from penstock.host.threads import member as m
+from penstock.host.threads import member_messages as m
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.classic_member import ClassicMember
+from penstock.host.threads.member import Timing
 from penstock.host.threads.member_states import MemberState
 from penstock.host.threads.subscription import Rules, Subscription, encode_subscription
 from penstock.plan.subtopology import TaskId
@@ -22,7 +23,7 @@ TASKS = [TaskId(subtopology, number) for subtopology in range(2) for number in r
 STATEFUL = frozenset(task for task in TASKS if task.subtopology == 1)
 END = 20_000
 RULES = Rules({task: (TopicPartition(f"t{task.subtopology}", task.partition),) for task in TASKS}, STATEFUL, standbys=1)
-TIMING = m.Timing(session_ms=10_000, heartbeat_ms=1_000, probing_ms=5_000)
+TIMING = Timing(session_ms=10_000, heartbeat_ms=1_000, probing_ms=5_000)
 MOST_STEPS = 5_000
 
 

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.host.threads import member as m
+from penstock.host.threads import member_messages as m
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.classic_member import ClassicMember
+from penstock.host.threads.member import Timing
 from penstock.host.threads.member_states import MemberState
 from penstock.host.threads.subscription import Rules, Subscription, encode_subscription, lead
 from penstock.plan.subtopology import TaskId
@@ -18,7 +19,7 @@ from penstock_broker.wire.error_codes import ErrorCode
 
 TASKS = [TaskId(0, number) for number in range(4)]
 RULES = Rules({task: (TopicPartition("orders", task.partition),) for task in TASKS})
-TIMING = m.Timing(session_ms=10_000, heartbeat_ms=1_000, retry_ms=100, refused_ms=1_000)
+TIMING = Timing(session_ms=10_000, heartbeat_ms=1_000, retry_ms=100, refused_ms=1_000)
 NONE = ErrorCode.none
 
 

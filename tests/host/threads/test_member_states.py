@@ -7,9 +7,10 @@ from copy import copy
 
 import pytest
 
-from penstock.host.threads import member as m
+from penstock.host.threads import member_messages as m
 from penstock.host.threads import streams_member as s
 from penstock.host.threads.classic_member import ClassicMember
+from penstock.host.threads.member import AbstractMember
 from penstock.host.threads.member_states import (
     CLASSIC_TRANSITIONS,
     STREAMS_TRANSITIONS,
@@ -76,19 +77,19 @@ COUNTERS = {"losses", "_assignments", "_assigned_in"}
 TIMES = {"_next_ms", "_session_until", "_probe_ms", "_missing_since"}
 
 
-def situation(member: m.AbstractMember) -> object:
+def situation(member: AbstractMember) -> object:
     """Return the attributes that decide about the next steps; time passes between all of them."""
     others = {"_state"} | SETTINGS | COUNTERS | TIMES
     return member.state, member._next_ms is None, *(each for name, each in vars(member).items() if name not in others)
 
 
-def copied(member: m.AbstractMember) -> m.AbstractMember:
+def copied(member: AbstractMember) -> AbstractMember:
     other = copy(member)
     other._state, other._assigned_in = copy(member._state), member._assigned_in.copy()
     return other
 
 
-def situations(member: m.AbstractMember, events: Sequence[m.MemberEvent]) -> Iterator[m.AbstractMember]:
+def situations(member: AbstractMember, events: Sequence[m.MemberEvent]) -> Iterator[AbstractMember]:
     """Let everything happen in every situation that follows from it, once."""
     left, known, now = [member], {situation(member)}, 0
     while left:

@@ -18,7 +18,7 @@ from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Repartitioned
 from penstock.errors import TaskMigratedError, TopologyError, UnsupportedVersionError
 from penstock.host.deployment.layout import Layout, layout_of
-from penstock.host.threads import member as m
+from penstock.host.threads import member_messages as m
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.clients import GroupAdmin
 from penstock.host.threads.group import GroupMembership

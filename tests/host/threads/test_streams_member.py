@@ -7,10 +7,11 @@ from collections.abc import Collection
 import pytest
 
 from penstock.errors import MissingSourceTopicError, StreamsError, TaskMigratedError, TopologyError
-from penstock.host.threads import member as m
+from penstock.host.threads import member_messages as m
 from penstock.host.threads import streams_member as s
 from penstock.host.threads import vocabulary as v
-from penstock.host.threads.member import StreamsTasks
+from penstock.host.threads.member import Timing
+from penstock.host.threads.member_messages import StreamsTasks
 from penstock.host.threads.member_states import MemberState
 from penstock.host.threads.streams_member import StreamsMember
 from penstock.host.threads.subscription import Endpoint
@@ -24,7 +25,7 @@ LOST = frozenset({LAST})
 KEPT = TASKS - LOST
 HEARTBEAT_MS = 1_000
 MAX_POLL_INTERVAL_MS = 300_000
-TIMING = m.Timing(session_ms=10_000, heartbeat_ms=5_000, retry_ms=100, refused_ms=1_000)
+TIMING = Timing(session_ms=10_000, heartbeat_ms=5_000, retry_ms=100, refused_ms=1_000)
 JOIN = m.JoinStreamsGroup("me")
 DESCRIBE = m.DescribeStreamsMember("me")
 

@@ -10,10 +10,11 @@ from penstock.client.sockets.connection import Api
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, KafkaError, StreamsError
 from penstock.host.deployment.layout import Layout
-from penstock.host.threads import member as m
+from penstock.host.threads import member_messages as m
 from penstock.host.threads.assignor import VERSION
 from penstock.host.threads.classic_member import ClassicMember
 from penstock.host.threads.group_protocol import Request, client_tags, max_poll_interval_ms, now_ms
+from penstock.host.threads.member import Timing
 from penstock.host.threads.membership import ChangelogPositions
 from penstock.host.threads.subscription import Rules, Subscription, encode_subscription
 from penstock.plan.subtopology import TaskId
@@ -81,7 +82,7 @@ class ClassicProtocol:
             )
         given = str(settings.get("group.instance.id", ""))
         self.instance = f"{given}-{_THREAD}" if given else ""
-        timing = m.Timing(self._session_ms, heartbeat_ms, probing_ms=config["probing.rebalance.interval.ms"])
+        timing = Timing(self._session_ms, heartbeat_ms, probing_ms=config["probing.rebalance.interval.ms"])
         self.member = ClassicMember(self._rules, timing, self.instance)
 
     def request(self, command: m.MemberCommand) -> Request | None:

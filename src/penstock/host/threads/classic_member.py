@@ -33,9 +33,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from penstock.host.threads import member as m
+from penstock.host.threads import member_messages as m
 from penstock.host.threads import vocabulary as v
-from penstock.host.threads.member import NO_GENERATION, AbstractMember
+from penstock.host.threads.member import AbstractMember, Timing, shut_down_error
+from penstock.host.threads.member_messages import NO_GENERATION
 from penstock.host.threads.member_states import CLASSIC_TRANSITIONS, MemberState
 from penstock.host.threads.subscription import IncompatibleMemberError, MemberShare, Rules, follow, lead
 from penstock_broker.wire.error_codes import ErrorCode
@@ -50,7 +51,7 @@ class ClassicMember(AbstractMember):
         instance: the name of a static member, empty for a dynamic member.
     """
 
-    def __init__(self, rules: Rules, timing: m.Timing, instance: str = "") -> None:
+    def __init__(self, rules: Rules, timing: Timing, instance: str = "") -> None:
         super().__init__(CLASSIC_TRANSITIONS, timing, instance)
         self._rules = rules
         self._is_new = True
@@ -136,7 +137,7 @@ class ClassicMember(AbstractMember):
         if self._shuts_down:
             return [v.ApplicationShutDown(None)] if share.is_final else []
         self._shuts_down = True
-        return [v.ApplicationShutDown(m.shut_down_error(share.shut_down_by))]
+        return [v.ApplicationShutDown(shut_down_error(share.shut_down_by))]
 
     def _withdraw(self, error: Exception, now: int) -> list[m.MemberCommand]:
         """Leave the group, whose tasks differ from those of this member."""

@@ -15,7 +15,7 @@ from penstock.client.sockets.cluster import GROUP, Cluster
 from penstock.client.sockets.connection import BrokerConnection
 from penstock.config import StreamsConfig
 from penstock.errors import RetriableError, StreamsError
-from penstock.host.threads import member as m
+from penstock.host.threads import member_messages as m
 from penstock.host.threads.group_protocol import Request
 from penstock_broker.wire.codec import Message
 

@@ -24,7 +24,7 @@ from penstock.config import StreamsConfig
 from penstock.errors import KafkaError, RetriableError, StreamsError, TaskMigratedError, UnsupportedVersionError
 from penstock.host.crashpoints import crash_point
 from penstock.host.deployment.layout import Layout
-from penstock.host.threads import member as m
+from penstock.host.threads import member_messages as m
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.classic_group import ClassicProtocol
 from penstock.host.threads.coordinator_connection import TIMEOUT_MS, CoordinatorConnection

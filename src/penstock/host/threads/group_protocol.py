@@ -11,7 +11,8 @@ from penstock.client.settings import CONSUMER, client_settings
 from penstock.client.sockets.connection import Api
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
-from penstock.host.threads import member as m
+from penstock.host.threads import member_messages as m
+from penstock.host.threads.member import AbstractMember
 from penstock.host.threads.settings import MAX_POLL_INTERVAL_MS
 from penstock_broker.wire.codec import Message
 
@@ -32,7 +33,7 @@ class GroupProtocol(Protocol):
     """One member, and its requests. Called by one thread at a time."""
 
     @property
-    def member(self) -> m.AbstractMember:
+    def member(self) -> AbstractMember:
         """The member, which decides on the requests."""
         ...
 

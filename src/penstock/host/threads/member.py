@@ -19,278 +19,17 @@ Rules:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from penstock.errors import StreamsError, TaskMigratedError
+from penstock.host.threads import member_messages as m
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.member_states import MemberState, MemberTransitions
 from penstock.host.threads.state_machine import StateMachine
 from penstock.host.threads.subscription import Endpoint
 from penstock.plan.subtopology import TaskId
 from penstock_broker.wire.error_codes import ErrorCode
-
-NO_GENERATION: Final = -1
-
-
-class StreamsTasks(NamedTuple):
-    """The tasks of a member of the streams protocol. active: tasks to run. standby: tasks with a copy here. warm_up:
-    tasks being copied here, to run later."""
-
-    active: frozenset[TaskId] = frozenset()
-    standby: frozenset[TaskId] = frozenset()
-    warm_up: frozenset[TaskId] = frozenset()
-
-
-Statuses = Mapping[int, str]
-"""The problems that stop a group of the streams protocol: texts by code."""
-
-
-# ---------------------------------------- events
-
-
-@dataclass(frozen=True)
-class Begin:
-    """The start of the membership: the member should join."""
-
-
-@dataclass(frozen=True)
-class JoinAnswered:
-    """The answer to JoinGroup. members: for the leader, the subscriptions of all members. ends: for the leader, the sum
-    of the changelog ends of each task; None if unknown."""
-
-    code: int
-    member_id: str = ""
-    generation: int = NO_GENERATION
-    leader: str = ""
-    members: Mapping[str, bytes | memoryview] | None = None
-    ends: Mapping[TaskId, int] | None = None
-
-
-@dataclass(frozen=True)
-class SyncAnswered:
-    """The answer to SyncGroup."""
-
-    code: int
-    assignment: bytes | memoryview = b""
-
-
-@dataclass(frozen=True)
-class HeartbeatAnswered:
-    """The answer to Heartbeat, which was sent at `sent_ms`."""
-
-    code: int
-    sent_ms: int = 0
-
-
-@dataclass(frozen=True)
-class StreamsHeartbeatAnswered:
-    """The answer to StreamsGroupHeartbeat, which was sent at `sent_ms`.
-
-    epoch: the member epoch. heartbeat_ms: until the next heartbeat. tasks: the assignment, None if unchanged. statuses:
-    of the group, by code. endpoints: None if unchanged. message: of an error.
-    """
-
-    code: int
-    sent_ms: int = 0
-    epoch: int = NO_GENERATION
-    heartbeat_ms: int = 0
-    tasks: StreamsTasks | None = None
-    statuses: Statuses | None = None
-    endpoints: tuple[Endpoint, ...] | None = None
-    message: str = ""
-
-
-@dataclass(frozen=True)
-class StreamsMemberDescribed:
-    """The answer to StreamsGroupDescribe. tasks: the assignment of this member, None if the group does not have the
-    member. has_twin: whether another member at the epoch of the group has its process id."""
-
-    code: int
-    tasks: StreamsTasks | None = None
-    has_twin: bool = False
-
-
-@dataclass(frozen=True)
-class LeaveAnswered:
-    """The answer to LeaveGroup, or its absence."""
-
-
-@dataclass(frozen=True)
-class Disconnected:
-    """The coordinator cannot be reached; an outstanding request has no answer."""
-
-
-@dataclass(frozen=True)
-class Unusable:
-    """The coordinator cannot be asked, for a permanent reason."""
-
-    error: Exception
-
-
-@dataclass(frozen=True)
-class CommitRefused:
-    """The coordinator refused a commit of this member in this generation."""
-
-    code: int
-    member_id: str
-    generation: int
-
-
-@dataclass(frozen=True)
-class ProducerFenced:
-    """Another producer has fenced the producer of this instance."""
-
-
-@dataclass(frozen=True)
-class TasksRevoked:
-    """These tasks are closed here. assignments: the number that the core had received when it closed them."""
-
-    tasks: frozenset[TaskId]
-    assignments: int
-
-
-@dataclass(frozen=True)
-class Stalled:
-    """The instance has made no progress for longer than max.poll.interval.ms."""
-
-    error: Exception
-
-
-@dataclass(frozen=True)
-class ShutDownRequested:
-    """All members should learn of the end of the application."""
-
-
-@dataclass(frozen=True)
-class LeaveRequested:
-    """The member should leave."""
-
-
-@dataclass(frozen=True)
-class Tick:
-    """Time has passed."""
-
-
-MemberEvent = (
-    Begin
-    | JoinAnswered
-    | SyncAnswered
-    | HeartbeatAnswered
-    | StreamsHeartbeatAnswered
-    | StreamsMemberDescribed
-    | LeaveAnswered
-    | Disconnected
-    | Unusable
-    | CommitRefused
-    | ProducerFenced
-    | TasksRevoked
-    | Stalled
-    | ShutDownRequested
-    | LeaveRequested
-    | Tick
-)
-
-
-# ---------------------------------------- commands
-
-
-@dataclass(frozen=True)
-class Join:
-    """Send JoinGroup. owned: the tasks of the member, from `generation`. shuts_down: whether all members should end."""
-
-    member_id: str
-    generation: int
-    owned: frozenset[TaskId]
-    shuts_down: bool = False
-
-
-@dataclass(frozen=True)
-class Sync:
-    """Send SyncGroup. assignments: from the leader, for all members."""
-
-    member_id: str
-    generation: int
-    assignments: Mapping[str, bytes]
-
-
-@dataclass(frozen=True)
-class Heartbeat:
-    """Send Heartbeat."""
-
-    member_id: str
-    generation: int
-
-
-@dataclass(frozen=True)
-class JoinStreamsGroup:
-    """Send StreamsGroupHeartbeat to join, with the topology."""
-
-    member_id: str
-
-
-@dataclass(frozen=True)
-class StreamsHeartbeat:
-    """Send StreamsGroupHeartbeat. owned: the tasks of the member. shuts_down: whether all members should end."""
-
-    member_id: str
-    epoch: int
-    owned: StreamsTasks
-    shuts_down: bool = False
-
-
-@dataclass(frozen=True)
-class DescribeStreamsMember:
-    """Send StreamsGroupDescribe, to learn the assignment of this member."""
-
-    member_id: str
-
-
-@dataclass(frozen=True)
-class LeaveGroup:
-    """Inform the coordinator that the member leaves."""
-
-    member_id: str
-
-
-@dataclass(frozen=True)
-class AskAgain:
-    """Repeat the last request over a new connection, because its answer may be lost."""
-
-
-@dataclass(frozen=True)
-class FindAgain:
-    """Look for the coordinator again before the next request."""
-
-
-@dataclass(frozen=True)
-class Refused:
-    """Report to the core that the group refuses this member permanently (`MembershipRefused`). message: from the
-    coordinator."""
-
-    code: int
-    message: str = ""
-
-
-MemberCommand = (
-    Join
-    | Sync
-    | Heartbeat
-    | JoinStreamsGroup
-    | StreamsHeartbeat
-    | DescribeStreamsMember
-    | LeaveGroup
-    | AskAgain
-    | FindAgain
-    | Refused
-    | v.Assigned
-    | v.MembershipLost
-    | v.MembershipRefused
-    | v.ApplicationShutDown
-    | v.SessionTimedOut
-    | v.Reconnected
-)
 
 _ELSEWHERE: Final = frozenset(
     (
@@ -365,7 +104,7 @@ class AbstractMember(ABC):
         self._doubted: int | None = None
         """The generation of a refused commit, while the next generation may be on its way."""
         self.member_id = member_id
-        self.generation = NO_GENERATION
+        self.generation = m.NO_GENERATION
         self.losses = 0
         """The number of times it was lost, refused or left. Earlier commits do not belong to a later membership."""
         self.endpoints: tuple[Endpoint, ...] = ()
@@ -374,19 +113,19 @@ class AbstractMember(ABC):
         """Whether another member has the process id of this one, as last reported."""
 
     @abstractmethod
-    def _join(self, now: int) -> list[MemberCommand]:
+    def _join(self, now: int) -> list[m.MemberCommand]:
         """Return the commands that join the group."""
 
     @abstractmethod
-    def _heartbeat(self) -> MemberCommand:
+    def _heartbeat(self) -> m.MemberCommand:
         """Return the next heartbeat."""
 
     @abstractmethod
-    def _answered(self, event: MemberEvent, now: int) -> list[MemberCommand]:
+    def _answered(self, event: m.MemberEvent, now: int) -> list[m.MemberCommand]:
         """Process an answer of the coordinator; answers to forgotten requests are ignored."""
 
     @abstractmethod
-    def _freed(self, now: int) -> list[MemberCommand]:
+    def _freed(self, now: int) -> list[m.MemberCommand]:
         """Return the commands that follow from the closing of tasks."""
 
     @abstractmethod
@@ -394,11 +133,11 @@ class AbstractMember(ABC):
         """Return whether a later generation may exist that the member has not heard of yet."""
 
     @abstractmethod
-    def _ask_generation(self, now: int) -> list[MemberCommand]:
+    def _ask_generation(self, now: int) -> list[m.MemberCommand]:
         """Return the commands that ask for the generation."""
 
     @abstractmethod
-    def _shut_down(self, now: int) -> list[MemberCommand]:
+    def _shut_down(self, now: int) -> list[m.MemberCommand]:
         """Return the commands that end all members."""
 
     @property
@@ -414,10 +153,10 @@ class AbstractMember(ABC):
     @property
     def may_commit(self) -> bool:
         """Whether offsets may be committed: the member has been given tasks, and is not lost."""
-        return self.state not in (MemberState.FENCED, *_GONE) and self.generation != NO_GENERATION
+        return self.state not in (MemberState.FENCED, *_GONE) and self.generation != m.NO_GENERATION
 
     def due_ms(self) -> int | None:
-        """Return the time (ms) of the next `Tick` without another event, None for never."""
+        """Return the time (ms) of the next `m.Tick` without another event, None for never."""
         is_waiting = (
             self._out if self.state is MemberState.STABLE else self.state is MemberState.FENCED and bool(self._held)
         )
@@ -426,27 +165,27 @@ class AbstractMember(ABC):
             times.append(self._session_until)
         return min((each for each in times if each is not None), default=None)
 
-    def handle(self, event: MemberEvent, now: int) -> list[MemberCommand]:
+    def handle(self, event: m.MemberEvent, now: int) -> list[m.MemberCommand]:
         """Process an event at `now`, and return the commands that follow. now: ms of the clock used by all calls."""
         match event:
-            case TasksRevoked(tasks, assignments):
+            case m.TasksRevoked(tasks, assignments):
                 return self._revoked(tasks, assignments, now)
-            case Stalled(error):
+            case m.Stalled(error):
                 return self._step_back(error, now)
-            case ShutDownRequested():
+            case m.ShutDownRequested():
                 return self._shut_down(now)
-            case LeaveRequested():
+            case m.LeaveRequested():
                 return self._leave()
-            case LeaveAnswered() if self.state is MemberState.LEAVING:
+            case m.LeaveAnswered() if self.state is MemberState.LEAVING:
                 self._state.change(MemberState.LEFT)
                 return []
-            case Begin() | Tick():
+            case m.Begin() | m.Tick():
                 return self._tick(now)
-            case CommitRefused() if self.may_commit:
+            case m.CommitRefused() if self.may_commit:
                 return self._commit_refused(event, now)
-            case Unusable(error) if self.state not in _GONE:
+            case m.Unusable(error) if self.state not in _GONE:
                 return self._fail(error, now)
-            case Disconnected() | Unusable():
+            case m.Disconnected() | m.Unusable():
                 return self._disconnected(now)
             case _:
                 return self._answered(event, now)
@@ -457,8 +196,8 @@ class AbstractMember(ABC):
         waits = self._out and self.state in (MemberState.JOINING, MemberState.SYNCING)
         return bool(self._held) and self.may_commit and not waits and not self._is_cut_off
 
-    def _tick(self, now: int) -> list[MemberCommand]:
-        commands: list[MemberCommand] = []
+    def _tick(self, now: int) -> list[m.MemberCommand]:
+        commands: list[m.MemberCommand] = []
         if self._is_watched() and now >= self._session_until:
             self._is_cut_off = True
             commands.append(v.SessionTimedOut())
@@ -471,7 +210,7 @@ class AbstractMember(ABC):
                 commands += self._join(now)
             case MemberState.JOINING | MemberState.SYNCING if self._next_ms is not None:
                 self._next_ms = now + self._timing.again_ms
-                commands.append(AskAgain())
+                commands.append(m.AskAgain())
             case MemberState.STABLE if not self._out:
                 self._out, self._next_ms = True, now + self._timing.heartbeat_ms
                 commands.append(self._heartbeat())
@@ -479,13 +218,13 @@ class AbstractMember(ABC):
                 pass
         return commands
 
-    def _assigned(self, tasks: frozenset[TaskId], standbys: frozenset[TaskId]) -> MemberCommand:
+    def _assigned(self, tasks: frozenset[TaskId], standbys: frozenset[TaskId]) -> m.MemberCommand:
         """Return the command that reports the member's tasks to the core."""
         self._assignments += 1
         self._assigned_in.update(dict.fromkeys(tasks, self._assignments))
         return v.Assigned(tasks, standbys)
 
-    def _revoked(self, tasks: frozenset[TaskId], assignments: int, now: int) -> list[MemberCommand]:
+    def _revoked(self, tasks: frozenset[TaskId], assignments: int, now: int) -> list[m.MemberCommand]:
         # A task in an assignment that is on its way to the core will be open again.
         freed = frozenset(task for task in tasks if self._assigned_in.get(task, 0) <= assignments)
         self._held -= freed
@@ -494,13 +233,13 @@ class AbstractMember(ABC):
             return self._tick(now)
         return self._freed(now)
 
-    def _refused(self, code: int, now: int, message: str = "") -> list[MemberCommand]:
+    def _refused(self, code: int, now: int, message: str = "") -> list[m.MemberCommand]:
         """Process an error of the coordinator."""
         if code in _ELSEWHERE:
-            return [*self._disconnected(now), FindAgain()]
+            return [*self._disconnected(now), m.FindAgain()]
         return self._fenced(code, now, message)
 
-    def _commit_refused(self, refused: CommitRefused, now: int) -> list[MemberCommand]:
+    def _commit_refused(self, refused: m.CommitRefused, now: int) -> list[m.MemberCommand]:
         """Process a refused commit; refusals of an earlier generation are ignored."""
         if (refused.member_id, refused.generation) != (self.member_id, self.generation):
             return []
@@ -512,22 +251,22 @@ class AbstractMember(ABC):
         was_cut_off, self._is_cut_off = self._is_cut_off, True
         return [] if was_cut_off else [v.SessionTimedOut()]
 
-    def _heard_of_coordinator(self, at_ms: int) -> list[MemberCommand]:
+    def _heard_of_coordinator(self, at_ms: int) -> list[m.MemberCommand]:
         """Note that the coordinator knew the member at `at_ms`, and let its tasks continue."""
         was_cut_off, self._is_cut_off = self._is_cut_off, False
         self._session_until = at_ms + self._timing.session_ms
         return [v.Reconnected()] if was_cut_off else []
 
-    def _fenced(self, code: int, now: int, message: str = "") -> list[MemberCommand]:
+    def _fenced(self, code: int, now: int, message: str = "") -> list[m.MemberCommand]:
         """Continue as a new member, or as the same one if its generation has ended."""
         if code == ErrorCode.unknown_member_id:
             self.member_id = self._first_id
         if code not in _OUT:
             self._fence(now)
-            return [Refused(code, message)]
+            return [m.Refused(code, message)]
         return self._lose(f"the group goes on without it ({ErrorCode(code).name.upper()})", now)
 
-    def _lose(self, why: str, now: int) -> list[MemberCommand]:
+    def _lose(self, why: str, now: int) -> list[m.MemberCommand]:
         had_tasks = bool(self._held)
         self._fence(now)
         self._next_ms = None
@@ -539,7 +278,7 @@ class AbstractMember(ABC):
         )
         return [v.MembershipLost(error)]
 
-    def _step_back(self, error: Exception, now: int) -> list[MemberCommand]:
+    def _step_back(self, error: Exception, now: int) -> list[m.MemberCommand]:
         """Leave the tasks to others; rejoin as a new member when they are closed."""
         if not self.may_commit:
             return []
@@ -547,25 +286,25 @@ class AbstractMember(ABC):
         self._next_ms = None
         return [*left, v.MembershipLost(error)] if self._held else [*left, *self._join(now)]
 
-    def _left(self, now: int) -> list[MemberCommand]:
+    def _left(self, now: int) -> list[m.MemberCommand]:
         """Give up the membership; for a static member, the group notices when its session ends."""
-        left: list[MemberCommand] = [LeaveGroup(self.member_id)] if not self._instance else []
+        left: list[m.MemberCommand] = [m.LeaveGroup(self.member_id)] if not self._instance else []
         self._fence(now)
         self.member_id = self._first_id
         return left
 
-    def _fail(self, error: Exception, now: int) -> list[MemberCommand]:
+    def _fail(self, error: Exception, now: int) -> list[m.MemberCommand]:
         self._fence(now)
         return [v.MembershipRefused(error)]
 
     def _fence(self, now: int) -> None:
         self._state.change(MemberState.FENCED)
         self._out = self._is_cut_off = False
-        self.generation, self.losses, self._doubted = NO_GENERATION, self.losses + 1, None
+        self.generation, self.losses, self._doubted = m.NO_GENERATION, self.losses + 1, None
         self._pending = frozenset()
         self._next_ms = now + self._timing.refused_ms
 
-    def _disconnected(self, now: int) -> list[MemberCommand]:
+    def _disconnected(self, now: int) -> list[m.MemberCommand]:
         self._out = False
         match self.state:
             case MemberState.LEAVING:
@@ -579,13 +318,13 @@ class AbstractMember(ABC):
                 self._next_ms = now + self._timing.retry_ms
         return []
 
-    def _leave(self) -> list[MemberCommand]:
+    def _leave(self) -> list[m.MemberCommand]:
         if self.state in _GONE:
             return []
         self._state.change(MemberState.LEAVING)
         self._next_ms = None
         if self.member_id and (not self._instance or self._shuts_down):
-            return [LeaveGroup(self.member_id)]
+            return [m.LeaveGroup(self.member_id)]
         self._state.change(MemberState.LEFT)  # no answer to wait for
         return []
 

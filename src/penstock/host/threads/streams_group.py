@@ -19,8 +19,9 @@ from penstock.config import StreamsConfig
 from penstock.errors import KafkaError, StreamsError, TopologyError, UnsupportedVersionError
 from penstock.host.deployment.internal_topics import internal_topics
 from penstock.host.deployment.layout import Layout
-from penstock.host.threads import member as m
+from penstock.host.threads import member_messages as m
 from penstock.host.threads.group_protocol import Request, client_tags, max_poll_interval_ms, now_ms
+from penstock.host.threads.member import Timing
 from penstock.host.threads.streams_member import ASSIGNMENT_DELAYED, SESSION_MS, StreamsMember
 from penstock.host.threads.subscription import Endpoint
 from penstock.plan.subtopology import SubtopologySpec, TaskId
@@ -76,7 +77,7 @@ class StreamsProtocol:
         self._endpoints_epoch = -1
         self.instance = ""
         self._statuses: m.Statuses = {}
-        timing = m.Timing(SESSION_MS, _HEARTBEAT_MS)
+        timing = Timing(SESSION_MS, _HEARTBEAT_MS)
         self.member = StreamsMember(str(uuid.uuid4()), timing, self._rebalance_ms)
 
     def request(self, command: m.MemberCommand) -> Request | None:

@@ -27,9 +27,10 @@ from dataclasses import replace
 from typing import Final
 
 from penstock.errors import MissingSourceTopicError, StreamsError, TopologyError
-from penstock.host.threads import member as m
+from penstock.host.threads import member_messages as m
 from penstock.host.threads import vocabulary as v
-from penstock.host.threads.member import StreamsTasks
+from penstock.host.threads.member import AbstractMember, Timing, shut_down_error
+from penstock.host.threads.member_messages import StreamsTasks
 from penstock.host.threads.member_states import STREAMS_TRANSITIONS, MemberState
 from penstock_broker.wire.error_codes import ErrorCode
 
@@ -47,7 +48,7 @@ _NOT_READY: Final = frozenset((MISSING_SOURCE_TOPICS, MISSING_INTERNAL_TOPICS, A
 """While the group has one of these statuses, the coordinator assigns no tasks yet."""
 
 
-class StreamsMember(m.AbstractMember):
+class StreamsMember(AbstractMember):
     """A member of a Kafka Streams group; see the module.
 
     Args:
@@ -56,7 +57,7 @@ class StreamsMember(m.AbstractMember):
         max_poll_interval_ms: longest absence of source topics (max.poll.interval.ms).
     """
 
-    def __init__(self, member_id: str, timing: m.Timing, max_poll_interval_ms: int) -> None:
+    def __init__(self, member_id: str, timing: Timing, max_poll_interval_ms: int) -> None:
         super().__init__(STREAMS_TRANSITIONS, timing, member_id=member_id)
         self._max_poll_interval_ms = max_poll_interval_ms
         self._tasks = StreamsTasks()
@@ -151,7 +152,7 @@ class StreamsMember(m.AbstractMember):
         if self._is_ending:
             return []
         self._is_ending = True
-        return [v.ApplicationShutDown(m.shut_down_error(statuses[SHUTDOWN_APPLICATION].rstrip(".")))]
+        return [v.ApplicationShutDown(shut_down_error(statuses[SHUTDOWN_APPLICATION].rstrip(".")))]
 
     def _take(self, tasks: StreamsTasks) -> None:
         self._must_describe, self._must_acknowledge = False, True

@@ -12,7 +12,7 @@ from penstock.errors import TaskMigratedError
 from penstock.host.threads.active_task import ActiveTask
 from penstock.host.threads.classic_member import ClassicMember
 from penstock.host.threads.instance import Instance
-from penstock.host.threads.member import SyncAnswered
+from penstock.host.threads.member_messages import SyncAnswered
 from penstock.host.threads.member_states import MemberState
 from penstock.host.threads.output import ExactlyOnceOutput
 from penstock.host.threads.subscription import follow

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from penstock.host.threads import member as m
+from penstock.host.threads import member_messages as m
 from penstock_broker.wire.error_codes import ErrorCode
 from tests.host.threads.simulation.world import World
 

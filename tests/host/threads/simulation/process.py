@@ -17,12 +17,13 @@ from penstock.errors import KafkaError, OffsetOutOfRangeError, TaskMigratedError
 from penstock.host.api import StreamThreadExceptionResponse
 from penstock.host.commits.purging import RecordPurge
 from penstock.host.deployment.layout import Layout
-from penstock.host.threads import member as m
+from penstock.host.threads import member_messages as m
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.assignor import VERSION
 from penstock.host.threads.changelog_reader import ChangelogReader, RestoreStoppedError
 from penstock.host.threads.classic_member import ClassicMember
 from penstock.host.threads.instance import Instance
+from penstock.host.threads.member import Timing
 from penstock.host.threads.output import AtLeastOnceOutput, ExactlyOnceOutput, Output
 from penstock.host.threads.phases import Phase
 from penstock.host.threads.processing import TaskRunner
@@ -486,7 +487,7 @@ class SimulatedMembership:
         self._world = process.world
         lag = _SMALL_LAG if standbys else _LARGE_LAG  # a small one makes warm-ups
         self._rules = Rules(layout.groups, layout.stateful, standbys, lag)
-        self.member = ClassicMember(self._rules, m.Timing(SESSION_MS, HEARTBEAT_MS, probing_ms=_PROBING_MS), instance)
+        self.member = ClassicMember(self._rules, Timing(SESSION_MS, HEARTBEAT_MS, probing_ms=_PROBING_MS), instance)
         self._request = 0
         self._asked: tuple[Callable[[Reply], None], int] | None = None
         self._rebalance_strike: tuple[int, Callable[[], None]] | None = None
