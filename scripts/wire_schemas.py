@@ -29,7 +29,8 @@ ConsumerGroupHeartbeat CreatePartitions CreateTopics DeleteGroups DeleteRecords 
 DescribeCluster DescribeConfigs DescribeGroups DescribeLogDirs DescribeProducers DescribeTopicPartitions
 DescribeTransactions EndTxn Fetch FindCoordinator Heartbeat IncrementalAlterConfigs InitProducerId JoinGroup LeaveGroup
 ListGroups ListOffsets ListTransactions Metadata OffsetCommit OffsetDelete OffsetFetch OffsetForLeaderEpoch Produce
-SaslAuthenticate SaslHandshake StreamsGroupDescribe StreamsGroupHeartbeat SyncGroup TxnOffsetCommit WriteTxnMarkers
+SaslAuthenticate SaslHandshake StreamsGroupDescribe StreamsGroupHeartbeat
+StreamsGroupTopologyDescriptionUpdate SyncGroup TxnOffsetCommit WriteTxnMarkers
 """
 """The APIs that the broker serves or a client of the library calls."""
 DATA: Final = ("ConsumerProtocolAssignment", "ConsumerProtocolSubscription")

@@ -79,6 +79,7 @@ class ConfigConstants:
     ENSURE_EXPLICIT_INTERNAL_RESOURCE_NAMING_CONFIG: Final = "ensure.explicit.internal.resource.naming"
     GROUP_PROTOCOL_CONFIG: Final = "group.protocol"
     DEFAULT_GROUP_PROTOCOL: Final = "classic"
+    TOPOLOGY_DESCRIPTION_PUSH_ENABLED_CONFIG: Final = "topology.description.push.enabled"
     ERRORS_DEAD_LETTER_QUEUE_TOPIC_NAME_CONFIG: Final = "errors.dead.letter.queue.topic.name"
     LOG_SUMMARY_INTERVAL_MS_CONFIG: Final = "log.summary.interval.ms"
     MAX_TASK_IDLE_MS_CONFIG: Final = "max.task.idle.ms"

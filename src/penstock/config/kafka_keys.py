@@ -243,6 +243,15 @@ KAFKA_KEYS: Final = (
         without_effect={SPARK: "no consumer group assigns partitions"},
     ),
     ConfigKey(
+        "topology.description.push.enabled",
+        boolean,
+        True,
+        "low",
+        "Whether instances with group.protocol=streams send the description of the topology to brokers that ask for it "
+        "(KIP-1331).",
+        without_effect={SPARK: "no consumer group assigns partitions"},
+    ),
+    ConfigKey(
         "acceptable.recovery.lag",
         whole(0),
         10_000,

@@ -13,6 +13,7 @@ from confluent_kafka import Consumer
 
 from penstock.client.api import NewTopic, OffsetAndMetadata
 from penstock.client.confluent import ConfluentAdmin
+from penstock.client.sockets.connection import Api
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Repartitioned
@@ -87,10 +88,10 @@ def test_the_topology_has_all_topics_with_their_settings() -> None:
     assert {"key": "retention.ms", "value": "5"} in changelog["topic_configs"]
 
 
-def encoded_and_decoded(key: int, body: Message, encoder: Any, decoder: Any) -> Message:
+def encoded_and_decoded(api: Api, body: Message, encoder: Any, decoder: Any) -> Message:
     sink = Sink()
-    encoder(key, 0)(sink, body)
-    content: Message = decoder(key, 0)(Cursor(memoryview(b"".join(bytes(chunk) for chunk in sink.chunks))))
+    encoder(api.key, api.newest)(sink, body)
+    content: Message = decoder(api.key, api.newest)(Cursor(memoryview(b"".join(bytes(chunk) for chunk in sink.chunks))))
     return content
 
 
@@ -105,13 +106,25 @@ class Coordinator:
         self.owned: dict[str, frozenset[int]] = {}
         self.fenced: set[str] = set()
         self.addresses: dict[str, Message] = {}
+        self.wants_topology = False
+        self.push_error = ErrorCode.none
 
     def answer(self, request: Request) -> Message:
         """Return the answer to a request; both pass as bytes."""
-        body = encoded_and_decoded(request.api.key, request.body, request_encoder, request_decoder)
+        body = encoded_and_decoded(request.api, request.body, request_encoder, request_decoder)
         self.requests.append(body)
-        content = self._heard(body) if request.api.key == 88 else self._described()
-        return encoded_and_decoded(request.api.key, content, response_encoder, response_decoder)
+        content = self._content(request.api.key, body)
+        return encoded_and_decoded(request.api, content, response_encoder, response_decoder)
+
+    def _content(self, key: int, body: Message) -> Message:
+        match key:
+            case 88:
+                return {**self._heard(body), "topology_description_required": self.wants_topology}
+            case 93:
+                self.wants_topology = self.push_error != ErrorCode.none
+                return {"error_code": self.push_error, "error_message": "the store is full"}
+            case _:
+                return self._described()
 
     def _heard(self, body: Message) -> Message:
         member, epoch = body["member_id"], body["member_epoch"]
@@ -162,8 +175,8 @@ class Coordinator:
 class Player:
     """A member of the coordinator in memory."""
 
-    def __init__(self, coordinator: Coordinator, server: str) -> None:
-        config = config_of(**{"application.server": server, "client.tag.zone": "north"})
+    def __init__(self, coordinator: Coordinator, server: str, **settings: object) -> None:
+        config = config_of(**{"application.server": server, "client.tag.zone": "north", **settings})
         self.protocol = StreamsProtocol(layout_with(config), config, f"process of {server}")
         self.coordinator = coordinator
         self.now = 0
@@ -258,6 +271,51 @@ def test_tasks_of_partitions_that_are_not_known_are_left_to_later() -> None:
     heard = request.take(answer)
     assert isinstance(heard, m.StreamsHeartbeatAnswered)
     assert heard.tasks == m.StreamsTasks(frozenset({TaskId(0, 0)}))
+
+
+def descriptions(coordinator: Coordinator) -> list[Message]:
+    return [request for request in coordinator.requests if "topology_description" in request]
+
+
+def test_the_topology_is_pushed_when_the_coordinator_asks_for_it() -> None:
+    coordinator = Coordinator()
+    player = Player(coordinator, "p:1")
+    player.happen(m.Begin())
+    assert descriptions(coordinator) == []
+    coordinator.wants_topology = True
+    player.heartbeat()
+    player.heartbeat()
+    [push] = descriptions(coordinator)
+    assert (push["group_id"], push["member_id"]) == ("app", player.protocol.member.member_id)
+    [subtopology] = push["topology_description"]["subtopologies"]
+    source, processor = subtopology["nodes"]
+    assert (source["source_topics"], source["successors"]) == (["in"], [processor["name"]])
+    assert coordinator.requests[-1]["member_epoch"] == 1
+
+
+def test_a_topology_that_was_not_stored_is_pushed_again(caplog: pytest.LogCaptureFixture) -> None:
+    coordinator = Coordinator()
+    coordinator.wants_topology = True
+    coordinator.push_error = ErrorCode.streams_topology_description_update_failed
+    player = Player(coordinator, "p:1")
+    player.happen(m.Begin())
+    player.heartbeat()
+    assert len(descriptions(coordinator)) == 2
+    assert "the store is full (STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED)" in caplog.text
+    coordinator.push_error = ErrorCode.none
+    player.heartbeat()
+    player.heartbeat()
+    assert len(descriptions(coordinator)) == 3
+    assert player.told == [v.Assigned(TASKS)]
+
+
+def test_no_topology_is_pushed_against_the_configuration() -> None:
+    coordinator = Coordinator()
+    coordinator.wants_topology = True
+    player = Player(coordinator, "p:1", **{"topology.description.push.enabled": "false"})
+    player.happen(m.Begin())
+    player.heartbeat()
+    assert descriptions(coordinator) == []
 
 
 # ---------------------------------------- brokers

@@ -95,6 +95,23 @@ def test_joining_takes_its_tasks_and_acknowledges_them(game: Game) -> None:
     assert game.answer(3) == []
 
 
+def test_stable_pushes_the_topology_that_the_coordinator_asks_for(stable: Game) -> None:
+    stable.heartbeat()
+    asked = m.StreamsHeartbeatAnswered(ErrorCode.none, stable.now, 1, HEARTBEAT_MS, wants_topology=True)
+    assert stable(asked) == [m.PushTopology("me")]
+    assert stable(m.Tick(), HEARTBEAT_MS) == []  # one request at a time
+    assert stable(m.TopologyPushed(ErrorCode.none)) == []
+    assert stable(m.Tick()) == [owns(1, TASKS)]
+
+
+def test_stable_is_fenced_when_its_push_is_of_no_member(stable: Game) -> None:
+    stable.heartbeat()
+    stable(m.StreamsHeartbeatAnswered(ErrorCode.none, stable.now, 1, HEARTBEAT_MS, wants_topology=True))
+    [lost] = stable(m.TopologyPushed(ErrorCode.unknown_member_id))
+    assert isinstance(lost, v.MembershipLost)
+    assert stable.state is MemberState.FENCED
+
+
 def test_joining_tells_of_no_tasks_only_when_the_group_is_ready(game: Game) -> None:
     game(m.Begin())
     assert game.answer(1, StreamsTasks(), ASSIGNMENT_DELAYED="wait") == [owns(1, ())]

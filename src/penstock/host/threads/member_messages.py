@@ -68,7 +68,8 @@ class StreamsHeartbeatAnswered:
     """The answer to StreamsGroupHeartbeat, which was sent at `sent_ms`.
 
     epoch: the member epoch. heartbeat_ms: until the next heartbeat. tasks: the assignment, None if unchanged. statuses:
-    of the group, by code. endpoints: None if unchanged. message: of an error.
+    of the group, by code. endpoints: None if unchanged. message: of an error. wants_topology: whether the coordinator
+    asks for the description of the topology.
     """
 
     code: int
@@ -79,6 +80,7 @@ class StreamsHeartbeatAnswered:
     statuses: Statuses | None = None
     endpoints: tuple[Endpoint, ...] | None = None
     message: str = ""
+    wants_topology: bool = False
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,14 @@ class StreamsMemberDescribed:
     code: int
     tasks: StreamsTasks | None = None
     has_twin: bool = False
+
+
+@dataclass(frozen=True)
+class TopologyPushed:
+    """The answer to StreamsGroupTopologyDescriptionUpdate. message: of an error."""
+
+    code: int
+    message: str = ""
 
 
 @dataclass(frozen=True)
@@ -159,6 +169,7 @@ MemberEvent = (
     | HeartbeatAnswered
     | StreamsHeartbeatAnswered
     | StreamsMemberDescribed
+    | TopologyPushed
     | LeaveAnswered
     | Disconnected
     | Unusable
@@ -227,6 +238,13 @@ class DescribeStreamsMember:
 
 
 @dataclass(frozen=True)
+class PushTopology:
+    """Send StreamsGroupTopologyDescriptionUpdate, with the description of the topology."""
+
+    member_id: str
+
+
+@dataclass(frozen=True)
 class LeaveGroup:
     """Inform the coordinator that the member leaves."""
 
@@ -259,6 +277,7 @@ MemberCommand = (
     | JoinStreamsGroup
     | StreamsHeartbeat
     | DescribeStreamsMember
+    | PushTopology
     | LeaveGroup
     | AskAgain
     | FindAgain

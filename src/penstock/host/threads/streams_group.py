@@ -24,6 +24,7 @@ from penstock.host.threads.group_protocol import Request, client_tags, max_poll_
 from penstock.host.threads.member import Timing
 from penstock.host.threads.streams_member import ASSIGNMENT_DELAYED, SESSION_MS, StreamsMember
 from penstock.host.threads.subscription import Endpoint
+from penstock.host.threads.topology_push import TOPOLOGY_DESCRIPTION_UPDATE, encode_description
 from penstock.plan.subtopology import SubtopologySpec, TaskId
 from penstock.record import TopicPartition
 from penstock.state.query.metadata import HostInfo
@@ -32,7 +33,7 @@ from penstock_broker.wire.error_codes import ErrorCode
 
 _log = logging.getLogger(__name__)
 
-STREAMS_GROUP_HEARTBEAT: Final = Api("StreamsGroupHeartbeat", 88, 0, 0)
+STREAMS_GROUP_HEARTBEAT: Final = Api("StreamsGroupHeartbeat", 88, 0, 1)
 
 _JOINING, _LEAVING = 0, -1
 """Epochs of joining and leaving members."""
@@ -74,6 +75,7 @@ class StreamsProtocol:
             "rack_id": client_settings(config, CONSUMER).get("client.rack") or None,
             **_encode_tasks(m.StreamsTasks()),
         }
+        self._pushes_topology = bool(config["topology.description.push.enabled"])
         self._endpoints_epoch = -1
         self.instance = ""
         self._statuses: m.Statuses = {}
@@ -91,6 +93,14 @@ class StreamsProtocol:
             case m.DescribeStreamsMember(member_id):
                 body = {"group_ids": [self._group]}
                 return Request(STREAMS_GROUP_DESCRIBE, body, lambda answer: self._described(answer, member_id))
+            case m.PushTopology(member_id):
+                body = {
+                    "group_id": self._group,
+                    "member_id": member_id,
+                    "topology_epoch": _TOPOLOGY_EPOCH,
+                    "topology_description": encode_description(self._layout.topology),
+                }
+                return Request(TOPOLOGY_DESCRIPTION_UPDATE, body, _pushed)
             case m.LeaveGroup(member_id):
                 body = self._identity(member_id, _LEAVING)
                 return Request(STREAMS_GROUP_HEARTBEAT, body, lambda _: m.LeaveAnswered())
@@ -147,6 +157,7 @@ class StreamsProtocol:
             None if answer["active_tasks"] is None else self._decode_tasks(answer),
             self._statuses,
             None if endpoints is None else tuple(self._endpoint(one) for one in endpoints),
+            wants_topology=self._pushes_topology and answer.get("topology_description_required", False),
         )
 
     def _take_statuses(self, statuses: m.Statuses) -> None:
@@ -195,6 +206,10 @@ class StreamsProtocol:
         """Return the tasks that read these partitions."""
         partitions = (TopicPartition(one["topic"], number) for one in topics for number in one["partitions"])
         return frozenset(self._layout.readers[each] for each in partitions if each in self._layout.readers)
+
+
+def _pushed(answer: Message) -> m.TopologyPushed:
+    return m.TopologyPushed(answer["error_code"], answer["error_message"] or "")
 
 
 def encode_topology(layout: Layout) -> Message:

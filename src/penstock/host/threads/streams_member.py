@@ -18,11 +18,13 @@ Rules:
   StreamsGroupDescribe. It does so after an answered heartbeat, because the description has only durably written data.
 - The epoch of the member is the generation of its commits. It may change while the tasks stay: if a commit is refused
   because of it, a heartbeat returns the current one.
+- The coordinator may ask for the description of the topology (KIP-1331), which tools show. It asks until it has one.
 - The coordinator sets the session timeout but does not send it: see `SESSION_MS`.
 """
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import Final
 
@@ -33,6 +35,8 @@ from penstock.host.threads.member import AbstractMember, Timing, shut_down_error
 from penstock.host.threads.member_messages import StreamsTasks
 from penstock.host.threads.member_states import STREAMS_TRANSITIONS, MemberState
 from penstock_broker.wire.error_codes import ErrorCode
+
+_log = logging.getLogger(__name__)
 
 SESSION_MS: Final = 45_000
 """Processing stops after that time without an answer: the brokers' default group.streams.session.timeout.ms."""
@@ -92,6 +96,9 @@ class StreamsMember(AbstractMember):
             case m.StreamsMemberDescribed() if self.state is MemberState.STABLE:
                 self._out = False
                 return self._described(event, now)
+            case m.TopologyPushed() if self.state is MemberState.STABLE:
+                self._out = False
+                return self._pushed(event, now)
             case m.ProducerFenced():
                 self._must_look = True
                 return []
@@ -119,7 +126,25 @@ class StreamsMember(AbstractMember):
             self._out = True
             return [*commands, m.DescribeStreamsMember(self.member_id)]
         is_ready = _NOT_READY.isdisjoint(statuses)
-        return [*commands, *self._reported(is_ready), *self._freed(now)]
+        commands += [*self._reported(is_ready), *self._freed(now)]
+        return [*commands, self._push()] if answer.wants_topology and not self._out else commands
+
+    def _push(self) -> m.MemberCommand:
+        """Send the description of the topology; if something else is in flight, the next answer asks again."""
+        self._out = True
+        return m.PushTopology(self.member_id)
+
+    def _pushed(self, answer: m.TopologyPushed, now: int) -> list[m.MemberCommand]:
+        """Continue after a push. The coordinator asks again for a description that it could not store."""
+        if answer.code == ErrorCode.unknown_member_id:
+            return self._refused(answer.code, now, answer.message)
+        if answer.code != ErrorCode.none:
+            _log.warning(
+                "The coordinator did not store the description of the topology: %s (%s).",
+                answer.message.rstrip(".") or "no reason given",
+                ErrorCode(answer.code).name.upper(),
+            )
+        return self._freed(now)
 
     def _blocker(self, statuses: m.Statuses, now: int) -> StreamsError | None:
         """Return the error of a group that cannot continue, or None if it may."""
