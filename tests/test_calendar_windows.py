@@ -9,7 +9,6 @@ from datetime import UTC, datetime, time, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -85,12 +84,12 @@ def test_a_window_from_a_start_of_another_calendar_ends_with_the_next_of_this_on
     assert windows.window_from(berlin(2024, 5, 5)) == TimeWindow(berlin(2024, 5, 5), berlin(2024, 5, 6))
 
 
-@given(st.lists(st.integers(0, 4 * 10**12), max_size=50))
-def test_columns_have_the_window_of_each_time(timestamps: list[int]) -> None:
-    windows = CalendarWindows.weeks("America/New_York", 0, start_of_week=calendar.SUNDAY)
-    starts, ends = windows.columns(np.array(timestamps, np.int64))
-    found = [TimeWindow(start, end) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
-    assert found == [windows.window_at(timestamp) for timestamp in timestamps]
+@pytest.mark.parametrize("time", [-1, -LONG_MAX - 1])
+def test_no_window_holds_a_time_before_the_epoch(time: int) -> None:
+    windows = CalendarWindows.days(BERLIN, 0)
+    for find in (windows.window_at, windows.window_from):
+        with pytest.raises(ValueError, match=f"Expected a time from the epoch on, got {time} ms."):
+            find(time)
 
 
 def test_windows_come_back_equal_from_a_pickle() -> None:

@@ -117,12 +117,15 @@ class CalendarPeriods:
         return CalendarPeriods.of, (zone, self.unit, self.start_of_week, self.start_of_day)
 
     def period_of(self, timestamp: int) -> tuple[int, int]:
-        """Return start and end (ms) of the period with `timestamp` (ms, 0 or more).
+        """Return start and end (ms) of the period with `timestamp` (ms).
 
-        The first period begins at 0, and the last one ends with the largest time.
+        The first period begins at 0, and the last one ends with the largest time. Raises ValueError for a time before
+        the epoch.
         """
         block = self._last.block
         if not block.begin <= timestamp < block.end:
+            if timestamp < 0:
+                raise ValueError(f"Expected a time from the epoch on, got {timestamp} ms.")
             block = self._last.block = _block(self, timestamp // _BLOCK_MS)
         boundaries = block.boundaries
         place = min(bisect_right(boundaries, timestamp), len(boundaries) - 1)

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from datetime import time
 
 from penstock.calendar_periods import CalendarPeriods, CalendarUnit, Zone
-from penstock.record import Int64Array
 from penstock.windows import TimeWindow, Window, Windows
 from penstock_broker.common.durations import Duration, milliseconds
 
@@ -90,20 +89,16 @@ class CalendarWindows(Windows):
         return {window.start: window}
 
     def window_at(self, timestamp: int) -> TimeWindow:
-        """Return the window with `timestamp` (ms, 0 or more), such as its start."""
+        """Return the window with `timestamp` (ms); raises ValueError for a time before the epoch."""
         start, end = self.periods.period_of(timestamp)
         return TimeWindow(start, end)
 
     def window_from(self, start: int) -> TimeWindow:
-        """Return the window that begins at `start` (ms, 0 or more).
+        """Return the window that begins at `start` (ms); raises ValueError for a start before the epoch.
 
         If the calendar has changed since, and no window begins there, it ends where the next one begins.
         """
         return TimeWindow(start, self.periods.period_of(start)[1])
-
-    def columns(self, timestamps: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Return start and end (ms) of the window of each of `timestamps` (ms, 0 or more), as int64 arrays."""
-        return self.periods.period_columns(timestamps)
 
 
 def _windows(

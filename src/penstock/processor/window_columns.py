@@ -44,7 +44,7 @@ def window_columns(windows: Windows, timestamps: Int64Array) -> WindowColumns:
             return _time_windows(windows, timestamps)
         case CalendarWindows():
             rows = np.flatnonzero(timestamps >= 0)
-            return WindowColumns(rows, *windows.columns(timestamps[rows]), windows.window_from)
+            return WindowColumns(rows, *windows.periods.period_columns(timestamps[rows]), windows.window_from)
         case UnlimitedWindows():
             rows = np.flatnonzero(timestamps >= windows.start_ms)
             starts = np.full(len(rows), windows.start_ms, np.int64)
