@@ -146,9 +146,10 @@ def test_the_largest_period_has_an_hour_more_if_the_clock_goes_back(zone: str, u
     assert CalendarPeriods.of(zone, unit, 0, time()).largest_ms == hours * HOUR_MS
 
 
-def local_day(zone: str, *day: int, start: time = time()) -> tuple[datetime, datetime]:
+def local_day(zone: str, year: int, month: int, day: int, start: time = time()) -> tuple[datetime, datetime]:
+    """Return start and end of the period with noon of a day."""
     periods = CalendarPeriods.of(zone, CalendarUnit.DAYS, 0, start)
-    noon = datetime(*day, 12, tzinfo=ZoneInfo(zone))  # type: ignore[arg-type]  # three numbers
+    noon = datetime(year, month, day, 12, tzinfo=ZoneInfo(zone))
     start_ms, end_ms = periods.period_of(ms(noon))
     return datetime.fromtimestamp(start_ms / 1000, UTC), datetime.fromtimestamp(end_ms / 1000, UTC)
 

@@ -66,11 +66,7 @@ class _Block(NamedTuple):
 
 
 class _LastUse:
-    """The block of the last look-up: most records have almost the same time.
-
-    Args:
-        block: the block.
-    """
+    """The block of the last look-up: most records have almost the same time."""
 
     def __init__(self) -> None:
         self.block = _Block(0, 0, [], np.empty(0, np.int64))

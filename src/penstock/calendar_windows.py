@@ -1,7 +1,7 @@
 """Windows of calendar periods: days, weeks, months and years in a time zone.
 
-Their sizes differ, so a start alone does not tell the end of a window: stores, serdes and the emission of final results
-ask `CalendarWindows`.
+Their sizes differ, so a start alone does not determine the end of a window: stores, serdes and the emission of final
+results ask `CalendarWindows`.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class CalendarWindows(Windows):
             start_of_week: the first day of a week, such as `calendar.SUNDAY`; Monday by default.
 
         Raises:
-            TypeError, ValueError: as for `days`; the day is none of a week.
+            TypeError, ValueError: as for `days`, and for a start of the week that is no day.
         """
         return _windows(zone, CalendarUnit.WEEKS, grace_ms, start_of_day, start_of_week)
 

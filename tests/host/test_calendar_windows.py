@@ -62,8 +62,8 @@ def days(source: str, target: str) -> Topology:
         ),
     }
     for name, table in tables.items():
-        told = table.to_stream().map(lambda key, count, name=name: (name, f"{shown(key)}: {count}"))
-        told.to(target, Produced.with_(TEXT, TEXT))
+        texts = table.to_stream().map(lambda key, count, name=name: (name, f"{shown(key)}: {count}"))
+        texts.to(target, Produced.with_(TEXT, TEXT))
     return builder.build()
 
 

@@ -129,9 +129,11 @@ def test_updates_from_a_cache_and_reads_of_the_store_have_the_ends_of_the_calend
         for key, time, _ in OF_JAVA:
             source.pipe_input(key, "v", time)
         output = driver.create_output_topic("out", text, Serdes.long()).read_key_values_to_list()
-        with driver.get_window_store("days").all() as entries:
+        store = driver.get_window_store("days")
+        assert store is not None
+        with store.all() as entries:
             stored = [(str(key), count) for key, count in entries]
-        assert driver.get_window_store("days").fetch("b", 1729980000000) == 1
+        assert store.fetch("b", 1729980000000) == 1
     expected = [update for _, _, update in OF_JAVA if update is not None]
     assert [tuple(update) for update in output] == expected
     assert sorted(stored) == sorted(dict(expected).items())

@@ -137,7 +137,7 @@ class TimeWindowedSerde(WindowedSerde):
 
 
 class CalendarWindowedSerde(WindowedSerde):
-    """Keys of calendar windows, with the bytes of TimeWindowedSerde; the calendar tells readers the ends.
+    """Keys of calendar windows, with the bytes of TimeWindowedSerde; the calendar has the ends.
 
     Args:
         inner: the serde of the keys.
