@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from penstock.application.close_options import CloseOptions, GroupMembershipOperation
+    from penstock.calendar_windows import CalendarWindows
     from penstock.config import StreamsConfig
     from penstock.dsl.branched import Branched, BranchedKStream
     from penstock.dsl.builder import StreamsBuilder
@@ -120,6 +121,7 @@ __version__ = "0.3.0.dev0"
 
 _MODULES = {
     "penstock.application.close_options": ("CloseOptions", "GroupMembershipOperation"),
+    "penstock.calendar_windows": ("CalendarWindows",),
     "penstock.config": ("StreamsConfig",),
     "penstock.dsl.branched": ("Branched", "BranchedKStream"),
     "penstock.dsl.builder": ("StreamsBuilder",),
@@ -241,6 +243,7 @@ __all__ = [
     "Branched",
     "BranchedKStream",
     "BufferConfig",
+    "CalendarWindows",
     "Cancellable",
     "CloseOptions",
     "CogroupedKStream",

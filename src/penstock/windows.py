@@ -134,7 +134,7 @@ class Windowed(NamedTuple, Generic[K]):
 
 
 class Windows:
-    """Windows at fixed places in time: TimeWindows, UnlimitedWindows, or your own class (Kafka class: Windows).
+    """Windows at fixed places in time: those of this library, or your own class (Kafka class: Windows).
 
     Your own class has the two attributes and the method below, and can be pickled.
 

@@ -35,6 +35,7 @@ PAGES = [
 BLOCKS: Mapping[str, int] = {
     "README.md": 2,
     "docs/broker.md": 3,
+    "docs/calendar-windows.md": 4,
     "docs/changing-a-topology.md": 1,
     "docs/coming-from/faust.md": 1,
     "docs/coming-from/java.md": 1,

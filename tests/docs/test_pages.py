@@ -11,7 +11,18 @@ from typing import Any
 
 import pytest
 
-from penstock import KeyValue, Processor, ProcessorContext, Record, StreamsBuilder, StreamsConfig, kip28
+from penstock import (
+    KeyValue,
+    Processor,
+    ProcessorContext,
+    Record,
+    SessionWindow,
+    StreamsBuilder,
+    StreamsConfig,
+    Windowed,
+    WindowedSerdes,
+    kip28,
+)
 from penstock.client.api import NewTopic
 from penstock.client.confluent import ConfluentAdmin, ConfluentProducer
 from penstock.config_providers import resolved
@@ -89,6 +100,21 @@ def test_topologies(capsys: pytest.CaptureFixture[str]) -> None:
         assert -2.0 in driver.create_output_topic("differences", STRING, DOUBLE).read_values_to_list()
         assert driver.create_output_topic("busy", STRING, Serdes.long()).read_key_values_to_list() == [("ABC", 2)]
         assert driver.create_output_topic("tickers-per-name", STRING, Serdes.long()).read_key_value() == ("Abc Inc", 1)
+
+
+def test_the_page_on_calendar_windows() -> None:
+    names: dict[str, Any] = {"__name__": "page"}
+    run_block("docs/calendar-windows.md", 0, names)
+    run_and_compare("docs/calendar-windows.md", 1, names)
+    for number in (2, 3):
+        run_block("docs/calendar-windows.md", number, names)
+    with TopologyTestDriver(names["builder"].build()) as driver:
+        driver.create_input_topic("orders", STRING, STRING).pipe_input("shop", "a", names["at"](2024, 3, 31, 9))
+        keys = {record.topic: record.key for record in driver.read_all_bytes()}
+    start, end = names["at"](2024, 3, 31), names["at"](2024, 4, 1)
+    session = WindowedSerdes.session_windowed(STRING).deserialize("t", keys["orders-as-sessions"] or b"")
+    assert session == Windowed("shop", SessionWindow(start, end - 1))
+    assert names["serde"].deserialize("t", b"shop" + start.to_bytes(8, "big")).window.end == end
 
 
 def test_the_handlers_of_the_guide_send_a_failed_record_to_the_dead_letter_queue() -> None:

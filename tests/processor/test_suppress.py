@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock import BufferConfig, Grouped, Materialized, Serdes, StreamsBuilder, Suppressed
+from penstock import BufferConfig, CalendarWindows, Grouped, Materialized, Serdes, StreamsBuilder, Suppressed
 from penstock.errors import StreamsError
 from penstock.testing import TestRecord, TopologyTestDriver
 from penstock.windows import TimeWindows
@@ -53,6 +53,20 @@ def test_windows_have_one_result_when_they_close_and_none_for_a_delete() -> None
     final.to_stream(lambda key, value: key.key).to("out")
     rows: list[Row] = [("a", "1", 1), ("b", "1", 2), ("a", "2", 12), ("b", "delete", 3), ("a", "3", 9), ("a", "4", 15)]
     assert updates(builder, rows) == [("a", "13", 9)]
+
+
+@pytest.mark.parametrize("execution", ["auto", "record"])
+def test_a_day_of_23_hours_closes_an_hour_earlier(execution: str) -> None:
+    builder = StreamsBuilder()
+    grouped = builder.stream("in").group_by_key(Grouped.with_(key_serde=Serdes.string(), value_serde=Serdes.string()))
+    days = grouped.windowed_by(CalendarWindows.days("Europe/Berlin", 0)).reduce(lambda one, other: one + other)
+    final = days.suppress(Suppressed.until_window_closes(BufferConfig.unbounded()))
+    final.to_stream(lambda key, value: str(key)).to("out")
+    start, end = 1711839600000, 1711922400000  # 2024-03-31
+    rows: list[Row] = [("a", "1", start), ("a", "2", end - 1), ("a", "3", end), ("a", "4", end + 1)]
+    assert updates(builder, rows, {**UNCACHED, "penstock.execution": execution}) == [
+        (f"[a@{start}/{end}]", "12", end - 1)
+    ]
 
 
 @pytest.mark.xfail(strict=True, reason="Kafka 4.4 keeps the headers of old values: DIVERGENCES.md")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock import TimeWindow, TimeWindows, UnlimitedWindows, Window, Windows
+from penstock import CalendarWindows, TimeWindow, TimeWindows, UnlimitedWindows, Window, Windows
 from penstock.processor.window_columns import grouped, window_columns
 
 
@@ -35,8 +35,9 @@ TIMES = st.lists(st.integers(0, 100), max_size=30)
         TimeWindows.of_size_with_no_grace((1 << 63) - 1),
         UnlimitedWindows.of().start_on(40),
         Decades(),
+        CalendarWindows.days("Europe/Berlin", 0),
     ],
-    ids=["tumbling", "hopping", "all of time", "unlimited", "users' own"],
+    ids=["tumbling", "hopping", "all of time", "unlimited", "users' own", "calendar"],
 )
 @given(TIMES)
 def test_columns_have_the_windows_of_each_row(windows: Windows, times: list[int]) -> None:

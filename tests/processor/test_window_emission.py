@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from penstock import EmitStrategy, KTable, Serdes, SessionWindows, SlidingWindows, StreamsBuilder, TimeWindows
+from penstock import (
+    CalendarWindows,
+    EmitStrategy,
+    KTable,
+    Serdes,
+    SessionWindows,
+    SlidingWindows,
+    StreamsBuilder,
+    TimeWindows,
+)
 from penstock.testing import TestRecord, TopologyTestDriver
 from tests.support.tables import STRINGS, UNCACHED, Row, updates
 
@@ -68,3 +77,45 @@ def test_final_results_carry_the_headers_of_the_record_that_closed_the_window() 
         source.pipe_input(TestRecord("b", "x", headers=(("h", b"2"),), timestamp=10))
         (record,) = driver.create_output_topic("out", serde, Serdes.long()).read_records_to_list()
     assert (record.key, record.headers) == ("[a@0/10]", (("h", b"2"),))
+
+
+HOUR_MS = 3_600_000
+LAST_DAY_OF_WINTER = 1711753200000
+"""Midnight of 2024-03-30 in Berlin; the next day has 23 hours."""
+
+
+@pytest.mark.parametrize("config", [STRINGS, UNCACHED], ids=["cached", "uncached"])
+@pytest.mark.parametrize("grace_hours", [0, 2])
+def test_a_day_of_23_hours_is_final_after_23_hours_and_the_grace_period(
+    config: dict[str, Any], grace_hours: int
+) -> None:
+    builder, serde = final(CalendarWindows.days("Europe/Berlin", grace_hours * HOUR_MS)), Serdes.string()
+    settings = {"application.id": "app", **config, "penstock.emit.interval.ms": 0}
+    with TopologyTestDriver(builder.build(), settings) as driver:
+        source = driver.create_input_topic("in", serde, serde)
+        output = driver.create_output_topic("out", serde, Serdes.long())
+
+        def emitted(hours: int, earlier: int = 0) -> list[str]:
+            source.pipe_input("a", "x", LAST_DAY_OF_WINTER + hours * HOUR_MS - earlier)
+            return [f"{record.key} {record.value}" for record in output.read_records_to_list()]
+
+        assert emitted(1) == []
+        assert emitted(24 + grace_hours, 1) == []
+        assert emitted(24 + grace_hours) == [f"[a@1711753200000/1711839600000] {2 if grace_hours == 0 else 1}"]
+        assert emitted(24 + 22) == []
+        assert emitted(24 + 23 + grace_hours, 1) == []
+        (day,) = emitted(24 + 23 + grace_hours)
+        assert day.startswith("[a@1711839600000/1711922400000]")
+
+
+def test_a_window_is_emitted_once_whatever_the_size_of_the_next_ones() -> None:
+    days = CalendarWindows.days("Europe/Berlin", 0)
+    rows: list[Row] = [("a", "x", LAST_DAY_OF_WINTER + 6 * HOUR_MS * number) for number in range(20)]
+    config = {**UNCACHED, "penstock.emit.interval.ms": 0}
+    found = [(key, count) for key, count, _ in updates(final(days), rows, config, Serdes.long())]
+    assert found == [
+        ("[a@1711753200000/1711839600000]", 4),
+        ("[a@1711839600000/1711922400000]", 4),
+        ("[a@1711922400000/1712008800000]", 4),
+        ("[a@1712008800000/1712095200000]", 4),
+    ]

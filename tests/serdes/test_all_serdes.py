@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock import Consumed, Materialized, Produced, Serde, Serdes, StreamsBuilder
+from penstock.calendar_windows import CalendarWindows
 from penstock.record import Headers
 from penstock.serdes.protobuf import ProtobufSerde
 from penstock.serdes.windowed import WindowedSerdes
@@ -162,6 +163,7 @@ keys = st.sampled_from(
     ]
 )
 times = st.integers(0, 10**12)
+WEEKS = CalendarWindows.weeks("Europe/Berlin", 0)
 sessions = st.tuples(times, st.integers(0, 10**6)).map(lambda pair: SessionWindow(pair[0], sum(pair)))
 
 
@@ -170,7 +172,12 @@ def of_serdes(inner: st.SearchStrategy[Written]) -> st.SearchStrategy[Written]:
         windows = times.map(lambda start: TimeWindow(start, start + 60_000))
         return Written(WindowedSerdes.time_windowed(each.serde, 60_000), st.builds(Windowed, each.values, windows))
 
+    def in_weeks(each: Written) -> Written:
+        windows = times.map(WEEKS.window_at)
+        return Written(WindowedSerdes.calendar_windowed(each.serde, WEEKS), st.builds(Windowed, each.values, windows))
+
     return st.one_of(
+        inner.map(in_weeks),
         inner.map(lambda each: Written(Serdes.list(each.serde), st.lists(st.none() | each.values, max_size=3))),
         inner.map(in_windows),
         inner.map(

@@ -9,6 +9,7 @@ from uuid import UUID
 import pydantic
 import pytest
 
+from penstock.calendar_windows import CalendarWindows
 from penstock.serdes import ListSerde, Serde, Serdes
 from penstock.serdes.annotated import serde_of_annotation
 from penstock.serdes.format import are_alike, format_of, is_misread, read_type, written_type
@@ -16,6 +17,7 @@ from penstock.serdes.windowed import WindowedSerdes
 from penstock.windows import Windowed
 
 S, D = Serdes.string(), Serdes.double()
+DAYS, MONTHS = CalendarWindows.days("UTC", 0), CalendarWindows.months("UTC", 0)
 
 
 @dataclass
@@ -54,6 +56,8 @@ OWN = Serdes.serde_from(as_bytes, as_bytes)
         (ListSerde(S), ListSerde(D), False),
         (WindowedSerdes.time_windowed(S, 1), WindowedSerdes.time_windowed(Serdes.string(), 1), True),
         (WindowedSerdes.time_windowed(S, 1), WindowedSerdes.time_windowed(S, 2), False),
+        (WindowedSerdes.calendar_windowed(S, DAYS), WindowedSerdes.calendar_windowed(Serdes.string(), DAYS), True),
+        (WindowedSerdes.calendar_windowed(S, DAYS), WindowedSerdes.calendar_windowed(S, MONTHS), False),
         (Serdes.serde_from(as_bytes, as_bytes), Serdes.serde_from(as_bytes, as_bytes), False),
         (S, None, False),
     ],
@@ -78,6 +82,7 @@ def test_annotations_are_alike_if_they_select_the_same_serde() -> None:
         (Serdes.json(Total), "json"),
         (Serdes.json(Model), "json"),
         (WindowedSerdes.time_windowed(S, 1), "string in Time windows"),
+        (WindowedSerdes.calendar_windowed(S, DAYS), "string in Time windows"),  # the same bytes
         (WindowedSerdes.session_windowed(Serdes.long()), "long in Session windows"),
         (WindowedSerdes.session_windowed(OWN), None),
         (OWN, None),
@@ -98,6 +103,7 @@ def test_a_format_describes_the_bytes_if_they_are_known(serde: Serde | None, exp
         (serde_of_annotation(str), None, str),
         (Serdes.list(S), list, list),
         (WindowedSerdes.session_windowed(S), Windowed, Windowed),
+        (WindowedSerdes.calendar_windowed(S, DAYS), Windowed, Windowed),
         (Serdes.json(Model), Model, Model),
         (Serdes.json(Total), None, Total),
         (Serdes.json(Fields), None, None),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, assert_type
 
 from penstock import (
+    CalendarWindows,
     Consumed,
     GlobalKTable,
     JoinWindows,
@@ -81,6 +82,8 @@ assert_type(trades.group_by_key().aggregate(float, lambda key, trade, total: tot
 minutes = trades.group_by_key().windowed_by(TimeWindows.of_size_with_no_grace(60_000))
 assert_type(minutes.count().to_stream(), KStream[Windowed[str], int])
 assert_type(minutes.count().to_stream(lambda windowed, count: windowed.key), KStream[str, int])
+months = trades.group_by_key().windowed_by(CalendarWindows.months("Europe/Berlin", 0))
+assert_type(months.count().to_stream(), KStream[Windowed[str], int])
 sessions = trades.group_by_key().windowed_by(SessionWindows.of_inactivity_gap_with_no_grace(60_000))
 assert_type(
     sessions.aggregate(float, lambda key, trade, total: total + trade.price, sum_of_sessions),

@@ -233,8 +233,8 @@ def check_windows(windows: object) -> None:
     """Raise TypeError if `windows` cannot group records."""
     if not isinstance(windows, Windows | SlidingWindows | SessionWindows):
         raise TypeError(
-            f"Expected TimeWindows, SlidingWindows, SessionWindows, UnlimitedWindows or your own Windows, got "
-            f"{windows!r}: write TimeWindows.of_size_with_no_grace(timedelta(minutes=5)), for example."
+            f"Expected TimeWindows, CalendarWindows, SlidingWindows, SessionWindows, UnlimitedWindows or your own "
+            f"Windows, got {windows!r}: write TimeWindows.of_size_with_no_grace(timedelta(minutes=5)), for example."
         )
 
 

@@ -5,9 +5,12 @@ Rule: a store keeps a window as long as records may change it; a user's retentio
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from penstock.calendar_windows import CalendarWindows
 from penstock.dsl.options import Materialized
 from penstock.serdes import Serde
-from penstock.serdes.windowed import SessionWindowedSerde, TimeWindowedSerde
+from penstock.serdes.windowed import CalendarWindowedSerde, SessionWindowedSerde, TimeWindowedSerde
 from penstock.state.api import StoreBuilder
 from penstock.state.suppliers import SessionBytesStoreSupplier, WindowBytesStoreSupplier
 from penstock.windows import LONG_MAX, EmitStrategy, SessionWindows, SlidingWindows, Windows
@@ -53,6 +56,8 @@ def window_store(
         time_ordered=final,
         keeps_headers=None,
     )
+    if isinstance(windows, CalendarWindows):  # also a store of the user's, which knows one size
+        supplier = replace(supplier, calendar=windows)
     store = options.builder(supplier, key_serde, value_serde, timestamped=True)
     # results that leave in time order cannot wait in a cache, which orders them by key
     return store.with_caching_disabled() if final and isinstance(windows, SlidingWindows) else store
@@ -87,7 +92,11 @@ def session_store(
 
 def window_table_serde(store: StoreBuilder, windows: Windows | SlidingWindows) -> Serde | None:
     """Return the key serde of `store`'s table, or None without an inner serde."""
-    return None if store.key_serde is None else TimeWindowedSerde(store.key_serde, window_size(windows))
+    if store.key_serde is None:
+        return None
+    if isinstance(windows, CalendarWindows):
+        return CalendarWindowedSerde(store.key_serde, windows)
+    return TimeWindowedSerde(store.key_serde, window_size(windows))
 
 
 def session_table_serde(store: StoreBuilder) -> Serde | None:

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 class TimeWindowedKStream(Shell, Generic[K, V]):
     """Records grouped by key and time window (Kafka class: TimeWindowedKStream).
 
-    Created by `KGroupedStream.windowed_by`. Windows are tumbling, hopping, sliding or unlimited. Records without a key
-    are dropped; sliding windows also drop records without a value.
+    Created by `KGroupedStream.windowed_by`. Windows are tumbling, hopping, sliding, unlimited or those of a calendar.
+    Records without a key are dropped; sliding windows also drop records without a value.
 
     Args:
         builder: the grouped records.

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from penstock.calendar_windows import CalendarWindows
 from penstock.record import Int64Array
 from penstock.windows import LONG_MAX, TimeWindow, TimeWindows, UnlimitedWindow, UnlimitedWindows, Window, Windows
 
@@ -41,6 +42,9 @@ def window_columns(windows: Windows, timestamps: Int64Array) -> WindowColumns:
     match windows:
         case TimeWindows():
             return _time_windows(windows, timestamps)
+        case CalendarWindows():
+            rows = np.flatnonzero(timestamps >= 0)
+            return WindowColumns(rows, *windows.periods.period_columns(timestamps[rows]), windows.window_from)
         case UnlimitedWindows():
             rows = np.flatnonzero(timestamps >= windows.start_ms)
             starts = np.full(len(rows), windows.start_ms, np.int64)

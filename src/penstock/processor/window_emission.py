@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from penstock.calendar_windows import CalendarWindows
 from penstock.processor.api import EngineContext
 from penstock.processor.forwarding import TimestampedTupleForwarder
 from penstock.processor.operator_time import EmissionInterval
@@ -209,6 +210,33 @@ class EmitTimeWindowsOnClose(_EmitWindowsOnClose):
         if windows.windows_for(before) == windows.windows_for(upper):  # no further window has closed
             return None
         return before + 1, upper
+
+
+class EmitCalendarWindowsOnClose(_EmitWindowsOnClose):
+    """Forwards the results of closed calendar windows.
+
+    They begin before the window with the close time.
+
+    Args:
+        store: the store of the results.
+        context: forwards the results.
+        name: the name of the operator.
+        store_name: the name of the store.
+        windows: the windows in the store.
+    """
+
+    def __init__(
+        self, store: EngineWindowStore, context: EngineContext, name: str, store_name: str, windows: CalendarWindows
+    ) -> None:
+        super().__init__(store, context, name, store_name)
+        self._windows = windows
+
+    def _bounds(self, last_close_time: int, close_time: int) -> tuple[int, int] | None:
+        if close_time < 0:
+            return None
+        lower = 0 if last_close_time == NO_TIMESTAMP else self._windows.window_at(last_close_time).start
+        upper = self._windows.window_at(close_time).start - 1
+        return (lower, upper) if lower <= upper else None  # otherwise no further window has closed
 
 
 class EmitSlidingWindowsOnClose(_EmitWindowsOnClose):

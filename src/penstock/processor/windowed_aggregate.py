@@ -1,6 +1,6 @@
 """Aggregations of a stream by key and window (Kafka class: KStreamWindowAggregate).
 
-The windows are tumbling, hopping, unlimited or users' own.
+The windows are tumbling, hopping, calendar windows, unlimited or users' own.
 
 Records without a key are dropped; records without a value are not. A window accepts records until the observed stream
 time of the operator reaches its end plus grace period; each later update counts as dropped. The result of a window has
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
+from penstock.calendar_windows import CalendarWindows
 from penstock.metrics.drop_reasons import DropReason
 from penstock.processor.aggregate import Aggregator, Initializer
 from penstock.processor.api import (
@@ -27,7 +28,12 @@ from penstock.processor.columns import write_contexts
 from penstock.processor.forwarding import TimestampedTupleForwarder
 from penstock.processor.reduction import counted, initial_count
 from penstock.processor.window_columns import WindowColumns, grouped, window_columns
-from penstock.processor.window_emission import EmitOnUpdate, EmitTimeWindowsOnClose, WindowEmission
+from penstock.processor.window_emission import (
+    EmitCalendarWindowsOnClose,
+    EmitOnUpdate,
+    EmitTimeWindowsOnClose,
+    WindowEmission,
+)
 from penstock.processor.windowed_operator import WindowedAggregation
 from penstock.record import (
     Change,
@@ -309,3 +315,24 @@ class FinalTimeWindowAggregate(_TimeWindowAggregation):
 
     def _emission(self, store: EngineWindowStore, context: EngineContext) -> WindowEmission:
         return EmitTimeWindowsOnClose(store, context, self._name, self._store_name, self._time_windows)
+
+
+class FinalCalendarWindowAggregate(_TimeWindowAggregation):
+    """Aggregates by key and calendar window and emits one result per window when it closes.
+
+    Args:
+        name: the name of the node.
+        store_name: the name of the store.
+        windows: the windows.
+        initializer: returns the first aggregate of a window.
+        aggregator: returns the next aggregate from key, value and aggregate; None deletes it.
+    """
+
+    def __init__(
+        self, name: str, store_name: str, windows: CalendarWindows, initializer: Initializer, aggregator: Aggregator
+    ) -> None:
+        super().__init__(name, store_name, windows, initializer, aggregator)
+        self._calendar_windows = windows
+
+    def _emission(self, store: EngineWindowStore, context: EngineContext) -> WindowEmission:
+        return EmitCalendarWindowsOnClose(store, context, self._name, self._store_name, self._calendar_windows)

@@ -8,12 +8,13 @@ from __future__ import annotations
 import dataclasses
 from uuid import UUID
 
+from penstock.calendar_windows import CalendarWindows
 from penstock.serdes import primitive
 from penstock.serdes.annotated import AnnotatedSerde
 from penstock.serdes.api import Serde
 from penstock.serdes.json import JsonSerde, PydanticSerde, TypedJsonSerde
 from penstock.serdes.list import ListSerde
-from penstock.serdes.windowed import SessionWindowedSerde, TimeWindowedSerde, WindowedSerde
+from penstock.serdes.windowed import CalendarWindowedSerde, SessionWindowedSerde, TimeWindowedSerde, WindowedSerde
 from penstock.windows import Windowed
 
 _FORMATS: dict[type[Serde], str] = {
@@ -46,6 +47,7 @@ _TYPES: dict[type[Serde], type] = {
     primitive.DoubleSerde: float,
     ListSerde: list,
     TimeWindowedSerde: Windowed,
+    CalendarWindowedSerde: Windowed,
     SessionWindowedSerde: Windowed,
 }
 """The value types of serdes that reject all other types."""
@@ -80,7 +82,7 @@ def are_alike(one: Serde | None, other: Serde | None) -> bool:
     if isinstance(one, TypedJsonSerde | PydanticSerde) and isinstance(other, TypedJsonSerde | PydanticSerde):
         return one.type is other.type
     if isinstance(one, ListSerde | WindowedSerde) and isinstance(other, ListSerde | WindowedSerde):
-        return _sizes(one) == _sizes(other) and are_alike(one.inner, other.inner)
+        return _ends(one) == _ends(other) and are_alike(one.inner, other.inner)
     return type(one) in _FORMATS
 
 
@@ -93,9 +95,15 @@ def is_misread(written: Serde, read: Serde) -> bool:
     return len(formats) == 2 and "bytes" not in formats and not formats.isdisjoint(_OF_FIXED_SIZE)
 
 
-def _sizes(serde: Serde) -> int | None:
-    """Return the window size of keys read by `serde`, or None for other serdes."""
-    return serde.window_size_ms if isinstance(serde, TimeWindowedSerde) else None
+def _ends(serde: Serde) -> int | CalendarWindows | None:
+    """Return the size, or the calendar, that determines the ends of windows; None for other serdes."""
+    match serde:
+        case TimeWindowedSerde():
+            return serde.window_size_ms
+        case CalendarWindowedSerde():
+            return serde.windows
+        case _:
+            return None
 
 
 def format_of(serde: Serde | None) -> str | None:
@@ -104,5 +112,7 @@ def format_of(serde: Serde | None) -> str | None:
         case TimeWindowedSerde() | SessionWindowedSerde():
             inner = format_of(serde.inner)
             return None if inner is None else f"{inner} in {type(serde).__name__.removesuffix('WindowedSerde')} windows"
+        case CalendarWindowedSerde():
+            return format_of(TimeWindowedSerde(serde.inner))
         case _:
             return _FORMATS.get(type(serde)) if serde is not None else None

@@ -1,6 +1,6 @@
 """The serdes of windowed keys, byte for byte Kafka's, and `WindowedSerdes`, their factory.
 
-A time window is written as the key and 8 bytes of its start; readers must know its size, which is not written. A
+A time window is written as the key and 8 bytes of its start; readers must know its size, or its calendar. A
 session is written as the key, 8 bytes of its end and 8 of its start.
 """
 
@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from typing import Any
 
+from penstock.calendar_windows import CalendarWindows
 from penstock.errors import SerializationError
 from penstock.record import Headers
 from penstock.serdes.api import Serde
@@ -135,6 +136,27 @@ class TimeWindowedSerde(WindowedSerde):
         return TimeWindow.of_size(_TIME.unpack(data)[0], self.window_size_ms)
 
 
+class CalendarWindowedSerde(WindowedSerde):
+    """Keys of calendar windows, with the bytes of TimeWindowedSerde; the calendar has the ends.
+
+    Args:
+        inner: the serde of the keys.
+        windows: the windows that are read.
+    """
+
+    window_size = _TIME.size
+
+    def __init__(self, inner: Serde, windows: CalendarWindows) -> None:
+        super().__init__(inner)
+        self.windows = windows
+
+    def _write_window(self, window: Window) -> bytes:
+        return _TIME.pack(window.start)
+
+    def _read_window(self, data: bytes) -> Window:
+        return self.windows.window_from(_TIME.unpack(data)[0])
+
+
 class SessionWindowedSerde(WindowedSerde):
     """Keys of sessions (Kafka class: WindowedSerdes.SessionWindowedSerde).
 
@@ -165,6 +187,14 @@ class WindowedSerdes:
         window_size_ms: size of the windows; without it, read windows have no end.
         """
         return TimeWindowedSerde(inner, window_size_ms)
+
+    @staticmethod
+    def calendar_windowed(inner: Serde, windows: CalendarWindows) -> CalendarWindowedSerde:
+        """Return the serde of keys of calendar windows, whose bytes are those of `time_windowed`.
+
+        windows: the windows that are read; they determine the ends.
+        """
+        return CalendarWindowedSerde(inner, windows)
 
     @staticmethod
     def session_windowed(inner: Serde) -> SessionWindowedSerde:

@@ -8,6 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from penstock.calendar_windows import CalendarWindows
+from penstock.windows import TimeWindow
+
 MINIMUM_SEGMENT_INTERVAL_MS = 60_000
 """The shortest segment of a window or session store, as in Kafka."""
 
@@ -85,11 +88,12 @@ class WindowBytesStoreSupplier:
 
     Args:
         retention_ms: lifetime of a window, from its start.
-        window_size_ms: size of a window.
+        window_size_ms: size of a window, or of the largest one of a calendar.
         retain_duplicates: whether to keep every value that is put for a window, instead of the last.
         time_ordered: whether to keep an index by time, for stores that are mostly read by time, and to return reads of
             several keys in time order.
         keeps_headers: as for a store of keys and values.
+        calendar: the windows in the store if their sizes differ; None for windows of one size.
     """
 
     name: str
@@ -99,6 +103,7 @@ class WindowBytesStoreSupplier:
     in_memory: bool | None
     time_ordered: bool = False
     keeps_headers: bool | None = False
+    calendar: CalendarWindows | None = None
 
     @property
     def kind(self) -> str:
@@ -118,6 +123,12 @@ class WindowBytesStoreSupplier:
             f"retentionPeriod={self.retention_ms}{interval}, windowSize={self.window_size_ms}, "
             f"retainDuplicates={str(self.retain_duplicates).lower()}{store_type}}}"
         )
+
+    def window_from(self, start: int) -> TimeWindow:
+        """Return the window in the store that begins at `start` (ms)."""
+        if self.calendar is None:
+            return TimeWindow.of_size(start, self.window_size_ms)
+        return self.calendar.window_from(start)
 
 
 @dataclass(frozen=True)

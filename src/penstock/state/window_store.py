@@ -34,7 +34,7 @@ from penstock.state.state_serdes import StateSerdes
 from penstock.state.suppliers import WindowBytesStoreSupplier
 from penstock.state.table import StoreTable
 from penstock.state.typed_store import ENTRIES, TypedIterator, TypedStore
-from penstock.windows import LONG_MAX, TimeWindow, Windowed
+from penstock.windows import LONG_MAX, Windowed
 
 Entries = Iterator[tuple[bytes, bytes]]
 
@@ -77,7 +77,7 @@ class TypedWindowStore(TypedStore, StoreTable):
         self._uncommitted = buffer
         self._windows: SegmentedStore | CachingSegmentedStore | GuardedReads = buffer if cache is None else cache
         self._interval = supplier.segment_interval_ms
-        self._window_size = supplier.window_size_ms
+        self._window = supplier.window_from
         self._duplicates = supplier.retain_duplicates
         self._by_time = supplier.time_ordered or not persistent
         self._metadata = metadata
@@ -291,9 +291,6 @@ class TypedWindowStore(TypedStore, StoreTable):
     def _windowed(self, data: bytes) -> Windowed[Any]:
         key = self._serdes.deserialize_key(data[SEGMENT_SIZE:-WINDOW_SUFFIX_SIZE])
         return Windowed(key, self._window(window_start_of(data)))
-
-    def _window(self, start: int) -> TimeWindow:
-        return TimeWindow.of_size(start, self._window_size)
 
 
 class TypedTimestampedWindowStore(TypedWindowStore):

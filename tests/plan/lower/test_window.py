@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock import SessionWindows, SlidingWindows, StreamsBuilder, TimeWindows
+from penstock import CalendarWindows, SessionWindows, SlidingWindows, StreamsBuilder, TimeWindows
 from penstock.plan import nodes as n
 from penstock.plan.lower.plan import lower
 from penstock.windows import EmitStrategy, UnlimitedWindows
@@ -16,6 +16,7 @@ from tests.plan.plans import store, stream
 
 UPDATE, CLOSE = EmitStrategy.ON_WINDOW_UPDATE, EmitStrategy.ON_WINDOW_CLOSE
 TIME = TimeWindows.of_size_with_no_grace(5)
+DAYS = CalendarWindows.days("UTC", 0)
 SLIDING = SlidingWindows.of_time_difference_with_no_grace(5)
 SESSIONS = SessionWindows.of_inactivity_gap_with_no_grace(5)
 
@@ -33,6 +34,8 @@ def longest(windowed: Any) -> None:
     [
         (TIME, count, "TimeWindowCount", "FinalTimeWindowAggregate"),
         (TIME, longest, "TimeWindowAggregate", "FinalTimeWindowAggregate"),
+        (DAYS, count, "TimeWindowCount", "FinalCalendarWindowAggregate"),
+        (DAYS, longest, "TimeWindowAggregate", "FinalCalendarWindowAggregate"),
         (SLIDING, count, "SlidingWindowAggregate", "FinalSlidingWindowAggregate"),
         (SESSIONS, count, "SessionWindowAggregate", "FinalSessionWindowAggregate"),
     ],

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import assert_never
 
+from penstock.calendar_windows import CalendarWindows
 from penstock.plan import nodes as n
 from penstock.plan.lower.lowering import Lowering
 from penstock.plan.upstream import source_names
@@ -15,7 +16,12 @@ from penstock.processor.reduction import counted, initial_count
 from penstock.processor.session_aggregate import FinalSessionWindowAggregate, SessionWindowAggregate
 from penstock.processor.sliding_aggregate import FinalSlidingWindowAggregate, SlidingWindowAggregate
 from penstock.processor.stateless import StreamMerge
-from penstock.processor.windowed_aggregate import FinalTimeWindowAggregate, TimeWindowAggregate, TimeWindowCount
+from penstock.processor.windowed_aggregate import (
+    FinalCalendarWindowAggregate,
+    FinalTimeWindowAggregate,
+    TimeWindowAggregate,
+    TimeWindowCount,
+)
 from penstock.windows import EmitStrategy, TimeWindows
 
 
@@ -64,11 +70,17 @@ def _add_final(
     aggregator: Aggregator,
 ) -> None:
     """Add an aggregation that emits results when windows close."""
-    if not isinstance(node.windows, TimeWindows):
-        raise ValueError(
-            "ON_WINDOW_CLOSE strategy is only supported for TimeWindows and SlidingWindows for TimeWindowedKStream"
-        )
-    make = partial(FinalTimeWindowAggregate, node.name, node.store.name, node.windows, initializer, aggregator)
+    make: Callable[[], Processor]
+    match node.windows:
+        case TimeWindows() as windows:
+            make = partial(FinalTimeWindowAggregate, node.name, node.store.name, windows, initializer, aggregator)
+        case CalendarWindows() as windows:
+            make = partial(FinalCalendarWindowAggregate, node.name, node.store.name, windows, initializer, aggregator)
+        case _:
+            raise ValueError(
+                "ON_WINDOW_CLOSE strategy is only supported for TimeWindows, CalendarWindows and SlidingWindows for "
+                "TimeWindowedKStream"
+            )
     lowering.add_processor(node, make, node.store)
 
 
