@@ -4,7 +4,7 @@ its counterpart in the package; and the end of docs/coming-from/java.md: the nam
     python scripts/coverage.py           write the pages
     python scripts/coverage.py --check   fail if a page is not what would be written
 
-kafka_api/kafka-streams-4.3.0.txt lists Kafka's names. The script looks for a class under its own name in `penstock`,
+kafka_api/kafka-streams-4.4.0.txt lists Kafka's names. The script looks for a class under its own name in `penstock`,
 and for a method in snake_case on that class. kafka_api/coverage.toml lists the names that differ, the interfaces that
 Python functions replace, and what is left out and why. A name that is in neither place is an error.
 """
@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "coverage.md"
 JAVA_PAGE = ROOT / "docs" / "coming-from" / "java.md"
 JAVA_HEADING = "## Names that change\n"
-NAMES = ROOT / "scripts" / "kafka_api" / "kafka-streams-4.3.0.txt"
+NAMES = ROOT / "scripts" / "kafka_api" / "kafka-streams-4.4.0.txt"
 DECISIONS = ROOT / "scripts" / "kafka_api" / "coverage.toml"
 
 PACKAGES = {
@@ -39,7 +39,7 @@ PACKAGES = {
 }
 INTRODUCTION = """# Coverage of the Kafka Streams API
 
-This page lists every public class and method of Kafka Streams 4.3.0 in the packages `kstream`, `processor`, `query` and
+This page lists every public class and method of Kafka Streams 4.4.0 in the packages `kstream`, `processor`, `query` and
 `state`, and of `Topology` and `StreamsBuilder`. `scripts/coverage.py` writes it: the script looks up each name in the
 package, in snake_case unless `scripts/kafka_api/coverage.toml` gives another name.
 """

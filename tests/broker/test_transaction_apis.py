@@ -315,7 +315,7 @@ def test_every_version_of_txn_offset_commit(
 def test_offsets_of_a_member_that_is_not_there_are_refused(transactions: Transactions, topic: str) -> None:
     transactions.begin()
     transactions.add_offsets("g")
-    code = transactions.commit_offset("g", topic, 3, member_id="gone", generation_id=4)
+    code = transactions.commit_offset("g", topic, 3, member_id="gone", generation_id_or_member_epoch=4)
     assert code in (ErrorCode.unknown_member_id, ErrorCode.illegal_generation)
 
 

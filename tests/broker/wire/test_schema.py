@@ -33,6 +33,12 @@ CLIENT_APIS = [SASL_HANDSHAKE, SASL_AUTHENTICATE, STREAMS_GROUP_DESCRIBE, STREAM
 """The APIs that clients of the library call and the embedded broker does not serve."""
 VERSIONS = {key: (api.min_version, api.max_version) for key, api in APIS.items()}
 VERSIONS |= {api.key: (api.oldest, api.newest) for api in CLIENT_APIS}
+VERSIONS[STREAMS_GROUP_HEARTBEAT.key] = 0, 0  # kio has no later one
+RENAMED = {
+    "TxnOffsetCommitRequest": {"generation_id": "generation_id_or_member_epoch"},
+    "StreamsGroupHeartbeatResponse": {"acceptable_recovery_lag": "acceptable_recovery_lag_legacy"},
+}
+"""Fields that have another name since the Kafka that kio follows."""
 NUMBERS = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}
 
 
@@ -148,14 +154,16 @@ def test_the_codec_and_kio_read_and_write_the_same(
     structure: Structure, entity: type[Any], data: st.DataObject
 ) -> None:
     assert structure.name == entity.__name__
-    message = data.draw(message_strategy(entity))
+    drawn = data.draw(message_strategy(entity))
+    new_names = RENAMED.get(structure.name, {})
+    message = {new_names.get(name, name): value for name, value in drawn.items()}
     codec, sink = structure_codec(structure), Sink()
     codec.encode(sink, message)
     content = b"".join(bytes(chunk) for chunk in sink.chunks)
     assert len(content) == sink.size
     found, read = entity_reader(entity)(content, 0)
     assert read == len(content)
-    assert matches(plain(found), message)
+    assert matches(plain(found), drawn)
     buffer = io.BytesIO()
     entity_writer(entity)(buffer, found)
     assert buffer.getvalue() == content

@@ -154,7 +154,7 @@ def txn_offset_commit(state: BrokerState, request: Request) -> Message:
             body["group_id"],
             body.get("member_id", ""),
             body.get("group_instance_id"),
-            body.get("generation_id", -1),
+            body.get("generation_id_or_member_epoch", -1),
             offsets,
         )
         _check_offsets_added(state, request, producer)
