@@ -21,7 +21,7 @@ def test_two_serdes_are_of_keys_and_values_and_three_of_ids_too() -> None:
 
 @pytest.mark.parametrize("setting", ["name", "store_name", "key_serde", "id_serde", "value_serde"])
 def test_each_setting_has_a_method_that_changes_only_it(setting: str) -> None:
-    value = LONG if setting.endswith("serde") else "n"
+    value: Any = LONG if setting.endswith("serde") else "n"
     changed = getattr(Deduplicated(), f"with_{setting}")(value)
     assert changed == Deduplicated(**{setting: value})
 

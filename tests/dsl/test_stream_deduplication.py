@@ -107,10 +107,13 @@ def test_the_store_can_be_queried_by_key_or_by_key_and_id() -> None:
     stream.deduplicate_by_key_value(lambda key, value: len(value), 100, ids).to("out")
     with TopologyTestDriver(builder.build()) as driver:
         driver.create_input_topic("in", TEXT, TEXT).pipe_input("k", "four", 7)
-        with driver.get_window_store("keys").fetch("k", 0, 100) as times:
+        by_key, by_id = driver.get_window_store("keys"), driver.get_window_store("ids")
+        assert by_key is not None
+        assert by_id is not None
+        with by_key.fetch("k", 0, 100) as times:
             assert list(times) == [(7, True)]
-        assert driver.get_window_store("ids").fetch(("k", 4), 7) is True
-        assert driver.get_window_store("ids").fetch(("k", 5), 7) is None
+        assert by_id.fetch(("k", 4), 7) is True
+        assert by_id.fetch(("k", 5), 7) is None
 
 
 def test_the_result_has_the_serdes_of_the_stream_or_of_the_options() -> None:
