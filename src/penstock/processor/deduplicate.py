@@ -47,7 +47,7 @@ class StreamDeduplicate(BatchProcessor):
         super().init(context)
         self._engine = cast(EngineContext, context)
         self._store: EngineWindowStore = context.get_state_store(self._store_name)
-        # the store has a clock of its own, by its name, which only records that it takes advance
+        # under another name than the clock of the store, which records that are not stored do not advance
         self._time = ObservedStreamTime(self._engine.processor_metadata(), f"{self._store_name}/deduplication")
 
     def process(self, record: Record[Any, Any]) -> None:
