@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         SessionWindowedCogroupedKStream,
         TimeWindowedCogroupedKStream,
     )
+    from penstock.dsl.deduplicated import Deduplicated
     from penstock.dsl.global_table import GlobalKTable
     from penstock.dsl.grouped import KGroupedStream
     from penstock.dsl.grouped_table import KGroupedTable
@@ -130,6 +131,7 @@ _MODULES = {
         "SessionWindowedCogroupedKStream",
         "TimeWindowedCogroupedKStream",
     ),
+    "penstock.dsl.deduplicated": ("Deduplicated",),
     "penstock.dsl.global_table": ("GlobalKTable",),
     "penstock.dsl.grouped": ("KGroupedStream",),
     "penstock.dsl.grouped_table": ("KGroupedTable",),
@@ -251,6 +253,7 @@ __all__ = [
     "ConsumerRecord",
     "CustomStateStore",
     "CustomStoreSupplier",
+    "Deduplicated",
     "EagerBufferConfig",
     "EmitStrategy",
     "FailureReason",

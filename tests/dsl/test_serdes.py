@@ -441,7 +441,7 @@ def test_a_missing_serde_of_a_repartition_names_the_options_of_the_grouping() ->
     program = Program()
     program.stream.select_key(unannotated).group_by_key().count()
     told = missing(program.builder)
-    assert "such as key_serde=Serdes.string() in Grouped, Joined, StreamJoined or Repartitioned" in told
+    assert "such as key_serde=Serdes.string() in Grouped, Joined, StreamJoined, Deduplicated or Repartitioned" in told
 
 
 def test_a_missing_serde_of_a_topology_by_hand_is_named_with_the_line_of_its_source() -> None:

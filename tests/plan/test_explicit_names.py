@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from penstock.plan import nodes as n
@@ -32,6 +34,12 @@ def test_a_store_is_told_with_its_changelog_if_it_has_one() -> None:
     assert told(n.CountNode(name="count", store=store(GENERATED))) == changelog + line
     assert told(n.CountNode(name="count", store=store(GENERATED, logging=False))) == line
     assert told(table("t", store=store(GENERATED))) == changelog + line
+
+
+def test_the_store_of_a_deduplication_is_told() -> None:
+    node = n.DeduplicateNode(name="unique", store=store(GENERATED), interval_ms=5, mapper=None)
+    assert f"Following state store(s) has not been named: {GENERATED}\n" in told(node)
+    assert told(replace(node, store=store("seen"))) == ""
 
 
 def test_a_suppression_has_a_changelog_of_its_own_and_no_store_of_the_user() -> None:

@@ -40,7 +40,11 @@ def test_the_serde_of_a_node_comes_before_the_default() -> None:
 
 NODES: list[tuple[SourceSpec | SinkSpec, str, str]] = [
     (SourceSpec("S", ("a", "b")), "source", r"reads topic a, b.*in Consumed, or set default\.key\.serde"),
-    (SourceSpec("S", ("r",), repartition=True), "source", "in Grouped, Joined, StreamJoined or Repartitioned"),
+    (
+        SourceSpec("S", ("r",), repartition=True),
+        "source",
+        "in Grouped, Joined, StreamJoined, Deduplicated or Repartitioned",
+    ),
     (SinkSpec("S", (), "out"), "sink", "writes to topic out.*in Produced"),
     (SinkSpec("S", (), None), "sink", "writes to the topics that a function names"),
 ]

@@ -36,6 +36,12 @@ def test_records_without_a_key_are_kept_only_above_a_left_join(type: JoinType, k
     assert keeping_null_keys(plan) == kept
 
 
+def test_records_without_a_key_are_kept_above_a_deduplication() -> None:
+    unique = n.DeduplicateNode(name="unique", parents=(2,), store=store(), interval_ms=5, mapper=None)
+    plan: n.Plan = {0: stream("a"), 1: rekey(0), 2: repartition("r", 1), 3: unique, 4: keep(3)}
+    assert keeping_null_keys(plan) == {0, 1, 2}
+
+
 def counted(grace_ms: int, *parents: n.NodeId) -> n.TimeWindowedCountNode:
     return n.TimeWindowedCountNode(
         name="counts",

@@ -11,6 +11,7 @@ from penstock.errors import StreamsError
 from penstock.record import Change
 from penstock.serdes import Serde
 from penstock.serdes.buffer import BufferKey, BufferKeySerde
+from penstock.serdes.key_and_id import KeyAndIdSerde
 from penstock.serdes.outer_join import TimestampedKeyAndJoinSide, TimestampedKeyAndJoinSideSerde
 from penstock.serdes.subscription import Instruction, SubscriptionWrapper, SubscriptionWrapperSerde
 from penstock.serdes.windowed import WindowedSerdes
@@ -63,8 +64,23 @@ def put_versions(store: Any) -> None:
         (keyed(WindowedSerdes.session_windowed(STRING)), put(SESSION)),
         (keyed(BufferKeySerde(STRING)), put(BufferKey(5, "k", 1))),
         (keyed(TimestampedKeyAndJoinSideSerde(STRING)), put(TimestampedKeyAndJoinSide(5, True, "k"))),
+        (keyed(KeyAndIdSerde(STRING, STRING)), put(("k", "id"))),
+        (keyed(KeyAndIdSerde(WindowedSerdes.time_windowed(STRING, 10), STRING)), put((WINDOW, "id"))),
     ],
-    ids=["key value", "lru", "window", "session", "versions", "buffer", "windowed", "sessions", "join", "outer join"],
+    ids=[
+        "key value",
+        "lru",
+        "window",
+        "session",
+        "versions",
+        "buffer",
+        "windowed",
+        "sessions",
+        "join",
+        "outer join",
+        "id",
+        "windowed id",
+    ],
 )
 def test_every_entry_of_a_store_leads_to_its_record_key(builder: StoreBuilder, write: Callable[[Any], object]) -> None:
     store = build(builder)

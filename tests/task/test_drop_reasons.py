@@ -69,6 +69,11 @@ CASES: Mapping[str, tuple[Callable[[KStream, StreamsBuilder], object], Rows, Map
         [*NO_KEY, *NO_VALUE],
         {K: 1, V: 1},
     ),
+    "deduplication": (
+        lambda s, b: s.deduplicate_by_key(5).to("out"),
+        [*NO_KEY, *NO_VALUE, *NO_VALUE, GOOD[0]],
+        {DropReason.DUPLICATE: 2},
+    ),
     "table": (lambda s, b: s.to_table().to_stream().to("out"), NO_KEY, {K: 1}),
     "processing": (
         lambda s, b: s.map_values(lambda value: value.upper()).to("out"),

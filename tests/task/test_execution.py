@@ -14,6 +14,7 @@ from penstock.errors import StreamsError
 from penstock.plan.topology import Topology
 from penstock.processor.aggregate import StreamAggregate, StreamCount, StreamReduce
 from penstock.processor.api import FailureHandler, Processor, ProcessorContext, PunctuationType, RowOrigin
+from penstock.processor.deduplicate import StreamDeduplicate, StreamDeduplicateById
 from penstock.processor.stateless import (
     NullKeyFilter,
     StreamBranch,
@@ -28,8 +29,10 @@ from penstock.processor.stateless import (
 )
 from penstock.processor.table import TableToStream
 from penstock.record import Record, RecordBatch
+from penstock.serdes import Serdes
+from penstock.serdes.key_and_id import KeyAndIdSerde
 from penstock.state.api import StoreBuilder
-from penstock.state.suppliers import KeyValueBytesStoreSupplier
+from penstock.state.suppliers import KeyValueBytesStoreSupplier, WindowBytesStoreSupplier
 from penstock.task import execution
 from penstock.task.stream_task import StreamTask
 from tests.task.topologies import LONG, STRING, batch_of, sent, supplier, task_of
@@ -69,6 +72,12 @@ STATEFUL = {
     "aggregate": lambda store: StreamAggregate(store, lambda: 0, lambda k, v, a: None if a == 2 else a + 1),
 }
 
+UNIQUE = {
+    "unique": lambda store: StreamDeduplicate(store, 5),
+    "unique-values": lambda store: StreamDeduplicateById(store, 5, lambda key, value: value or None),
+}
+"""Deduplications; the keys of their stores are texts, or pairs of texts."""
+
 Node = tuple[str, list[int], bool]
 
 
@@ -77,7 +86,7 @@ def shapes(draw: st.DrawFn) -> list[Node]:
     """Nodes as (kind, numbers of parents, whether a sink hangs on it); parent 0 is the source."""
     nodes: list[Node] = []
     for number in range(1, draw(st.integers(1, 7)) + 1):
-        kind = draw(st.sampled_from([*KINDS, "count", "aggregate", "split"]))
+        kind = draw(st.sampled_from([*KINDS, *UNIQUE, "count", "aggregate", "split"]))
         parents = draw(st.lists(st.integers(0, number - 1), min_size=1, max_size=2, unique=True))
         nodes.append((kind, parents, draw(st.booleans()) or number == 1))
     return nodes
@@ -99,6 +108,12 @@ def build(nodes: list[Node], caching: bool) -> Topology:
             topology.add_processor(
                 name, supplier(lambda: StreamMapValues(lambda v: None if v is None else str(v), False)), f"{name}-t"
             )
+        elif kind in UNIQUE:
+            store = f"S{number}"
+            topology.add_processor(name, supplier(partial(UNIQUE[kind], store)), *parent_names)
+            window = WindowBytesStoreSupplier(store, 6, 6, retain_duplicates=False, in_memory=caching)
+            keys = STRING if kind == "unique" else KeyAndIdSerde(STRING, STRING)
+            topology.add_state_store(StoreBuilder(window, keys, Serdes.boolean()), name)
         elif kind == "split":
             branches = [f"{name}-{branch}" for branch in "xyz"]
             predicates = [lambda k, v: k == "k", lambda k, v: "b" in (v or "")]

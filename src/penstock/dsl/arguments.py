@@ -43,6 +43,7 @@ Inheriting = TypeVar("Inheriting", bound=_NamesSerdes)
 _AS_TEXT: Mapping[str, str] = {
     "Consumed": "several topics go in a list; Consumed.as_({0!r}) names a node, Materialized.as_({0!r}) a store",
     "Materialized": "write Materialized.as_({0!r})",
+    "Deduplicated": "write Deduplicated.as_({0!r})",
     "Grouped": "write Grouped.as_({0!r})",
     "Produced": "write Produced.as_({0!r})",
     "Repartitioned": "write Repartitioned.as_({0!r})",

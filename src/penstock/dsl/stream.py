@@ -19,6 +19,7 @@ from penstock.dsl.functions import checked, checked_items, items_take_key, takes
 from penstock.dsl.graph import Graph
 from penstock.dsl.options import Grouped, Materialized, Named, Produced, Repartitioned, name_of
 from penstock.dsl.printed import Printed
+from penstock.dsl.stream_deduplication import StreamDeduplication
 from penstock.dsl.stream_joins import StreamJoins
 from penstock.dsl.type_variables import KR, VR, K, V
 from penstock.notebook import mime_bundle
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from penstock.host.inline.head import Head
 
 
-class KStream(StreamJoins[K, V]):
+class KStream(StreamJoins[K, V], StreamDeduplication[K, V]):
     """A stream of records (Kafka class: KStream); created by `StreamsBuilder.stream` and by operators.
 
     The parameter `named` names the node of an operator: a string or `Named.as_("x")`; TopologyError if it is invalid. A

@@ -15,6 +15,8 @@ class DropReason(StrEnum):
     NULL_VALUE = "null-value"
     LATE = "late"
     """The window is closed, or the store no longer retains its time."""
+    DUPLICATE = "duplicate"
+    """A record with the same key, or the same key and id, came before within the interval."""
     OUT_OF_ORDER = "out-of-order"
     """A versioned table has a newer value of the key."""
     OUTDATED = "outdated"

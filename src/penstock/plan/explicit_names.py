@@ -64,6 +64,7 @@ class _Unnamed:
                 | n.CogroupMergeNode(store=store)
                 | n.TableSourceNode(store=store)
                 | n.StreamToTableNode(store=store)
+                | n.DeduplicateNode(store=store)
                 | n.TableCountNode(store=store)
                 | n.TableReduceNode(store=store)
                 | n.TableAggregateNode(store=store)

@@ -118,7 +118,7 @@ def _check_stores(subtopology: SubtopologySpec, config: StreamsConfig, lines: Ma
 def _options(node: SourceSpec | SinkSpec) -> str:
     """Return the classes of options that may have the serdes of `node`."""
     if node.repartition:
-        return "Grouped, Joined, StreamJoined or Repartitioned"
+        return "Grouped, Joined, StreamJoined, Deduplicated or Repartitioned"
     return "Consumed" if isinstance(node, SourceSpec) else "Produced"
 
 

@@ -49,20 +49,21 @@ def source_names(plan: n.Plan, id: n.NodeId) -> frozenset[str]:
 
 
 def keeping_null_keys(plan: n.Plan) -> frozenset[n.NodeId]:
-    """Return the nodes above joins that have results for records without a key.
+    """Return the nodes above operators that have results for records without a key.
 
-    Repartitions among them keep such records (KIP-962).
+    Repartitions among them keep such records (KIP-962, KIP-655).
     """
     return frozenset(
-        above for id, node in plan.items() if _joins_null_keys(node) for above in ancestors(plan, id) if above != id
+        above for id, node in plan.items() if _takes_null_keys(node) for above in ancestors(plan, id) if above != id
     )
 
 
-def _joins_null_keys(node: n.GraphNode) -> bool:
-    return (
-        isinstance(node, n.StreamStreamJoinNode | n.StreamTableJoinNode | n.StreamGlobalTableJoinNode)
-        and node.type.keeps_left
-    )
+def _takes_null_keys(node: n.GraphNode) -> bool:
+    match node:
+        case n.StreamStreamJoinNode() | n.StreamTableJoinNode() | n.StreamGlobalTableJoinNode():
+            return node.type.keeps_left
+        case _:
+            return isinstance(node, n.DeduplicateNode)
 
 
 def window_grace_ms(plan: n.Plan, id: n.NodeId, chain: str = "") -> int:

@@ -67,6 +67,7 @@ ADDER = KEYED_ADDER._replace(keyed=False)
 SUBTRACTOR = KEYED_SUBTRACTOR._replace(keyed=False)
 KEYED_JOINER = Held("_joiner", "joiner", _NULL_VALUE)
 TABLE_JOINER = Held("_joiner", "joiner", _DELETES, keyed=False)
+ID_MAPPER = MAPPER._replace(effect="which forwards the record without a search for duplicates")
 FOREIGN_KEY = Held("_extract", "foreign key extractor", "which joins the row with nothing")
 
 

@@ -1,6 +1,6 @@
 """Lowering of streams, stores and topics, and of aggregations without windows.
 
-Rule: a repartition drops records without a key, unless a join downstream has results for them.
+Rule: a repartition drops records without a key, unless an operator downstream has results for them.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from penstock.plan.topology import Topology
 from penstock.plan.versions import is_versioned_store
 from penstock.processor.aggregate import RecordByRecord, StreamAggregate, StreamCount, StreamReduce
 from penstock.processor.api import Processor
+from penstock.processor.deduplicate import StreamDeduplicate, StreamDeduplicateById
 from penstock.processor.stateless import (
     NullKeyFilter,
     StreamBranch,
@@ -75,6 +76,8 @@ def add_stream_node(lowering: Lowering, id: n.NodeId, node: n.StreamNode) -> Non
             _add_repartition(lowering, id, node)
         case n.StreamSinkNode():
             _add_sink(lowering, node)
+        case n.DeduplicateNode():
+            _add_deduplication(lowering, node)
         case n.CountNode() | n.ReduceNode() | n.AggregateNode():
             _add_aggregation(lowering, node, lowering.tables.sends_old_values(id))
         case n.TableToStreamNode():
@@ -96,6 +99,15 @@ def _add_aggregation(
         case n.AggregateNode():
             make = partial(StreamAggregate, store.name, node.initializer, node.aggregator, sends_old_values)
     lowering.add_processor(node, partial(RecordByRecord, make) if is_versioned_store(store) else make, store)
+
+
+def _add_deduplication(lowering: Lowering, node: n.DeduplicateNode) -> None:
+    make = (
+        partial(StreamDeduplicate, node.store.name, node.interval_ms)
+        if node.mapper is None
+        else partial(StreamDeduplicateById, node.store.name, node.interval_ms, node.mapper)
+    )
+    lowering.add_processor(node, make, node.store)
 
 
 def _add_source(topology: Topology, node: n.StreamSourceNode) -> None:

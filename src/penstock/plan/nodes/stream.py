@@ -201,6 +201,21 @@ class StreamSinkNode(BaseNode):
 
 
 @dataclass(frozen=True, kw_only=True)
+class DeduplicateNode(BaseNode):
+    """The first record of each key, or of each key and id, within an interval (KIP-655).
+
+    Args:
+        store: the keys, or the keys with their ids, and the times of their first records.
+        interval_ms: the interval in ms.
+        mapper: returns the id from key and value; None if the key alone identifies a record.
+    """
+
+    store: StoreBuilder
+    interval_ms: int
+    mapper: Callable[[Any, Any], Any] | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class CountNode(BaseNode):
     """A table with the number of records per key."""
 
@@ -247,6 +262,7 @@ StreamNode = (
     | BranchNode
     | RepartitionNode
     | StreamSinkNode
+    | DeduplicateNode
     | CountNode
     | ReduceNode
     | AggregateNode

@@ -18,6 +18,7 @@ _REASONS: Final = {
     DropReason.NULL_KEY: "without a key",
     DropReason.NULL_VALUE: "without a value",
     DropReason.LATE: "too late: its window is closed, or the store no longer retains its time",
+    DropReason.DUPLICATE: "a duplicate within the interval of the deduplication",
     DropReason.OUT_OF_ORDER: "older than the value that the versioned table has",
     DropReason.OUTDATED: "an answer to a row that has changed since",
     DropReason.INVALID_TIMESTAMP: "without a valid timestamp",
