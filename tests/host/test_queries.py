@@ -9,6 +9,7 @@ import pytest
 
 from penstock import (
     Consumed,
+    Headers,
     HostInfo,
     KeyQuery,
     KeyQueryMetadata,
@@ -23,6 +24,7 @@ from penstock import (
     QueryableStoreTypes,
     RangeQuery,
     Record,
+    Serde,
     Serdes,
     SessionWindows,
     StateQueryRequest,
@@ -98,6 +100,23 @@ class LastUsedSupplier(ProcessorSupplier):
             Stores.key_value_store_builder(Stores.lru_map("lru", 2), STRING, STRING),
             Stores.key_value_store_builder(Stores.in_memory_key_value_store("memory"), STRING, STRING),
         ]
+
+
+class KeyWithHeaders(Serde[str]):
+    """Writes the values of the headers before the key."""
+
+    uses_headers = True
+
+    def serialize(self, topic: str, value: str, headers: Headers = ()) -> bytes:
+        return b"".join(each or b"" for _, each in headers) + value.encode()
+
+    def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> str:
+        return data.decode()
+
+
+def partition_by_headers(topic: str, key: str, value: None, headers: Headers, partitions: int) -> set[int]:
+    """Return the partition that the first header names (KIP-1321)."""
+    return {int(headers[0][1] or b"0") % partitions}
 
 
 def every_kind(source: str) -> Topology:
@@ -318,6 +337,11 @@ def test_metadata_name_the_partition_of_a_key_and_what_the_program_has(
         assert state.query_metadata_for_key("by-value", key) == expected
     assert state.query_metadata_for_key("counts", "a", partitioner=lambda *_: {1}).partition == 1
     assert state.query_metadata_for_key("counts", 7, Serdes.long()).partition == partition_for(bytes(7) + b"\x07", 2)
+    headers = (("to", b"1"),)
+    by_headers = state.query_metadata_for_key("counts", "a", KeyWithHeaders(), headers=headers)
+    assert by_headers.partition == partition_for(b"1a", 2)
+    sent = state.query_metadata_for_key("counts", "a", partitioner=partition_by_headers, headers=headers)
+    assert sent.partition == 1
     [metadata] = state.streams_metadata()
     assert metadata.host_info == there
     assert metadata.state_store_names == {*state.stores()} >= {"counts", "windows", "memory"}

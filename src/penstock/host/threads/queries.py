@@ -19,14 +19,14 @@ from penstock.errors import InvalidStateStoreError, StateStoreNotAvailableError
 from penstock.extras import load
 from penstock.host.api import Staleness, StoreSize, TaskMetadata
 from penstock.host.commits.task_positions import ANSWER_MS, Committed, TaskPositions
+from penstock.host.deployment.key_partition import KeyPartitioner
 from penstock.host.deployment.layout import Layout
 from penstock.host.threads.commit_times import InstanceCommit
 from penstock.host.threads.processing import OpenTasks, ReadableStore
 from penstock.host.threads.standbys import Standbys
 from penstock.host.threads.subscription import Endpoint
-from penstock.plan.partitioning import partition_for
 from penstock.plan.subtopology import BuiltTopology, StreamPartitioner, TaskId
-from penstock.record import TopicPartition
+from penstock.record import Headers, TopicPartition
 from penstock.serdes import Serde
 from penstock.serdes.columns import arrow
 from penstock.state.api import StateStore, StoreBuilder
@@ -42,7 +42,6 @@ from penstock.state.query.request import (
     StateQueryRequest,
     StateQueryResult,
 )
-from penstock.task.standby_task import empty_store
 from penstock.task.taps import TappedRecord
 from penstock_broker.common.clock import Clock
 
@@ -176,7 +175,12 @@ class TaskQueries:
         return {name: StoreSize(None if running is None else running.tasks.entries(name)) for name in self.stores()}
 
     def query_metadata_for_key(
-        self, store_name: str, key: Any, key_serde: Serde | None = None, partitioner: StreamPartitioner | None = None
+        self,
+        store_name: str,
+        key: Any,
+        key_serde: Serde | None = None,
+        partitioner: StreamPartitioner | None = None,
+        headers: Headers = (),
     ) -> KeyQueryMetadata:
         """Return the partition of a store that has `key`, and the address that serves it.
 
@@ -187,6 +191,7 @@ class TaskQueries:
             key: the key; for windows and sessions, the key without the window.
             key_serde: serializes the key as in the input records; None for the serde of the store.
             partitioner: the partitioner of the input records; None for Kafka's default.
+            headers: the headers of the input records, for the serde and the partitioner.
 
         Raises:
             UnknownStateStoreError: the topology has no store of that name.
@@ -198,12 +203,8 @@ class TaskQueries:
         if store_name in self._global_builders:  # every instance has the whole store
             return KeyQueryMetadata(own, frozenset(), -1)
         partitions = sum(task.subtopology == self._subtopologies[store_name] for task in running.layout.groups)
-        chosen = None if partitioner is None else partitioner(store_name, key, None, partitions)
-        if chosen:
-            partition = min(chosen)
-        else:
-            serde = key_serde or empty_store(self._builders[store_name], self._config).key_serde
-            partition = partition_for(serde.serialize(store_name, key), max(partitions, 1))
+        place = KeyPartitioner(key_serde, partitioner, headers)
+        partition = place.partition(self._builders[store_name], self._config, key, partitions)
         here = {each.task.partition for each in running.tasks.readable(store_name, self._committed)}
         task, endpoints = TaskId(self._subtopologies[store_name], partition), running.endpoints()
         others = [HostInfo.build_from_endpoint(each.server) for each in endpoints if task in each.active]

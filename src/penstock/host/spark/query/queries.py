@@ -18,6 +18,7 @@ from penstock.config import StreamsConfig
 from penstock.errors import IncompatibleCheckpointError, InvalidStateStoreError
 from penstock.host.api import Staleness, StoreSize, TaskMetadata
 from penstock.host.commits.task_positions import ANSWER_MS, TaskPositions
+from penstock.host.deployment.key_partition import KeyPartitioner
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, checkpoint_of
 from penstock.host.spark.query.global_reader import GlobalStateReader
 from penstock.host.spark.query.state_frames import StateScan, manifest_frame, segment_frame, store_frame
@@ -28,9 +29,8 @@ from penstock.host.spark.query.store_positions import (
     settled_offsets,
     source_partitions,
 )
-from penstock.plan.partitioning import partition_for
 from penstock.plan.subtopology import BuiltTopology, StreamPartitioner, TaskId
-from penstock.record import TopicPartition
+from penstock.record import Headers, TopicPartition
 from penstock.serdes import Serde
 from penstock.state.api import CUSTOM, StateStore, StoreBuilder
 from penstock.state.query.execution import is_permitted, run_query
@@ -210,7 +210,12 @@ class CheckpointQueries:
             return None
 
     def query_metadata_for_key(
-        self, store_name: str, key: Any, key_serde: Serde | None = None, partitioner: StreamPartitioner | None = None
+        self,
+        store_name: str,
+        key: Any,
+        key_serde: Serde | None = None,
+        partitioner: StreamPartitioner | None = None,
+        headers: Headers = (),
     ) -> KeyQueryMetadata:
         """Return the partition of a store that has `key`, and the address of this program.
 
@@ -219,6 +224,7 @@ class CheckpointQueries:
             key: the key; for windows and sessions, the key within the window.
             key_serde: serializes the key like the source records did; None for the serde of the store.
             partitioner: chose the partitions of those records; None for Kafka's default.
+            headers: the headers of the source records, for the serde and the partitioner.
 
         Raises:
             UnknownStateStoreError: the topology has no store of that name.
@@ -229,11 +235,9 @@ class CheckpointQueries:
         host = HostInfo.build_from_endpoint(self._config["application.server"])
         _, stored = self._reader.current()
         partitions = len(stored.with_store(store_name))
-        chosen = None if partitioner is None else partitioner(store_name, key, None, partitions)
-        if chosen:
-            return KeyQueryMetadata(host, frozenset(), min(chosen))
-        serde = key_serde or empty_store(self._builders[store_name], self._config).key_serde
-        return KeyQueryMetadata(host, frozenset(), partition_for(serde.serialize(store_name, key), max(partitions, 1)))
+        place = KeyPartitioner(key_serde, partitioner, headers)
+        partition = place.partition(self._builders[store_name], self._config, key, partitions)
+        return KeyQueryMetadata(host, frozenset(), partition)
 
     def streams_metadata(self) -> list[StreamsMetadata]:
         """Return the metadata of this program: all stores and all input partitions.
