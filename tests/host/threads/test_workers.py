@@ -31,6 +31,7 @@ from penstock.host.supervision.turns import TopologyTurns, Turns
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.directories import StateDirectory
 from penstock.host.threads.processing import TaskRunner
+from penstock.host.threads.visibility import Visibility
 from penstock.host.threads.workers.messages import encoded
 from penstock.host.threads.workers.placing import place
 from penstock.host.threads.workers.worker_process import WorkerDiedError
@@ -248,15 +249,15 @@ def test_stores_are_read_in_workers(play: Play, workers: Workers) -> None:
     play.write("a=A", topic="names")
     play.write("a b", "a", "c a")
     play.instance.run()
-    for committed in (False, True):
-        stores = workers.processes.readable("counts", committed)
+    for visible in Visibility:
+        stores = workers.processes.readable("counts", visible)
         assert [each.task.partition for each in stores] == [0, 1, 2]
         read: list[Any] = [each.store for each in stores]
         assert {key: value.value for store in read for key, value in store.all()} == {"a": 3, "b": 1, "c": 1}
         assert sum(store.approximate_num_entries() for store in read) == 3
-        windows: list[Any] = [each.store for each in workers.processes.readable("windows", committed)]
+        windows: list[Any] = [each.store for each in workers.processes.readable("windows", visible)]
         assert sum(len(list(store.fetch("a", 0, 1_000))) for store in windows) == 1
-    (names,) = workers.processes.readable("names", True)
+    (names,) = workers.processes.readable("names", Visibility.COMMITTED)
     assert {key: value.value for key, value in names.store.all()} == {"a": "A"}  # type: ignore[attr-defined]  # a store
     places = workers.processes.workers()
     assert set(places) == set(workers.layout.groups)
@@ -275,9 +276,9 @@ def test_a_store_of_a_task_that_was_closed_cannot_be_read(workers: Workers) -> N
     play = Play(workers)
     play.write("a")
     play.instance.run()
-    store: Any = workers.processes.readable("counts", False)[0].store
+    store: Any = workers.processes.readable("counts", Visibility.WRITTEN)[0].store
     play.end()
-    assert workers.processes.readable("counts", False) == []
+    assert workers.processes.readable("counts", Visibility.WRITTEN) == []
     with pytest.raises(InvalidStateStoreError, match="migrated"):
         store.get("a")
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.config import StreamsConfig
+from penstock.config.isolation_level import IsolationLevel
 from penstock.errors import IncompatibleCheckpointError, InvalidStateStoreError
 from penstock.host.api import Staleness, StoreSize, TaskMetadata
 from penstock.host.commits.task_positions import ANSWER_MS, TaskPositions
@@ -338,14 +339,14 @@ class CheckpointQueries:
         self._global_reader.close()
         self._positions.close()
 
-    def _stores_of(self, parameters: StoreQueryParameters) -> Callable[[], list[StateStore]]:
-        """Return a function for the stores of the requested partitions, all as of one commit."""
+    def _stores_of(self, parameters: StoreQueryParameters) -> Callable[[IsolationLevel | None], list[StateStore]]:
+        """Return a function for the stores of the requested partitions, all as of one commit, at every level."""
         name, partition = parameters.store_name, parameters.partition
         if name in self._global_builders:
-            return lambda: [self._global_reader.store(name)]
+            return lambda _: [self._global_reader.store(name)]
         partitions = None if partition is None else (partition,)
 
-        def stores() -> list[StateStore]:
+        def stores(_: IsolationLevel | None) -> list[StateStore]:
             found = [task.store(name) for task in self._reader.read(name, partitions).tasks]
             return [store for store in found if store is not None]
 
