@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from penstock.application.close_options import CloseOptions, GroupMembershipOperation
     from penstock.config import StreamsConfig
+    from penstock.config.isolation_level import IsolationLevel
     from penstock.dsl.branched import Branched, BranchedKStream
     from penstock.dsl.builder import StreamsBuilder
     from penstock.dsl.cogrouped import (
@@ -127,6 +128,7 @@ __version__ = "0.2.0"
 _MODULES = {
     "penstock.application.close_options": ("CloseOptions", "GroupMembershipOperation"),
     "penstock.config": ("StreamsConfig",),
+    "penstock.config.isolation_level": ("IsolationLevel",),
     "penstock.dsl.branched": ("Branched", "BranchedKStream"),
     "penstock.dsl.builder": ("StreamsBuilder",),
     "penstock.dsl.cogrouped": (
@@ -272,6 +274,7 @@ __all__ = [
     "Grouped",
     "Headers",
     "HostInfo",
+    "IsolationLevel",
     "JoinWindows",
     "Joined",
     "KGroupedStream",

@@ -338,9 +338,7 @@ class RunningTopology(ABC):
             StreamsError: the key cannot be serialised.
             TypeError: the headers are not pairs.
         """
-        return self._queries().query_metadata_for_key(
-            store_name, key, key_serde, partitioner, checked_headers(headers)
-        )
+        return self._queries().query_metadata_for_key(store_name, key, key_serde, partitioner, checked_headers(headers))
 
     def metadata_for_all_streams_clients(self) -> list[StreamsMetadata]:
         """Return the metadata of each program of the application; on Spark, this one has everything."""

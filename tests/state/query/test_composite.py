@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from penstock.config.isolation_level import IsolationLevel
 from penstock.errors import UnsupportedOperationError
 from penstock.record import AggregationWithHeaders, ValueAndTimestamp
 from penstock.state.query.composite import (
@@ -73,6 +74,20 @@ def test_each_call_uses_the_current_stores() -> None:
     current.append(key_values("b"))
     assert list(entries) == [("a", "A")]
     assert store.get("b") == "B"
+
+
+def test_a_store_is_read_at_its_isolation_level() -> None:
+    at = {None: "default", IsolationLevel.READ_UNCOMMITTED: "a", IsolationLevel.READ_COMMITTED: "b"}
+    store = CompositeReadOnlyKeyValueStore("s", lambda level: [(key_values(at[level]), as_it_is)])
+    committed = store.read_only(IsolationLevel.READ_COMMITTED)
+    assert [list(each.all()) for each in (store, committed, committed.read_only(IsolationLevel.READ_UNCOMMITTED))] == [
+        [("default", "DEFAULT")],
+        [("b", "B")],
+        [("a", "A")],
+    ]
+    none: Any = None
+    with pytest.raises(TypeError, match="Expected an IsolationLevel, got None"):
+        store.read_only(none)
 
 
 def test_windows_and_sessions_of_all_partitions_are_read() -> None:

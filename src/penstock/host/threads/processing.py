@@ -172,9 +172,7 @@ class TaskRunner:
 
     def readable(self, store_name: str, visible: Visibility) -> list[ReadableStore]:
         """Return the stores of that name of all open tasks; see `OpenTasks.readable`."""
-        found = [
-            task.readable(store_name, partial(self._reading, id, task), visible) for id, task in self._each_open()
-        ]
+        found = [task.readable(store_name, partial(self._reading, id, task), visible) for id, task in self._each_open()]
         return [each for each in found if each is not None]
 
     def entries(self, store_name: str) -> int | None:

@@ -14,9 +14,9 @@ from itertools import count
 from penstock.host.supervision.turns import TopologyTurns
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.processing import LAST_SECONDS, TaskRunner
+from penstock.host.threads.queued import QueuedThread
 from penstock.host.threads.readable_store import ReadableStore
 from penstock.host.threads.visibility import Visibility
-from penstock.host.threads.queued import QueuedThread
 from penstock.plan.subtopology import TaskId
 from penstock.task.taps import TappedRecord
 from penstock_broker.common.clock import elapsed_milliseconds
