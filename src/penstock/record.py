@@ -80,9 +80,9 @@ class ReadOnlyRecord(Protocol[K_co, V_co]):
 
 
 class Record(Generic[K, V]):
-    """A key, a value, a timestamp and headers (implements ReadOnlyRecord).
+    """A key, a value, a timestamp and headers (Kafka class: org.apache.kafka.streams.processor.api.Record).
 
-    Kafka class: org.apache.kafka.streams.processor.api.Record.
+    It implements ReadOnlyRecord.
 
     Args:
         key: any object.
