@@ -265,6 +265,22 @@ def test_stores_are_read_in_workers(play: Play, workers: Workers) -> None:
     assert [workers.processes.entries(name) for name in ("counts", "windows", "names", "none")] == [3, 3, 1, None]
 
 
+def test_uncommitted_writes_of_workers_are_seen_where_they_are_asked_for(workers: Workers) -> None:
+    play = Play(workers, commit_interval_ms=30_000)
+    play.instance.run()
+    play.write("a b", "a")
+    play.instance.run()
+    seen: dict[Visibility, dict[str, int]] = {}
+    read: dict[Visibility, int] = {}
+    for visible in Visibility:
+        stores: list[Any] = workers.processes.readable("counts", visible)
+        seen[visible] = {key: value.value for each in stores for key, value in each.store.all()}
+        read[visible] = sum(sum(each.positions.values()) for each in stores)
+    play.end()
+    assert seen == {Visibility.WRITTEN: {"a": 2, "b": 1}, Visibility.FLUSHED: {}, Visibility.COMMITTED: {}}
+    assert read == {Visibility.WRITTEN: 3, Visibility.FLUSHED: 0, Visibility.COMMITTED: 0}
+
+
 def test_workers_switch_between_threads_often(play: Play) -> None:
     play.write("interval")
     play.instance.run()
