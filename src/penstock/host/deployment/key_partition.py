@@ -20,7 +20,7 @@ class KeyPartitioner:
     Args:
         key_serde: serializes the keys as in the source records; None for the serde of the store.
         partitioner: the partitioner of those records; None for Kafka's default.
-        headers: the headers of those records, for both (KIP-1356).
+        headers: the headers of those records, for both.
     """
 
     def __init__(self, key_serde: Serde | None, partitioner: StreamPartitioner | None, headers: Headers) -> None:

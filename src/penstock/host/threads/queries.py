@@ -158,7 +158,7 @@ class TaskQueries:
         here = {
             (name, each.task.partition): partition
             for name in self._builders
-            for each in self._here(name, Visibility.COMMITTED, with_standbys=True)
+            for each in self._here(name, Visibility.WRITTEN, with_standbys=True)
             if (partition := running.layout.changelogs(each.task).get(name)) is not None
         }
         admin = ConfluentAdmin(self._config)
@@ -209,7 +209,7 @@ class TaskQueries:
         partitions = sum(task.subtopology == self._subtopologies[store_name] for task in running.layout.groups)
         place = KeyPartitioner(key_serde, partitioner, headers)
         partition = place.partition(self._builders[store_name], self._config, key, partitions)
-        here = {each.task.partition for each in running.tasks.readable(store_name, Visibility.COMMITTED)}
+        here = {each.task.partition for each in running.tasks.readable(store_name, Visibility.WRITTEN)}
         task, endpoints = TaskId(self._subtopologies[store_name], partition), running.endpoints()
         others = [HostInfo.build_from_endpoint(each.server) for each in endpoints if task in each.active]
         active = own if partition in here else next((each for each in others if each != own), HostInfo.unavailable())

@@ -59,7 +59,7 @@ class TimestampedKeyQuery(KeyQuery):
 class TimestampedKeyWithHeadersQuery(KeyQuery):
     """Queries the ReadOnlyRecord of a key in a store with headers, or None if absent (KIP-1356).
 
-    Kafka class: TimestampedKeyWithHeadersQuery.
+    On the threads host, `skip_cache` omits the writes in the record cache. Kafka class: TimestampedKeyWithHeadersQuery.
     """
 
 
