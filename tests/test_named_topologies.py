@@ -296,7 +296,7 @@ class Answers:
         return [StreamsMetadata(HostInfo("here", 1), frozenset([self.name]), frozenset())]
 
     def query_metadata_for_key(
-        self, store_name: str, key: Any, key_serde: Serde | None = None, partitioner: Any = None
+        self, store_name: str, key: Any, key_serde: Serde | None = None, partitioner: Any = None, headers: Any = ()
     ) -> Any:
         return self.name, store_name, key
 

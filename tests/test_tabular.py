@@ -109,7 +109,7 @@ def test_the_views_of_stores_are_the_same_tables(store_of: Callable[[StoreBuilde
     first, second = store_of(timestamped()), store_of(timestamped())
     first.put("a", ValueAndTimestamp(1, 10))
     second.put("b", ValueAndTimestamp(2, 20))
-    provider = StoresOfPartitions(lambda: [first, second], None, InvalidStateStoreError)
+    provider = StoresOfPartitions(lambda _: [first, second], None, InvalidStateStoreError)
     both = QueryableStoreTypes.key_value_store().create(provider, "s")
     assert pa.table(both) == pa.concat_tables([pa.table(first), pa.table(second)])
     assert pa.table(read_only(first)) == pa.table(first)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from penstock.application.close_options import CloseOptions, GroupMembershipOperation
     from penstock.calendar_windows import CalendarWindows
     from penstock.config import StreamsConfig
+    from penstock.config.isolation_level import IsolationLevel
     from penstock.dsl.branched import Branched, BranchedKStream
     from penstock.dsl.builder import StreamsBuilder
     from penstock.dsl.cogrouped import (
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
         ConsumerRecord,
         Headers,
         KeyValue,
+        ReadOnlyRecord,
         Record,
         RecordMetadata,
         ValueAndTimestamp,
@@ -85,12 +87,17 @@ if TYPE_CHECKING:
         RangeQuery,
         ResultOrder,
         TimestampedKeyQuery,
+        TimestampedKeyWithHeadersQuery,
         TimestampedRangeQuery,
+        TimestampedRangeWithHeadersQuery,
+        TimestampedWindowKeyWithHeadersQuery,
+        TimestampedWindowRangeWithHeadersQuery,
         VersionedKeyQuery,
         WindowKeyQuery,
         WindowRangeQuery,
     )
     from penstock.state.query.queryable import QueryableStoreType, QueryableStoreTypes, StoreQueryParameters
+    from penstock.state.query.record_iterator import ReadOnlyRecordIterator
     from penstock.state.query.request import FailureReason, QueryResult, StateQueryRequest, StateQueryResult
     from penstock.state.restore_listener import StateRestoreListener
     from penstock.state.rocksdb_options import RocksDBConfigSetter
@@ -124,6 +131,7 @@ _MODULES = {
     "penstock.application.close_options": ("CloseOptions", "GroupMembershipOperation"),
     "penstock.calendar_windows": ("CalendarWindows",),
     "penstock.config": ("StreamsConfig",),
+    "penstock.config.isolation_level": ("IsolationLevel",),
     "penstock.dsl.branched": ("Branched", "BranchedKStream"),
     "penstock.dsl.builder": ("StreamsBuilder",),
     "penstock.dsl.cogrouped": (
@@ -177,6 +185,7 @@ _MODULES = {
         "ConsumerRecord",
         "Headers",
         "KeyValue",
+        "ReadOnlyRecord",
         "Record",
         "RecordMetadata",
         "ValueAndTimestamp",
@@ -202,11 +211,16 @@ _MODULES = {
         "RangeQuery",
         "ResultOrder",
         "TimestampedKeyQuery",
+        "TimestampedKeyWithHeadersQuery",
         "TimestampedRangeQuery",
+        "TimestampedRangeWithHeadersQuery",
+        "TimestampedWindowKeyWithHeadersQuery",
+        "TimestampedWindowRangeWithHeadersQuery",
         "VersionedKeyQuery",
         "WindowKeyQuery",
         "WindowRangeQuery",
     ),
+    "penstock.state.query.record_iterator": ("ReadOnlyRecordIterator",),
     "penstock.state.query.request": ("FailureReason", "QueryResult", "StateQueryRequest", "StateQueryResult"),
     "penstock.state.query.queryable": ("QueryableStoreType", "QueryableStoreTypes", "StoreQueryParameters"),
     "penstock.state.restore_listener": ("StateRestoreListener",),
@@ -266,6 +280,7 @@ __all__ = [
     "Grouped",
     "Headers",
     "HostInfo",
+    "IsolationLevel",
     "JoinWindows",
     "Joined",
     "KGroupedStream",
@@ -301,6 +316,8 @@ __all__ = [
     "QueryableStoreTypes",
     "RangeQuery",
     "ReadOnlyKeyValueStore",
+    "ReadOnlyRecord",
+    "ReadOnlyRecordIterator",
     "ReadOnlySessionStore",
     "ReadOnlyWindowStore",
     "Record",
@@ -341,7 +358,11 @@ __all__ = [
     "TimeWindowedKStream",
     "TimeWindows",
     "TimestampedKeyQuery",
+    "TimestampedKeyWithHeadersQuery",
     "TimestampedRangeQuery",
+    "TimestampedRangeWithHeadersQuery",
+    "TimestampedWindowKeyWithHeadersQuery",
+    "TimestampedWindowRangeWithHeadersQuery",
     "Topology",
     "TopologyConfig",
     "TopologyDescription",

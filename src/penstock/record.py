@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Any, Generic, NamedTuple, TypeVar, cast, overload
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,8 @@ from penstock_broker.common.durations import LATEST_MS, timestamp_ms
 
 K = TypeVar("K")
 V = TypeVar("V")
+K_co = TypeVar("K_co", covariant=True)
+V_co = TypeVar("V_co", covariant=True)
 T = TypeVar("T")
 N = TypeVar("N", bound=tuple[Any, ...])
 
@@ -50,8 +52,37 @@ def checked_headers(headers: Iterable[tuple[str, bytes | None]]) -> Headers:
     return found
 
 
+class ReadOnlyRecord(Protocol[K_co, V_co]):
+    """A record that its reader does not change (KIP-1356; Kafka class: ReadOnlyRecord).
+
+    Queries of stores with headers return such records. `Record` implements it.
+    """
+
+    @property
+    def key(self) -> K_co:
+        """The key, a Windowed in window and session stores."""
+        ...
+
+    @property
+    def value(self) -> V_co:
+        """The value."""
+        ...
+
+    @property
+    def timestamp(self) -> int:
+        """The timestamp (ms since the epoch)."""
+        ...
+
+    @property
+    def headers(self) -> Headers:
+        """The headers, (name, bytes or None) pairs."""
+        ...
+
+
 class Record(Generic[K, V]):
     """A key, a value, a timestamp and headers (Kafka class: org.apache.kafka.streams.processor.api.Record).
+
+    It implements ReadOnlyRecord.
 
     Args:
         key: any object.

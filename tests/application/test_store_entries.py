@@ -45,7 +45,7 @@ class Partitions:
     def store(self, parameters: StoreQueryParameters) -> Any:
         check_known(parameters.store_name, self.builders)
         chosen = [each for number, each in enumerate(self.stores) if parameters.partition in (None, number)]
-        provider = StoresOfPartitions(lambda: chosen, parameters.partition, InvalidStateStoreError)
+        provider = StoresOfPartitions(lambda _: chosen, parameters.partition, InvalidStateStoreError)
         return parameters.queryable_store_type.create(provider, parameters.store_name)
 
     def query(self, request: StateQueryRequest) -> StateQueryResult:

@@ -32,6 +32,7 @@ NAMED_OTHERWISE = {
     "METRIC_REPORTER_CLASSES": "metric.reporters",
     "RECEIVE_BUFFER": "receive.buffer.bytes",
     "SEND_BUFFER": "send.buffer.bytes",
+    "TRANSACTIONAL_STATE_STORES": "enable.transactional.statestores",
     "WINDOW_STORE_CHANGE_LOG_ADDITIONAL_RETENTION_MS": "windowstore.changelog.additional.retention.ms",
 }
 """Kafka's own exceptions."""

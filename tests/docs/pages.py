@@ -54,7 +54,7 @@ BLOCKS: Mapping[str, int] = {
     "docs/metrics.md": 1,
     "docs/notebook.md": 7,
     "docs/partitioners.md": 1,
-    "docs/queries.md": 5,
+    "docs/queries.md": 7,
     "docs/security.md": 1,
     "docs/sizing.md": 1,
     "docs/spark.md": 3,

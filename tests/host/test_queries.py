@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from penstock import (
+    AggregationWithHeaders,
     Consumed,
+    Headers,
     HostInfo,
+    IsolationLevel,
     KeyQuery,
     KeyQueryMetadata,
     Materialized,
@@ -23,7 +26,9 @@ from penstock import (
     QueryableStoreTypes,
     RangeQuery,
     Record,
+    Serde,
     Serdes,
+    SessionWindow,
     SessionWindows,
     StateQueryRequest,
     StateQueryResult,
@@ -32,12 +37,19 @@ from penstock import (
     Stores,
     StreamsBuilder,
     TimestampedKeyQuery,
+    TimestampedKeyWithHeadersQuery,
     TimestampedRangeQuery,
+    TimestampedRangeWithHeadersQuery,
+    TimestampedWindowKeyWithHeadersQuery,
+    TimestampedWindowRangeWithHeadersQuery,
+    TimeWindow,
     TimeWindows,
     Topology,
     ValueAndTimestamp,
+    ValueTimestampHeaders,
     VersionedKeyQuery,
     VersionedRecord,
+    Windowed,
     WindowKeyQuery,
     WindowRangeQuery,
 )
@@ -98,6 +110,23 @@ class LastUsedSupplier(ProcessorSupplier):
             Stores.key_value_store_builder(Stores.lru_map("lru", 2), STRING, STRING),
             Stores.key_value_store_builder(Stores.in_memory_key_value_store("memory"), STRING, STRING),
         ]
+
+
+class KeyWithHeaders(Serde[str]):
+    """Writes the values of the headers before the key."""
+
+    uses_headers = True
+
+    def serialize(self, topic: str, value: str, headers: Headers = ()) -> bytes:
+        return b"".join(each or b"" for _, each in headers) + value.encode()
+
+    def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> str:
+        return data.decode()
+
+
+def partition_by_headers(topic: str, key: str, value: None, headers: Headers, partitions: int) -> set[int]:
+    """Return the partition that the first header names (KIP-1321)."""
+    return {int(headers[0][1] or b"0") % partitions}
 
 
 def every_kind(source: str) -> Topology:
@@ -250,6 +279,80 @@ def test_requests_of_window_and_session_stores(state: StateQueries) -> None:
         assert ask(state, store, query).partition_results[0].failure_reason is FailureReason.UNKNOWN_QUERY_TYPE
 
 
+HEADERS = (("h", b"x"), ("none", None))
+
+
+class Headed(Processor):
+    """Puts each record into a store of each kind with headers."""
+
+    def init(self, context: ProcessorContext) -> None:
+        self.keys: Any = context.get_state_store("keys")
+        self.windows: Any = context.get_state_store("windows")
+        self.sessions: Any = context.get_state_store("sessions")
+
+    def process(self, record: Record[str, str]) -> None:
+        start, value = record.timestamp // 10 * 10, ValueTimestampHeaders(record.value, record.timestamp, HEADERS)
+        self.keys.put(record.key, value)
+        self.windows.put(record.key, value, start)
+        session = Windowed(record.key, SessionWindow(record.timestamp, record.timestamp + 3))
+        self.sessions.put(session, AggregationWithHeaders(record.value, HEADERS))
+
+
+class HeadedSupplier(ProcessorSupplier):
+    def get(self) -> Headed:
+        return Headed()
+
+    def stores(self) -> list[StoreBuilder]:
+        keys = Stores.persistent_timestamped_key_value_store_with_headers("keys")
+        windows = Stores.persistent_timestamped_window_store_with_headers("windows", 100_000, 10, False)
+        sessions = Stores.persistent_session_store_with_headers("sessions", 100_000)
+        return [
+            Stores.timestamped_key_value_store_with_headers_builder(keys, STRING, STRING),
+            Stores.timestamped_window_store_with_headers_builder(windows, STRING, STRING),
+            Stores.session_store_with_headers_builder(sessions, STRING, STRING),
+        ]
+
+
+def test_requests_of_stores_with_headers(
+    runner: Runner, start: Callable[..., Program], source: str, config: StreamsConfig
+) -> None:
+    """The answers of Kafka Streams 4.4."""
+    builder = StreamsBuilder()
+    builder.stream(source, consumed=TEXT).process(HeadedSupplier())
+    program = start(builder.build(), config)
+    runner.write(source, [InputRecord(k, v, t) for k, v, t in ((b"a", b"1", 5), (b"b", b"2", 17), (b"a", b"3", 25))])
+    program.run_to_end()
+    state = program.queries()
+    a, b = Record("a", "3", 25, HEADERS), Record("b", "2", 17, HEADERS)
+    assert answer(state, "keys", TimestampedKeyWithHeadersQuery.with_key("a")) == a
+    assert answer(state, "keys", TimestampedKeyWithHeadersQuery.with_key("z").skip_cache()) is None
+    assert answer(state, "keys", TimestampedRangeWithHeadersQuery.with_no_bounds()) == [a, b]
+    descending = TimestampedRangeWithHeadersQuery.with_range("a", "b").with_descending_keys()
+    assert answer(state, "keys", descending) == [b, a]
+
+    def window(key: str, time: int) -> Windowed[str]:
+        return Windowed(key, TimeWindow(time, time + 10))
+
+    of_a = [Record(window("a", 0), "1", 5, HEADERS), Record(window("a", 20), "3", 25, HEADERS)]
+    by_key = TimestampedWindowKeyWithHeadersQuery.with_key_and_window_start_range("a", 0, 100)
+    assert answer(state, "windows", by_key) == of_a
+    by_time = TimestampedWindowRangeWithHeadersQuery.with_window_start_range(0, 100)
+    assert answer(state, "windows", by_time) == [*of_a, Record(window("b", 10), "2", 17, HEADERS)]
+    sessions = answer(state, "sessions", TimestampedWindowRangeWithHeadersQuery.with_key("a"))
+    assert [(str(each.key), each.value, each.timestamp, each.headers) for each in sessions] == [
+        ("[a@5/8]", "1", 8, HEADERS),
+        ("[a@25/28]", "3", 28, HEADERS),
+    ]
+
+
+def test_committed_state_is_read_at_each_isolation_level(state: StateQueries) -> None:
+    counts = state.store(COUNTS)
+    for level in IsolationLevel:
+        request = StateQueryRequest.in_store("counts").with_query(KeyQuery.with_key("a")).with_isolation_level(level)
+        assert state.query(request).partition_results[0].result == 3
+        assert counts.read_only(level).get("a") == 3
+
+
 def test_requests_of_versioned_stores(state: StateQueries) -> None:
     versions = [VersionedRecord("5", 63_000), VersionedRecord("3", 61_000, 63_000), VersionedRecord("1", 1_000, 61_000)]
     assert answer(state, "versions", VersionedKeyQuery.with_key("a")) == versions[0]
@@ -318,6 +421,11 @@ def test_metadata_name_the_partition_of_a_key_and_what_the_program_has(
         assert state.query_metadata_for_key("by-value", key) == expected
     assert state.query_metadata_for_key("counts", "a", partitioner=lambda *_: {1}).partition == 1
     assert state.query_metadata_for_key("counts", 7, Serdes.long()).partition == partition_for(bytes(7) + b"\x07", 2)
+    headers = (("to", b"1"),)
+    by_headers = state.query_metadata_for_key("counts", "a", KeyWithHeaders(), headers=headers)
+    assert by_headers.partition == partition_for(b"1a", 2)
+    sent = state.query_metadata_for_key("counts", "a", partitioner=partition_by_headers, headers=headers)
+    assert sent.partition == 1
     [metadata] = state.streams_metadata()
     assert metadata.host_info == there
     assert metadata.state_store_names == {*state.stores()} >= {"counts", "windows", "memory"}

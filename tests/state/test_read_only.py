@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from penstock.config.isolation_level import IsolationLevel
 from penstock.errors import UnsupportedOperationError
 from penstock.state.api import StoreBuilder
 from penstock.state.read_only import read_only
@@ -79,6 +80,16 @@ def test_a_view_has_the_name_and_the_life_of_its_store() -> None:
         assert (view.name, view.is_open(), view.persistent()) == ("s", True, not in_memory)
         store.close()
         assert not view.is_open()
+
+
+def test_a_view_is_the_same_at_each_level_and_counts_the_bytes_of_its_store() -> None:
+    store = build(text_store())
+    view: Any = read_only(store)
+    assert view.read_only(IsolationLevel.READ_COMMITTED) is view
+    with pytest.raises(TypeError, match="Expected an IsolationLevel"):
+        view.read_only(None)
+    store.put("a", "1")
+    assert view.approximate_num_uncommitted_bytes() == store.approximate_num_uncommitted_bytes() > 0
 
 
 def test_a_user_defined_store_is_returned_unchanged() -> None:

@@ -19,7 +19,7 @@ def partitions(*keys: str) -> tuple[list[Any], StoreTable]:
     stores = [build(text_store()) for _ in keys]
     for store, key in zip(stores, keys, strict=True):
         fill(store, key)
-    return stores, StoreTableType().create(StoresOfPartitions(lambda: stores, None, InvalidStateStoreError), "s")
+    return stores, StoreTableType().create(StoresOfPartitions(lambda _: stores, None, InvalidStateStoreError), "s")
 
 
 def test_the_rows_of_a_table_are_those_of_all_partitions() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from penstock.config.isolation_level import IsolationLevel
 from penstock.errors import InvalidStateStoreError, StreamsError
 from penstock.metrics.host_metrics import ITERATOR_DURATION as DURATION
 from penstock.metrics.host_metrics import OLDEST_ITERATOR, OPEN_ITERATORS
@@ -132,3 +133,29 @@ def test_readers_see_all_writes_and_leave_the_cache_as_it_is() -> None:
     assert cache.size_bytes > size
     store.close()
     assert reader.is_open()  # the guard closes a reader, not the store of the task
+
+
+def test_a_task_sees_its_own_writes_at_each_level(store: TypedKeyValueStore) -> None:
+    wrong: Any = "READ_COMMITTED"
+    store.put("a", "1")
+    for level in IsolationLevel:
+        assert store.read_only(level) is store
+    with pytest.raises(TypeError, match="Expected an IsolationLevel, got 'READ_COMMITTED'"):
+        store.read_only(wrong)
+
+
+def test_uncommitted_bytes_grow_with_writes_until_the_commit() -> None:
+    store = build(text_store())
+    assert store.approximate_num_uncommitted_bytes() == 0
+    store.put("a", "1" * 1_000)
+    grown = store.approximate_num_uncommitted_bytes()
+    assert grown > 1_000
+    store.put("b", "1")
+    assert store.approximate_num_uncommitted_bytes() > grown
+    store.clear_changes()
+    assert store.approximate_num_uncommitted_bytes() == 0
+    cached = build(text_store().with_caching_enabled())
+    cached.put("a", "1")
+    assert cached.approximate_num_uncommitted_bytes() == 0
+    cached.flush()
+    assert cached.approximate_num_uncommitted_bytes() > 0

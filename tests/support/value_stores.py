@@ -48,6 +48,15 @@ def windows(*keys: str) -> Any:
     return store
 
 
+def windows_with_headers(*keys: str) -> Any:
+    """Return a store "s" like `windows`, with headers."""
+    supplier = Stores.persistent_timestamped_window_store_with_headers("s", 100, 10, False)
+    store = build(Stores.timestamped_window_store_with_headers_builder(supplier, STRING, STRING))
+    for key in keys:
+        store.put(key, ValueTimestampHeaders(key.upper(), 5, HEADERS), 0)
+    return store
+
+
 def sessions(*keys: str) -> Any:
     """Return a store "s" with headers that has a session of each key from 1 to 2."""
     supplier = Stores.persistent_session_store_with_headers("s", 100)

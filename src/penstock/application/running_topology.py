@@ -7,7 +7,7 @@ its host.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -21,6 +21,7 @@ from penstock.metrics.host_metrics import NOT_MEASURED, THREAD_STATE, streams_me
 from penstock.metrics.record_counts import RecordCounts
 from penstock.plan.describe import TopologyDescription
 from penstock.plan.subtopology import StreamPartitioner
+from penstock.record import checked_headers
 from penstock.serdes import Serde
 from penstock.state.api import StoreBuilder
 from penstock.state.query.metadata import KeyQueryMetadata, LagInfo, StreamsMetadata
@@ -313,7 +314,12 @@ class RunningTopology(ABC):
         return self._queries().task_metadata()
 
     def query_metadata_for_key(
-        self, store_name: str, key: Any, key_serde: Serde | None = None, partitioner: StreamPartitioner | None = None
+        self,
+        store_name: str,
+        key: Any,
+        key_serde: Serde | None = None,
+        partitioner: StreamPartitioner | None = None,
+        headers: Iterable[tuple[str, bytes | None]] = (),
     ) -> KeyQueryMetadata:
         """Return the partition of `key` in a store.
 
@@ -324,13 +330,15 @@ class RunningTopology(ABC):
             key: the key; for windows and sessions the key within the window.
             key_serde: the serde of the key in the source records; None for the serde of the store.
             partitioner: the partitioner of those records; None for Kafka's default.
+            headers: the headers of those records, for a serde or a partitioner that uses them.
 
         Raises:
             StreamsNotStartedError: the application has not been started.
             UnknownStateStoreError: the topology has no store of that name.
             StreamsError: the key cannot be serialised.
+            TypeError: the headers are not pairs.
         """
-        return self._queries().query_metadata_for_key(store_name, key, key_serde, partitioner)
+        return self._queries().query_metadata_for_key(store_name, key, key_serde, partitioner, checked_headers(headers))
 
     def metadata_for_all_streams_clients(self) -> list[StreamsMetadata]:
         """Return the metadata of each program of the application; on Spark, this one has everything."""

@@ -19,6 +19,7 @@ from penstock.config.definition import (
     topic_name,
     whole,
 )
+from penstock.config.isolation_level import IsolationLevel
 from penstock.config.offset_reset import EARLIEST, offset_reset
 from penstock.exception_handlers import (
     DEAD_LETTER_QUEUE_TOPIC,
@@ -112,6 +113,37 @@ KAFKA_KEYS: Final = (
         10 * 1024 * 1024,
         "medium",
         "Bytes of the record caches of all tasks that run at the same time; 0 turns caching off.",
+    ),
+    ConfigKey(
+        "enable.transactional.statestores",
+        boolean,
+        False,
+        "low",
+        "Whether queries with READ_COMMITTED see committed changes only, and statestore.uncommitted.max.bytes holds. "
+        "Stores keep uncommitted changes apart in any case; with exactly_once_v2, such queries always see committed "
+        "ones only.",
+        without_effect={SPARK: "stores are transactional, and queries see committed changes only"},
+    ),
+    ConfigKey(
+        "statestore.uncommitted.max.bytes",
+        whole(-1),
+        64 * 1024 * 1024,
+        "low",
+        "Most bytes of uncommitted changes of state in an ordinary process before an early commit, if "
+        "enable.transactional.statestores is true; 0 or -1: no limit.",
+        without_effect={
+            SPARK: "each epoch ends with a commit; set penstock.batch.max.bytes for smaller epochs, and "
+            "penstock.uncommitted.max.bytes for memory"
+        },
+    ),
+    ConfigKey(
+        "default.interactive.query.isolation.level",
+        one_of(*(level.value for level in IsolationLevel)),
+        None,
+        "low",
+        "Isolation level of queries that name none; not set: READ_COMMITTED with exactly_once_v2, otherwise "
+        "READ_UNCOMMITTED.",
+        without_effect={SPARK: "queries see committed changes only, which answers both levels"},
     ),
     ConfigKey(
         "deserialization.exception.handler",

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.config.constants import ConfigConstants
+from penstock.config.isolation_level import IsolationLevel
 from penstock.config.keys import KEYS
 from penstock.errors import ConfigError
 
@@ -224,6 +225,17 @@ class StreamsConfig(ConfigConstants, Mapping[str, Any]):
     def client_id(self) -> str:
         """Return client.id, by default the application.id."""
         return str(self._values["client.id"] or self._values["application.id"] or "")
+
+    def default_interactive_query_isolation_level(self) -> IsolationLevel:
+        """Return default.interactive.query.isolation.level.
+
+        It is READ_COMMITTED by default with exactly once, otherwise READ_UNCOMMITTED.
+        """
+        given: str | None = self._values["default.interactive.query.isolation.level"]
+        if given is not None:
+            return IsolationLevel(given)
+        exactly_once = self._values["processing.guarantee"] == ConfigConstants.EXACTLY_ONCE_V2
+        return IsolationLevel.READ_COMMITTED if exactly_once else IsolationLevel.READ_UNCOMMITTED
 
     def checkpoint_directory(self) -> str:
         """Return penstock.checkpoint.dir, by default <state.dir>/<application.id>/checkpoint."""

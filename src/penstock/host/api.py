@@ -15,7 +15,7 @@ from msgspec import Meta
 from penstock.metrics.host_metrics import Measured
 from penstock.metrics.record_counts import RecordCounts
 from penstock.plan.subtopology import StreamPartitioner, TaskId
-from penstock.record import TopicPartition
+from penstock.record import Headers, TopicPartition
 from penstock.serdes import Serde
 from penstock.state.api import StoreBuilder
 from penstock.state.query.metadata import KeyQueryMetadata, LagInfo, StreamsMetadata
@@ -278,7 +278,12 @@ class StateQueries(Protocol):
         ...
 
     def query_metadata_for_key(
-        self, store_name: str, key: Any, key_serde: Serde | None = None, partitioner: StreamPartitioner | None = None
+        self,
+        store_name: str,
+        key: Any,
+        key_serde: Serde | None = None,
+        partitioner: StreamPartitioner | None = None,
+        headers: Headers = (),
     ) -> KeyQueryMetadata:
         """Return the partition of a store for `key`, and the program that serves it."""
         ...

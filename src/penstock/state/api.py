@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from penstock.config.isolation_level import IsolationLevel
 from penstock.metrics.measurements import Measurement
 from penstock.record import Headers, Int64Array, RecordMetadata
 from penstock.serdes import Serde
@@ -53,6 +54,17 @@ class StateStore(Protocol):
 
     def persistent(self) -> bool:
         """Return whether the store's base outlives the process."""
+        ...
+
+
+class WritableStateStore(StateStore, Protocol):
+    """A store to which a task writes."""
+
+    def approximate_num_uncommitted_bytes(self) -> int:
+        """Return the approximate size (bytes) of the writes since the last commit, without those in a record cache.
+
+        KIP-892; Kafka method: StateStore.approximateNumUncommittedBytes.
+        """
         ...
 
 
@@ -103,8 +115,15 @@ class ReadOnlyKeyValueStore(StateStore, Protocol):
         """Return the approximate number of entries."""
         ...
 
+    def read_only(self, isolation_level: IsolationLevel) -> ReadOnlyKeyValueStore:
+        """Return this store for reads at an isolation level (KIP-892).
 
-class KeyValueStore(ReadOnlyKeyValueStore, Protocol):
+        Inside a task it is the store itself, since a task sees its own writes. Raises TypeError for any other value.
+        """
+        ...
+
+
+class KeyValueStore(ReadOnlyKeyValueStore, WritableStateStore, Protocol):
     """A store of keys and values (Kafka classes: KeyValueStore, TimestampedKeyValueStore).
 
     The values of a timestamped store are ValueAndTimestamp.
@@ -529,69 +548,4 @@ class EngineTimestampedKeyValueStore(EngineKeyValueStore, EngineColumnStore, Pro
 
         A cache evicts nothing: the task calls `RecordCache.evict` after its batch.
         """
-        ...
-
-
-class BytesStore(Protocol):
-    """A layer below the typed store: a store of bytes (Kafka: KeyValueStore<Bytes, byte[]>).
-
-    Only the task that owns it reads and writes it.
-    """
-
-    def get(self, key: bytes) -> bytes | None:
-        """Return the value of `key`, or None if absent."""
-        ...
-
-    def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Return the value of each key, or None if absent."""
-        ...
-
-    def put(self, key: bytes, value: bytes | None) -> None:
-        """Write `value` under `key`; None deletes."""
-        ...
-
-    def put_many(
-        self, keys: Sequence[bytes], values: Sequence[bytes | None], contexts: Sequence[RecordContext] | None = None
-    ) -> None:
-        """Write each value under its key, with its context or, without contexts, the current one."""
-        ...
-
-    def range(self, from_key: bytes | None, to_key: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the entries with from_key <= key < to_key, in byte order or reversed. None leaves an end open."""
-        ...
-
-    def approximate_num_entries(self) -> int:
-        """Return the approximate number of entries."""
-        ...
-
-    def flush(self) -> None:
-        """Write buffered entries to the layer below and forward them."""
-        ...
-
-
-class BufferedBytesStore(BytesStore, Protocol):
-    """A store of bytes that buffers its writes until the commit."""
-
-    def uncommitted_bytes(self) -> int:
-        """Return the approximate memory size (bytes) of the uncommitted writes."""
-        ...
-
-    def changes(self) -> dict[bytes, bytes | None]:
-        """Return the uncommitted writes, None for a delete."""
-        ...
-
-    def clear(self) -> None:
-        """Forget the uncommitted writes: the base has them, or they are discarded."""
-        ...
-
-
-class CachingBytesStore(BytesStore, Protocol):
-    """A store of bytes with a record cache."""
-
-    def set_flush_listener(self, listener: FlushListener, send_old_values: bool) -> None:
-        """Pass each entry leaving the cache to `listener`, with its old value only if `send_old_values`."""
-        ...
-
-    def close(self) -> None:
-        """Discard the cache without flushing it."""
         ...

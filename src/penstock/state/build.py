@@ -16,7 +16,8 @@ from penstock.errors import ConfigError
 from penstock.metrics.observer import NOT_OBSERVED, TaskObserver
 from penstock.record import NO_TIMESTAMP, RecordBatch, entries_of
 from penstock.serdes import Serde
-from penstock.state.api import Base, BaseView, BufferedBytesStore, EngineStore, RecordContext, StoreBuilder, StoreSource
+from penstock.state.api import Base, BaseView, EngineStore, RecordContext, StoreBuilder, StoreSource
+from penstock.state.bytes_store import BufferedBytesStore
 from penstock.state.caching_store import CachingKeyValueStore
 from penstock.state.change_logging_store import ChangeLog, ChangeLoggingStore, StoreChangeLog
 from penstock.state.changelog_format import ChangelogFormat, ChangelogRecord, ChangelogValues, changelog_format

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import compress
 
-from penstock.state.api import BytesStore, FlushedEntries, FlushListener, RecordContext
+from penstock.state.api import FlushedEntries, FlushListener, RecordContext
+from penstock.state.bytes_store import BytesStore
 from penstock.state.record_cache import RecordCache
 from penstock.state.uncommitted import merge
 

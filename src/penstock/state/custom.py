@@ -24,7 +24,8 @@ import numpy as np
 from penstock.config import StreamsConfig
 from penstock.record import NO_TIMESTAMP, Headers, Int64Array
 from penstock.serdes import Serde, Serdes
-from penstock.state.api import CUSTOM, BaseView, BufferedBytesStore, FlushListener, StateStore
+from penstock.state.api import CUSTOM, BaseView, FlushListener, StateStore
+from penstock.state.bytes_store import BufferedBytesStore
 from penstock.state.change_logging_store import ChangeLoggingStore, StoreChangeLog
 from penstock.state.uncommitted import UncommittedStore
 

@@ -5,8 +5,9 @@ Every read goes to the store itself; every write raises UnsupportedOperationErro
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import NoReturn, Self
 
+from penstock.config.isolation_level import IsolationLevel, checked_level
 from penstock.errors import UnsupportedOperationError
 from penstock.state.api import KeyValueStore, StateStore
 from penstock.state.forwarded import Method, P, R, method_of, method_that
@@ -46,6 +47,11 @@ class _ReadOnlyStore(StoreTable):
         """Raise UnsupportedOperationError: the task that owns the store closes it."""
         self._refuse()
 
+    def read_only(self, isolation_level: IsolationLevel) -> Self:
+        """Return this view: tasks see all of a global store at each level; raises TypeError for any other value."""
+        checked_level(isolation_level)
+        return self
+
     def _typed_stores(self) -> list[StateStore]:
         return [self._named]
 
@@ -73,6 +79,7 @@ class ReadOnlyKeyValueView(_ReadOnlyStore):
     reverse_all = _read(KeyValueStore.reverse_all)
     prefix_scan = _read(KeyValueStore.prefix_scan)
     approximate_num_entries = _read(KeyValueStore.approximate_num_entries)
+    approximate_num_uncommitted_bytes = _read(KeyValueStore.approximate_num_uncommitted_bytes)
     put = _refused(KeyValueStore.put)
     put_if_absent = _refused(KeyValueStore.put_if_absent)
     put_all = _refused(KeyValueStore.put_all)
@@ -91,6 +98,7 @@ class ReadOnlyWindowView(_ReadOnlyStore):
     backward_fetch_all = _read(WindowStore.backward_fetch_all)
     all = _read(WindowStore.all)
     backward_all = _read(WindowStore.backward_all)
+    approximate_num_uncommitted_bytes = _read(WindowStore.approximate_num_uncommitted_bytes)
     put = _refused(WindowStore.put)
 
 
@@ -106,6 +114,7 @@ class ReadOnlySessionView(_ReadOnlyStore):
     backward_fetch = _read(SessionStore.backward_fetch)
     fetch_range = _read(SessionStore.fetch_range)
     backward_fetch_range = _read(SessionStore.backward_fetch_range)
+    approximate_num_uncommitted_bytes = _read(SessionStore.approximate_num_uncommitted_bytes)
     put = _refused(SessionStore.put)
     remove = _refused(SessionStore.remove)
 
@@ -117,6 +126,7 @@ class ReadOnlyVersionedView(_ReadOnlyStore):
     """
 
     get = _read(VersionedKeyValueStore.get)
+    approximate_num_uncommitted_bytes = _read(VersionedKeyValueStore.approximate_num_uncommitted_bytes)
     put = _refused(VersionedKeyValueStore.put)
     delete = _refused(VersionedKeyValueStore.delete)
 

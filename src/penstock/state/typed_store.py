@@ -14,11 +14,13 @@ from copy import copy
 from functools import partial
 from typing import Any, ClassVar, NoReturn, Self, cast
 
+from penstock.config.isolation_level import IsolationLevel, checked_level
 from penstock.errors import InvalidStateStoreError
 from penstock.metrics.observer import TaskObserver
 from penstock.record import Headers, Int64Array, KeyValue
 from penstock.serdes import Serde
-from penstock.state.api import BufferedBytesStore, BytesStore, CachingBytesStore, FlushListener
+from penstock.state.api import FlushListener
+from penstock.state.bytes_store import BufferedBytesStore, BytesStore, CachingBytesStore
 from penstock.state.guarded import Guard, GuardedReads
 from penstock.state.state_serdes import StateSerdes
 from penstock_broker.common.log_limits import limit_rate
@@ -95,6 +97,18 @@ class TypedStore:
         if self._cache is not None:
             self._cache.close()
         self._buffer.clear()
+
+    def read_only(self, isolation_level: IsolationLevel) -> Self:
+        """Return this store: its task sees its own writes at each isolation level (KIP-892).
+
+        Raises TypeError for any other value.
+        """
+        checked_level(isolation_level)
+        return self
+
+    def approximate_num_uncommitted_bytes(self) -> int:
+        """Return the approximate size (bytes) of the writes since the last commit, without those in a record cache."""
+        return self.uncommitted_bytes()
 
     def _typed_stores(self) -> list[Self]:
         return [self]

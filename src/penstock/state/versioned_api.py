@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from penstock.state.api import EngineStore, StateStore
+from penstock.config.isolation_level import IsolationLevel
+from penstock.state.api import EngineStore, WritableStateStore
 
 PUT_RETURN_CODE_VALID_TO_UNDEFINED = -1
 """Returned by a put of the latest version."""
@@ -28,7 +29,7 @@ class VersionedRecord:
     valid_to: int | None = None
 
 
-class VersionedKeyValueStore(StateStore, Protocol):
+class VersionedKeyValueStore(WritableStateStore, Protocol):
     """A store that keeps old versions for its history retention (Kafka class: VersionedKeyValueStore)."""
 
     def put(self, key: Any, value: Any, timestamp: int) -> int:
@@ -48,6 +49,10 @@ class VersionedKeyValueStore(StateStore, Protocol):
 
         Returns None if absent, or if `as_of` is before the history and the latest version is later.
         """
+        ...
+
+    def read_only(self, isolation_level: IsolationLevel) -> VersionedKeyValueStore:
+        """Return this store for reads at an isolation level, as `ReadOnlyKeyValueStore.read_only` (KIP-892)."""
         ...
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from penstock.config.isolation_level import IsolationLevel
 from penstock.record import Int64Array
-from penstock.state.api import EngineColumnStore, KeyValueIterator, RecordContext, StateStore
+from penstock.state.api import EngineColumnStore, KeyValueIterator, RecordContext, StateStore, WritableStateStore
 from penstock.windows import Windowed
 
 
@@ -59,8 +60,12 @@ class ReadOnlyWindowStore(StateStore, Protocol):
         """Return all windows in reverse."""
         ...
 
+    def read_only(self, isolation_level: IsolationLevel) -> ReadOnlyWindowStore:
+        """Return this store for reads at an isolation level, as `ReadOnlyKeyValueStore.read_only` (KIP-892)."""
+        ...
 
-class WindowStore(ReadOnlyWindowStore, Protocol):
+
+class WindowStore(ReadOnlyWindowStore, WritableStateStore, Protocol):
     """A store of windows, identified by key and start (Kafka classes: WindowStore, TimestampedWindowStore).
 
     The values of a timestamped store are ValueAndTimestamp.
@@ -131,8 +136,12 @@ class ReadOnlySessionStore(StateStore, Protocol):
         """Like `fetch_range`, in reverse."""
         ...
 
+    def read_only(self, isolation_level: IsolationLevel) -> ReadOnlySessionStore:
+        """Return this store for reads at an isolation level, as `ReadOnlyKeyValueStore.read_only` (KIP-892)."""
+        ...
 
-class SessionStore(ReadOnlySessionStore, Protocol):
+
+class SessionStore(ReadOnlySessionStore, WritableStateStore, Protocol):
     """A store of sessions, identified by key, start and end (Kafka class: SessionStore)."""
 
     def put(self, session_key: Windowed[Any], aggregate: Any) -> None:

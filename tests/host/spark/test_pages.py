@@ -25,6 +25,7 @@ from penstock import (
     open_state,
     savepoints,
 )
+from penstock.config import StreamsConfig
 from penstock.host.spark.session import make_active
 from penstock_broker.process import BrokerProcess
 from tests.docs.pages import converting_orders, given, run_block, sections
@@ -161,15 +162,18 @@ def test_named_topologies_come_and_go(machine: Machine) -> None:
 
 
 def test_the_page_on_queries(machine: Machine, word_count: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    word_count["config"] = StreamsConfig(word_count["config"]).overridden({"dsl.store.format": "headers"})
     KafkaStreams(word_count["topology"], word_count["config"]).run_to_end()
     run_block("docs/queries.md", 1, word_count)
     assert capsys.readouterr().out == "all 1\n"
     word_count["spark"] = machine.session
     with KafkaStreams(word_count["topology"], word_count["config"]) as streams:
         word_count["streams"] = streams
-        for number in (0, 2, 3, 4):
+        for number in (0, 2, 3, 4, 5, 6):
             run_block("docs/queries.md", number, word_count)
     assert word_count["result"].only_partition_result.result == 42
+    assert (word_count["record"].key, word_count["record"].value) == ("kafka", 42)
+    assert word_count["committed"].only_partition_result.result == 42
     assert "kafka" in capsys.readouterr().out
 
 

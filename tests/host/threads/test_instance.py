@@ -130,6 +130,31 @@ def test_an_instance_goes_on_from_its_disk_and_one_without_from_the_changelogs()
     assert fetched == []
 
 
+@pytest.mark.parametrize(
+    ("settings", "commits"),
+    [
+        ({"enable.transactional.statestores": True}, False),
+        ({"enable.transactional.statestores": True, "statestore.uncommitted.max.bytes": 1_000}, True),
+        ({"enable.transactional.statestores": True, "statestore.uncommitted.max.bytes": 0}, False),
+        ({"enable.transactional.statestores": True, "statestore.uncommitted.max.bytes": -1}, False),
+        ({"statestore.uncommitted.max.bytes": 1_000}, False),
+    ],
+)
+def test_many_uncommitted_bytes_of_all_tasks_bring_the_commit_forward(
+    settings: Mapping[str, Any], commits: bool
+) -> None:
+    play = Play(partitions=3)
+    config = CONFIG.overridden({"statestore.cache.max.bytes": 0, **settings})
+    instance = InlineInstance(
+        word_count(), config, play.broker, play.clock, bases=play.disk, commit_interval_ms=30_000, records_at_once=100
+    )
+    instance.run()
+    for number in range(12):
+        play.write(f"word{number}", partition=number % 3)
+        instance.run()
+    assert any(each.offset for each in play.broker.committed.values()) is commits
+
+
 def test_what_was_not_committed_is_done_again_from_the_last_commit() -> None:
     play = Play()
     first = play.instance(commit_interval_ms=10_000)

@@ -10,6 +10,7 @@ import pytest
 
 from penstock.client.api import Admin, Consumer
 from penstock.config import StreamsConfig
+from penstock.config.isolation_level import IsolationLevel
 from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Consumed, Materialized
 from penstock.errors import (
@@ -29,16 +30,23 @@ from penstock.host.threads.standbys import Standbys
 from penstock.host.threads.subscription import Endpoint
 from penstock.plan.subtopology import TaskId
 from penstock.plan.topology import Topology, built_topology
-from penstock.record import PartitionBatch, RecordBatch, TopicPartition, ValueAndTimestamp
+from penstock.record import PartitionBatch, Record, RecordBatch, TopicPartition, ValueAndTimestamp
 from penstock.serdes import Serdes
 from penstock.state.guarded import AT_ONCE
 from penstock.state.memory import MemoryBase
 from penstock.state.query.metadata import HostInfo, KeyQueryMetadata, LagInfo
 from penstock.state.query.position import Position, PositionBound
-from penstock.state.query.queries import KeyQuery, VersionedKeyQuery, WindowKeyQuery, WindowRangeQuery
+from penstock.state.query.queries import (
+    KeyQuery,
+    TimestampedKeyWithHeadersQuery,
+    VersionedKeyQuery,
+    WindowKeyQuery,
+    WindowRangeQuery,
+)
 from penstock.state.query.queryable import QueryableStoreTypes, StoreQueryParameters
 from penstock.state.query.request import FailureReason, StateQueryRequest
 from penstock.state.stores import Stores
+from penstock.state.versioned_api import VersionedRecord
 from penstock.windows import SessionWindows, TimeWindows
 from penstock_broker.common.clock import MockClock
 from tests.host.threads.inline import InlineInstance
@@ -167,6 +175,91 @@ def test_every_write_is_seen_at_once_at_least_once(cache: int) -> None:
     assert [(each.window.start, count) for each, count in sessions.fetch("a")] == [(1, 1), (12, 1)]
     play.commits()
     assert dict(play.store("counts").all()) == {"a": 2, "b": 1, "c": 1}
+
+
+ISOLATED = {"enable.transactional.statestores": True}
+CACHED = {"statestore.cache.max.bytes": 10_000_000}
+UNCACHED = {"statestore.cache.max.bytes": 0}
+
+
+@pytest.mark.parametrize("cache", [CACHED, UNCACHED], ids=str)
+def test_read_committed_does_not_see_what_read_uncommitted_sees(cache: Mapping[str, Any]) -> None:
+    play = Play(**ISOLATED, **cache)
+    play.write(("a", "x", 1), ("a", "x", 12))
+    play.write(("k", "v", 1), topic="versions")
+    kinds = {
+        "counts": KEY_VALUE,
+        "memory": KEY_VALUE,
+        "windows": QueryableStoreTypes.window_store(),
+        "sessions": QueryableStoreTypes.session_store(),
+    }
+    stores = {name: play.store(name, kind) for name, kind in kinds.items()}
+    queries = {
+        "counts": KeyQuery.with_key("a"),
+        "memory": KeyQuery.with_key("a"),
+        "versions": VersionedKeyQuery.with_key("k"),
+    }
+
+    def found(level: IsolationLevel) -> tuple[object, ...]:
+        read = {name: store.read_only(level) for name, store in stores.items()}
+        answers = [play.ask(name, query, isolation_level=level) for name, query in queries.items()]
+        values = [each.only_partition_result for each in answers]
+        return (
+            read["counts"].get("a"),
+            dict(read["memory"].all()),
+            read["windows"].fetch("a", 10),
+            len(list(read["sessions"].fetch("a"))),
+            [each and each.result for each in values],
+            answers[0].position,
+        )
+
+    version = VersionedRecord("v", 1)
+    written = (2, {"a": 2}, 1, 2, [2, 2, version], Position.from_map({"in": {0: 1}}))
+    assert found(IsolationLevel.READ_UNCOMMITTED) == written
+    assert stores["counts"].get("a") == 2, "the default level is READ_UNCOMMITTED"
+    assert found(IsolationLevel.READ_COMMITTED) == (None, {}, None, 0, [None, None, None], Position())
+    play.commits()
+    assert found(IsolationLevel.READ_COMMITTED) == found(IsolationLevel.READ_UNCOMMITTED) == written
+
+
+def test_read_committed_sees_what_has_left_the_record_cache_without_transactional_stores() -> None:
+    """Kafka Streams keeps apart only the record cache then."""
+    request = StateQueryRequest.in_store("counts").with_query(KeyQuery.with_key("a"))
+    committed = request.with_isolation_level(IsolationLevel.READ_COMMITTED)
+    bound = PositionBound.at(Position.from_map({"in": {0: 0}}))
+    for cache, seen in ((CACHED, None), (UNCACHED, 1)):
+        play = Play(**cache)
+        play.write(("a", "x", 1))
+        assert play.queries.query(request).partition_results[0].result == 1
+        assert play.queries.query(committed).partition_results[0].result == seen
+        assert play.store("counts").read_only(IsolationLevel.READ_COMMITTED).get("a") == seen
+        assert play.queries.query(committed.with_position_bound(bound)).partition_results[0].is_success() is bool(seen)
+        play.commits()
+        assert play.queries.query(committed.with_position_bound(bound)).partition_results[0].result == 1
+
+
+def test_the_default_level_is_configured() -> None:
+    for guarantee, level, seen in (
+        ("at_least_once", "read_committed", None),
+        ("exactly_once_v2", "READ_UNCOMMITTED", 1),
+    ):
+        play = Play(guarantee, **ISOLATED, **{"default.interactive.query.isolation.level": level})
+        play.write(("a", "x", 1))
+        counts = play.store("counts")
+        assert counts.get("a") == seen
+        assert play.ask("counts", KeyQuery.with_key("a")).partition_results[0].result == seen
+        assert counts.read_only(IsolationLevel.READ_UNCOMMITTED).get("a") == 1
+        assert counts.read_only(IsolationLevel.READ_COMMITTED).get("a") is None
+
+
+def test_a_query_with_headers_can_skip_the_record_cache() -> None:
+    play = Play(**CACHED, **{"dsl.store.format": "headers"})
+    play.write(("a", "x", 1))
+    query = TimestampedKeyWithHeadersQuery.with_key("a")
+    assert play.ask("counts", query).partition_results[0].result == Record("a", 1, 1)
+    assert play.ask("counts", query.skip_cache()).partition_results[0].result is None
+    play.commits()
+    assert play.ask("counts", query.skip_cache()).partition_results[0].result == Record("a", 1, 1)
 
 
 @pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])

@@ -31,6 +31,7 @@ from penstock.host.supervision.turns import TopologyTurns, Turns
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.directories import StateDirectory
 from penstock.host.threads.processing import TaskRunner
+from penstock.host.threads.visibility import Visibility
 from penstock.host.threads.workers.messages import encoded
 from penstock.host.threads.workers.placing import place
 from penstock.host.threads.workers.worker_process import WorkerDiedError
@@ -248,20 +249,36 @@ def test_stores_are_read_in_workers(play: Play, workers: Workers) -> None:
     play.write("a=A", topic="names")
     play.write("a b", "a", "c a")
     play.instance.run()
-    for committed in (False, True):
-        stores = workers.processes.readable("counts", committed)
+    for visible in Visibility:
+        stores = workers.processes.readable("counts", visible)
         assert [each.task.partition for each in stores] == [0, 1, 2]
         read: list[Any] = [each.store for each in stores]
         assert {key: value.value for store in read for key, value in store.all()} == {"a": 3, "b": 1, "c": 1}
         assert sum(store.approximate_num_entries() for store in read) == 3
-        windows: list[Any] = [each.store for each in workers.processes.readable("windows", committed)]
+        windows: list[Any] = [each.store for each in workers.processes.readable("windows", visible)]
         assert sum(len(list(store.fetch("a", 0, 1_000))) for store in windows) == 1
-    (names,) = workers.processes.readable("names", True)
+    (names,) = workers.processes.readable("names", Visibility.COMMITTED)
     assert {key: value.value for key, value in names.store.all()} == {"a": "A"}  # type: ignore[attr-defined]  # a store
     places = workers.processes.workers()
     assert set(places) == set(workers.layout.groups)
     assert {text.partition("(pid ")[2] for text in places.values()} <= {f"{pid})" for pid in workers.processes.pids()}
     assert [workers.processes.entries(name) for name in ("counts", "windows", "names", "none")] == [3, 3, 1, None]
+
+
+def test_uncommitted_writes_of_workers_are_seen_where_they_are_asked_for(workers: Workers) -> None:
+    play = Play(workers, commit_interval_ms=30_000)
+    play.instance.run()
+    play.write("a b", "a")
+    play.instance.run()
+    seen: dict[Visibility, dict[str, int]] = {}
+    read: dict[Visibility, int] = {}
+    for visible in Visibility:
+        stores: list[Any] = workers.processes.readable("counts", visible)
+        seen[visible] = {key: value.value for each in stores for key, value in each.store.all()}
+        read[visible] = sum(sum(each.positions.values()) for each in stores)
+    play.end()
+    assert seen == {Visibility.WRITTEN: {"a": 2, "b": 1}, Visibility.FLUSHED: {}, Visibility.COMMITTED: {}}
+    assert read == {Visibility.WRITTEN: 3, Visibility.FLUSHED: 0, Visibility.COMMITTED: 0}
 
 
 def test_workers_switch_between_threads_often(play: Play) -> None:
@@ -275,9 +292,9 @@ def test_a_store_of_a_task_that_was_closed_cannot_be_read(workers: Workers) -> N
     play = Play(workers)
     play.write("a")
     play.instance.run()
-    store: Any = workers.processes.readable("counts", False)[0].store
+    store: Any = workers.processes.readable("counts", Visibility.WRITTEN)[0].store
     play.end()
-    assert workers.processes.readable("counts", False) == []
+    assert workers.processes.readable("counts", Visibility.WRITTEN) == []
     with pytest.raises(InvalidStateStoreError, match="migrated"):
         store.get("a")
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from penstock.config.isolation_level import IsolationLevel
 from penstock.errors import UnsupportedOperationError
 from penstock.record import AggregationWithHeaders, ValueAndTimestamp
 from penstock.state.query.composite import (
@@ -25,7 +26,7 @@ def chained(*stores: Any) -> CompositeKeyValueIterator:
 
 
 def key_value_store(*stores: Any) -> CompositeReadOnlyKeyValueStore:
-    return CompositeReadOnlyKeyValueStore("s", lambda: [(store, plain_of(store)) for store in stores])
+    return CompositeReadOnlyKeyValueStore("s", lambda _: [(store, plain_of(store)) for store in stores])
 
 
 def test_entries_come_one_partition_after_another() -> None:
@@ -63,24 +64,38 @@ def test_a_key_of_none_is_rejected_without_partitions_too() -> None:
         with pytest.raises(TypeError, match="Store 's': key must not be None"):
             call()
     with pytest.raises(TypeError, match="key must not be None"):
-        CompositeReadOnlyWindowStore("s", list).fetch(None, 0)
+        CompositeReadOnlyWindowStore("s", lambda _: []).fetch(None, 0)
 
 
 def test_each_call_uses_the_current_stores() -> None:
     current = [key_values("a")]
-    store = CompositeReadOnlyKeyValueStore("s", lambda: [(each, as_it_is) for each in current])
+    store = CompositeReadOnlyKeyValueStore("s", lambda _: [(each, as_it_is) for each in current])
     entries = store.all()
     current.append(key_values("b"))
     assert list(entries) == [("a", "A")]
     assert store.get("b") == "B"
 
 
+def test_a_store_is_read_at_its_isolation_level() -> None:
+    at = {None: "default", IsolationLevel.READ_UNCOMMITTED: "a", IsolationLevel.READ_COMMITTED: "b"}
+    store = CompositeReadOnlyKeyValueStore("s", lambda level: [(key_values(at[level]), as_it_is)])
+    committed = store.read_only(IsolationLevel.READ_COMMITTED)
+    assert [list(each.all()) for each in (store, committed, committed.read_only(IsolationLevel.READ_UNCOMMITTED))] == [
+        [("default", "DEFAULT")],
+        [("b", "B")],
+        [("a", "A")],
+    ]
+    none: Any = None
+    with pytest.raises(TypeError, match="Expected an IsolationLevel, got None"):
+        store.read_only(none)
+
+
 def test_windows_and_sessions_of_all_partitions_are_read() -> None:
-    window_store = CompositeReadOnlyWindowStore("s", lambda: [(windows("a"), as_it_is), (windows("b"), as_it_is)])
+    window_store = CompositeReadOnlyWindowStore("s", lambda _: [(windows("a"), as_it_is), (windows("b"), as_it_is)])
     assert window_store.fetch("b", 0) == ValueAndTimestamp("B", 5)
     assert list(window_store.fetch("b", 0, LONG_MAX)) == [(0, ValueAndTimestamp("B", 5))]
     assert [key.key for key, _ in window_store.fetch_all(0, 0)] == ["a", "b"]
-    session_store = CompositeReadOnlySessionStore("s", lambda: [(sessions("a"), as_it_is), (sessions("b"), as_it_is)])
+    session_store = CompositeReadOnlySessionStore("s", lambda _: [(sessions("a"), as_it_is), (sessions("b"), as_it_is)])
     assert session_store.fetch_session("b", 1, 2) == AggregationWithHeaders("B", HEADERS)
     assert [key.key for key, _ in session_store.fetch_range(None, None)] == ["a", "b"]
 

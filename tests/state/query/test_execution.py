@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import InvalidStateStoreError, StreamsError, UnsupportedOperationError
-from penstock.record import TopicPartition, ValueAndTimestamp
+from penstock.record import Record, TopicPartition, ValueAndTimestamp
 from penstock.state.query.execution import VersionedRecordIterator, is_permitted, run_query
 from penstock.state.query.position import Position, PositionBound
 from penstock.state.query.queries import (
@@ -16,17 +16,33 @@ from penstock.state.query.queries import (
     Query,
     RangeQuery,
     TimestampedKeyQuery,
+    TimestampedKeyWithHeadersQuery,
     TimestampedRangeQuery,
+    TimestampedRangeWithHeadersQuery,
+    TimestampedWindowKeyWithHeadersQuery,
+    TimestampedWindowRangeWithHeadersQuery,
     VersionedKeyQuery,
     WindowKeyQuery,
     WindowRangeQuery,
 )
 from penstock.state.query.request import FailureReason, QueryResult
 from penstock.state.versioned_api import VersionedRecord
+from penstock.windows import TimeWindow, Windowed
 from tests.support.custom_stores import DictStore
-from tests.support.value_stores import SESSION, key_values, sessions, timestamped, versions, windows, with_headers
+from tests.support.value_stores import (
+    HEADERS,
+    SESSION,
+    key_values,
+    sessions,
+    timestamped,
+    versions,
+    windows,
+    windows_with_headers,
+    with_headers,
+)
 
 TIMED = ValueAndTimestamp("A", 5)
+RECORD, WINDOW = Record("a", "A", 5, HEADERS), Windowed("a", TimeWindow(0, 10))
 OLD, NEW = VersionedRecord("old", 5, 7), VersionedRecord("A", 7, None)
 
 
@@ -37,6 +53,8 @@ OLD, NEW = VersionedRecord("old", 5, 7), VersionedRecord("A", 7, None)
         (with_headers("a"), KeyQuery("a"), "A"),
         (with_headers("a"), TimestampedKeyQuery("a"), TIMED),
         (with_headers("a"), TimestampedKeyQuery("b"), None),
+        (with_headers("a"), TimestampedKeyWithHeadersQuery("a"), RECORD),
+        (with_headers("a"), TimestampedKeyWithHeadersQuery("b").skip_cache(), None),
         (versions("a"), VersionedKeyQuery("a"), NEW),
         (versions("a"), VersionedKeyQuery("a", 6), OLD),
         (versions("a"), VersionedKeyQuery("a", 4), None),
@@ -53,9 +71,31 @@ def test_a_key_query_has_one_value(store: Any, query: Query, value: Any) -> None
         (timestamped("a", "b"), RangeQuery("b").with_descending_keys(), [("b", "B")]),
         (key_values("a", "b"), RangeQuery().with_descending_keys(), [("b", "B"), ("a", "A")]),
         (with_headers("a"), TimestampedRangeQuery(), [("a", TIMED)]),
+        (with_headers("a", "b"), TimestampedRangeWithHeadersQuery("a", "a"), [RECORD]),
+        (
+            with_headers("a", "b"),
+            TimestampedRangeWithHeadersQuery().with_descending_keys(),
+            [Record("b", "B", 5, HEADERS), RECORD],
+        ),
         (windows("a"), WindowKeyQuery("a", 0, 9), [(0, TIMED)]),
+        (
+            windows_with_headers("a", "aa"),
+            TimestampedWindowKeyWithHeadersQuery("a", 0, 9),
+            [Record(WINDOW, "A", 5, HEADERS)],
+        ),
+        (windows_with_headers("a"), TimestampedWindowKeyWithHeadersQuery("a", 1, 9), []),
+        (
+            windows_with_headers("a"),
+            TimestampedWindowRangeWithHeadersQuery.with_window_start_range(0, 0),
+            [Record(WINDOW, "A", 5, HEADERS)],
+        ),
         (windows("a"), WindowKeyQuery("a", 1, 9), []),
         (sessions("a", "b"), WindowRangeQuery.with_key("a"), [(SESSION, "A")]),
+        (
+            sessions("a", "b"),
+            TimestampedWindowRangeWithHeadersQuery.with_key("a"),
+            [Record(SESSION, "A", 2, HEADERS)],
+        ),
         (versions("a"), MultiVersionedKeyQuery("a"), [NEW, OLD]),
         (versions("a"), MultiVersionedKeyQuery("a").with_ascending_timestamps(), [OLD, NEW]),
     ],
@@ -76,6 +116,26 @@ def test_a_range_query_has_an_iterator(store: Any, query: Query, entries: list[A
         (sessions(), WindowRangeQuery.with_window_start_range(0, 5), "only support WindowRangeQuery.with_key"),
         (sessions(), KeyQuery("a"), "doesn't know how to execute"),
         (versions(), TimestampedKeyQuery("a"), "doesn't know how to execute"),
+        (key_values(), TimestampedKeyWithHeadersQuery("a"), "doesn't know how to execute"),
+        (timestamped(), TimestampedKeyWithHeadersQuery("a"), "doesn't know how to execute"),
+        (timestamped(), TimestampedRangeWithHeadersQuery(), "doesn't know how to execute"),
+        (versions(), TimestampedKeyWithHeadersQuery("a"), "doesn't know how to execute"),
+        (versions(), TimestampedRangeWithHeadersQuery(), "doesn't know how to execute"),
+        (with_headers(), TimestampedWindowKeyWithHeadersQuery("a", 0, 5), "doesn't know how to execute"),
+        (windows(), TimestampedWindowKeyWithHeadersQuery("a", 0, 5), r"\(TimestampedWindowKey.*\)\. Contact"),
+        (windows(), TimestampedWindowRangeWithHeadersQuery(None, 0, 5), r"\(TimestampedWindowRange.*\)\. Contact"),
+        (windows_with_headers(), TimestampedKeyWithHeadersQuery("a"), "doesn't know how to execute"),
+        (
+            windows_with_headers(),
+            TimestampedWindowRangeWithHeadersQuery("a"),
+            "only supports TimestampedWindowRangeWithHeadersQuery.with_window_start_range",
+        ),
+        (sessions(), TimestampedWindowKeyWithHeadersQuery("a", 0, 5), "doesn't know how to execute"),
+        (
+            sessions(),
+            TimestampedWindowRangeWithHeadersQuery(None, 0, 5),
+            "only support TimestampedWindowRangeWithHeadersQuery.with_key",
+        ),
         (DictStore("s"), KeyQuery("a"), r"This store \(DictStore\) doesn't know"),
     ],
 )

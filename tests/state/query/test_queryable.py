@@ -33,7 +33,7 @@ TYPES: dict[Any, list[Callable[..., Any]]] = {
 
 
 def provider(*stores: Any, partition: int | None = None) -> StoresOfPartitions:
-    return StoresOfPartitions(lambda: stores, partition, lambda name: UnknownStateStoreError(f"no {name}"))
+    return StoresOfPartitions(lambda _: stores, partition, lambda name: UnknownStateStoreError(f"no {name}"))
 
 
 @pytest.mark.parametrize("type_", TYPES, ids=str)

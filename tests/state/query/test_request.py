@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from penstock.config.isolation_level import IsolationLevel
 from penstock.state.query.position import Position, PositionBound
 from penstock.state.query.queries import KeyQuery
 from penstock.state.query.request import (
@@ -82,3 +83,14 @@ def test_a_request_is_for_all_partitions_without_a_bound_by_default() -> None:
     assert narrow.enable_execution_info().execution_info_enabled
     assert narrow.with_all_partitions().is_all_partitions()
     assert not request.with_partitions([]).is_all_partitions()
+
+
+def test_a_request_has_the_default_level_unless_it_names_one() -> None:
+    request = StateQueryRequest.in_store("s").with_query(KeyQuery("k"))
+    assert request.isolation_level is None
+    committed = request.with_isolation_level(IsolationLevel.READ_COMMITTED).with_partitions([1]).require_active()
+    assert committed.isolation_level is IsolationLevel.READ_COMMITTED
+    assert request.isolation_level is None
+    wrong: Any = "READ_COMMITTED"
+    with pytest.raises(TypeError, match="Expected an IsolationLevel, got 'READ_COMMITTED'"):
+        request.with_isolation_level(wrong)

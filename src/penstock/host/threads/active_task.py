@@ -52,6 +52,8 @@ class ActiveTask:
         """Whether the task had changes since its last commit before the current run."""
         self.changed = False
         """Whether the task has changes since its last commit."""
+        self.uncommitted_bytes = 0
+        """The size of its uncommitted changes of state."""
         self.due_ms: int | None = None
         self.time = time
         self.arrived = ArrivedRecords(partitions)
@@ -76,8 +78,13 @@ class ActiveTask:
         """Drop all records, positions and times, because the task is reopened."""
         self.arrived.clear()
         self.positions, self.held, self.times, self._committable = {}, {}, {}, {}
-        self.due_ms, self.changed, self._looks_again = None, False, False
+        self.due_ms, self._looks_again = None, False
         self.is_out = False
+        self.committed()
+
+    def committed(self) -> None:
+        """Note that the task has no changes since its last commit."""
+        self.changed, self.uncommitted_bytes = False, 0
 
     def add(self, arrived: Arrived) -> None:
         """Add records that have arrived."""

@@ -17,9 +17,10 @@ from penstock.config import StreamsConfig
 from penstock.errors import StateStoreNotAvailableError
 from penstock.host.deployment.layout import Layout, layout_of
 from penstock.host.threads.commit_times import InstanceCommit
-from penstock.host.threads.processing import ReadableStore
 from penstock.host.threads.queries import RunningTasks, TaskQueries
+from penstock.host.threads.readable_store import ReadableStore
 from penstock.host.threads.standbys import Standbys
+from penstock.host.threads.visibility import Visibility
 from penstock.plan.subtopology import BuiltTopology, TaskId
 from penstock.record import TopicPartition
 from penstock.state.lmdb import LmdbBase
@@ -76,7 +77,7 @@ class _RestoredTasks:
         """Return all tasks."""
         return sorted(self._layout.groups)
 
-    def readable(self, store_name: str, committed: bool) -> list[ReadableStore]:
+    def readable(self, store_name: str, visible: Visibility) -> list[ReadableStore]:
         """Return the stores of that name of all tasks; the first call restores them."""
         if store_name not in self._stores:
             self._stores[store_name] = list(self._restored(store_name))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from penstock.client.api import OffsetAndMetadata
+from penstock.config import StreamsConfig
 from penstock.host.deployment.layout import Layout
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.active_task import ActiveTask, ActiveTaskState
@@ -47,6 +48,7 @@ class CommitCycle:
         """The number of commits of processed records."""
         self._repartition_topics = layout.topology.repartition_topics
         self._most_uncommitted_bytes: int = layout.config["penstock.uncommitted.max.bytes"]
+        self._most_of_all_tasks = most_uncommitted_of_all_tasks(layout.config)
         self._settings = settings
         self._tasks, self._phase, self._progress, self._do = tasks, phase, progress, do
         self._committed_at = now
@@ -84,9 +86,15 @@ class CommitCycle:
 
     def ran(self, event: v.Ran) -> None:
         """Note a run as part of the next commit."""
-        is_slow, is_large = self._tasks[event.task].is_slow, event.uncommitted_bytes > self._most_uncommitted_bytes
-        self._is_requested |= event.commit_requested or is_slow or is_large
+        task = self._tasks[event.task]
+        task.uncommitted_bytes = event.uncommitted_bytes
+        is_large = event.uncommitted_bytes > self._most_uncommitted_bytes or self._are_tasks_large()
+        self._is_requested |= event.commit_requested or task.is_slow or is_large
         self._has_processed |= event.records > 0
+
+    def _are_tasks_large(self) -> bool:
+        most = self._most_of_all_tasks
+        return most is not None and sum(task.uncommitted_bytes for task in self._tasks) > most
 
     def begin(self, now: int) -> None:
         """Begin a commit: tasks flush their caches. Nothing may be in flight."""
@@ -169,7 +177,7 @@ class CommitCycle:
         """Begin the next interval; return whether the commit had changes of tasks."""
         had_changes = bool(self._committing)
         for id in self._committing:
-            self._tasks[id].changed = False
+            self._tasks[id].committed()
         self._committing = set()
         self.commits += self._has_processed
         if read := {p: each.offset for p, each in self._offsets.items() if p.topic in self._repartition_topics}:
@@ -182,3 +190,12 @@ class CommitCycle:
         self._has_processed = False
         self._committing, self._waiting_for, self._offsets = set(), set(), {}
         self._tasks.alignment.forget()
+
+
+def most_uncommitted_of_all_tasks(config: StreamsConfig) -> int | None:
+    """Return the bytes of uncommitted changes before an early commit, None for no limit (KIP-892).
+
+    Kafka class: StreamThread, which commits if the transaction buffers of its tasks exceed the limit.
+    """
+    most: int = config["statestore.uncommitted.max.bytes"]
+    return most if config["enable.transactional.statestores"] and most > 0 else None

@@ -21,6 +21,8 @@ from penstock.host.measuring.batch_tracing import batch_tracing
 from penstock.host.measuring.task_measuring import TaskMeasuring, of_base
 from penstock.host.supervision.turns import TopologyTurns
 from penstock.host.threads import vocabulary as v
+from penstock.host.threads.readable_store import CommittedEntries, ReadableStore, for_readers, seen
+from penstock.host.threads.visibility import Visibility
 from penstock.host.threads.vocabulary import GLOBAL_TASK, OpenedState
 from penstock.log_context import logged_as
 from penstock.plan.subtopology import TaskId
@@ -44,15 +46,6 @@ LAST_SECONDS = 1.0
 """Longest wait for each thread to end, after the end of the instance."""
 
 
-class ReadableStore(NamedTuple):
-    """A store of an open task, readable by any thread. positions: the next offset of each input partition; all records
-    before it are in the store."""
-
-    task: TaskId
-    store: StateStore
-    positions: Mapping[TopicPartition, int]
-
-
 class _RunningTask(Protocol):
     """A task of any kind, for the core and for queries."""
 
@@ -62,7 +55,7 @@ class _RunningTask(Protocol):
     def stamp(self) -> ChangelogStamp: ...
     def close(self) -> None: ...
     def next_wall_clock_ms(self) -> int | None: ...
-    def readable(self, store_name: str, guard: Guard, committed: bool) -> ReadableStore | None: ...
+    def readable(self, store_name: str, guard: Guard, visible: Visibility) -> ReadableStore | None: ...
     def entries(self, store_name: str) -> int | None: ...
 
 
@@ -73,10 +66,10 @@ class OpenTasks(Protocol):
         """Return the tasks of the topology that are open."""
         ...
 
-    def readable(self, store_name: str, committed: bool) -> list[ReadableStore]:
+    def readable(self, store_name: str, visible: Visibility) -> list[ReadableStore]:
         """Return the stores of that name of all open tasks, for reads by any thread.
 
-        The tasks may run meanwhile. committed: whether to read the last commit instead of the current entries.
+        The tasks may run meanwhile. visible: the changes that the reads see.
         """
         ...
 
@@ -137,12 +130,11 @@ class Processing(OpenTasks, Protocol):
 
 
 class OpenTaskPositions(NamedTuple):
-    """The progress of an open task. now, committed: the next offset of each partition, now and as of the last commit.
-    processor_metadata: of stores and processors, as of the last commit."""
+    """The progress of an open task. positions: see `ReadableStore`. processor_metadata: of stores and processors, as of
+    the last commit."""
 
     task: TaskId
-    now: Mapping[TopicPartition, int]
-    committed: Mapping[TopicPartition, int]
+    positions: Mapping[TopicPartition, int]
     processor_metadata: Mapping[str, int]
 
 
@@ -178,33 +170,31 @@ class TaskRunner:
         """Return the open tasks of the topology; from any thread, also while a function hangs."""
         return sorted(task for task in tuple(self._tasks) if task != GLOBAL_TASK)  # `tuple` copies the dict in one step
 
-    def readable(self, store_name: str, committed: bool) -> list[ReadableStore]:
+    def readable(self, store_name: str, visible: Visibility) -> list[ReadableStore]:
         """Return the stores of that name of all open tasks; see `OpenTasks.readable`."""
-        found = [
-            task.readable(store_name, partial(self._reading, id, task), committed) for id, task in self._each_open()
-        ]
+        found = [task.readable(store_name, partial(self._reading, id, task), visible) for id, task in self._each_open()]
         return [each for each in found if each is not None]
 
     def entries(self, store_name: str) -> int | None:
         """Return the committed entry count, from any thread between two runs; see `OpenTasks.entries`."""
         return sum_of_known([task.entries(store_name) for _, task in self._each_open()])
 
-    def positions(self, store_name: str) -> list[OpenTaskPositions]:
+    def positions(self, store_name: str, visible: Visibility) -> list[OpenTaskPositions]:
         """Return the progress of each open stream task with that store; from any thread."""
         tasks = (task for _, task in self._each_open() if isinstance(task, ActiveStreamTask))
-        return [task.task_positions() for task in tasks if task.has(store_name)]
+        return [task.task_positions(store_name, visible) for task in tasks if task.has(store_name)]
 
-    def reads(self, id: TaskId, store_name: str, part: str | None) -> GuardedReads:
+    def reads(self, id: TaskId, store_name: str, visible: Visibility, part: str) -> GuardedReads:
         """Return the bytes of a store of a stream task, for reads by any thread.
 
-        part: the part of the store, see `TypedStore.over`; None for all entries as of the last commit. Raises
-        InvalidStateStoreError if the task is not open.
+        part: the part of the store, see `TypedStore.over`; of the last commit all entries are read, whatever the part.
+        Raises InvalidStateStoreError if the task is not open.
         """
         task = self._tasks.get(id)
         if not isinstance(task, ActiveStreamTask):
             raise _migrated(id)
         with self._reading(id, task):
-            return task.reads(store_name, partial(self._reading, id, task), part)
+            return task.reads(store_name, partial(self._reading, id, task), visible, part)
 
     def tapped(self, node: str, limit: int) -> list[TappedRecord]:
         """Return the last records at a node; see `OpenTasks.tapped`. From any thread, between two runs."""
@@ -356,18 +346,26 @@ class ActiveStreamTask:
         """Return the stores by name."""
         return {name: self._task.store(name) for name in self._names}
 
-    def readable(self, store_name: str, guard: Guard, committed: bool) -> ReadableStore | None:
+    def readable(self, store_name: str, guard: Guard, visible: Visibility) -> ReadableStore | None:
         """Return the store `store_name` for other threads, or None if the task lacks it."""
         if store_name not in self._names:
             return None
-        store = self._task.store(store_name)
-        if not committed:
-            return ReadableStore(self._id, _for_readers(store, guard), self._positions_now())
+        store, positions = self._task.store(store_name), self._positions_seen(store_name, visible)
+        if visible is not Visibility.COMMITTED:
+            return ReadableStore(self._id, for_readers(seen(store, visible), guard), positions)
         if isinstance(store, TypedStore):
             base = CommittedEntries(self._base, guard)
             snapshot = StandbySnapshot(self._id, self._builders, self._config, base, self._stamp.processor_metadata)
             store = snapshot.store(store_name) or store
-        return ReadableStore(self._id, store, self._committed)
+        return ReadableStore(self._id, store, positions)
+
+    def _positions_seen(self, store_name: str, visible: Visibility) -> Mapping[TopicPartition, int]:
+        """Return the positions up to which readers see all records; a commit flushes the record cache."""
+        store = self._task.store(store_name)
+        is_cached = isinstance(store, TypedStore) and store.cached
+        if visible is Visibility.WRITTEN or (visible is Visibility.FLUSHED and not is_cached):
+            return self._positions_now()
+        return self._committed
 
     def entries(self, store_name: str) -> int | None:
         """Return the number of committed entries; None without the store or for a program's class."""
@@ -386,16 +384,17 @@ class ActiveStreamTask:
         """Return whether the task has a store of that name."""
         return store_name in self._names
 
-    def reads(self, store_name: str, guard: Guard, part: str | None) -> GuardedReads:
-        """Return a part of a store's bytes for other threads; None means all committed bytes."""
+    def reads(self, store_name: str, guard: Guard, visible: Visibility, part: str) -> GuardedReads:
+        """Return a part of a store's bytes for other threads, or all committed bytes."""
         store = self._task.store(store_name)
-        if part is None or not isinstance(store, TypedStore):
+        if visible is Visibility.COMMITTED or not isinstance(store, TypedStore):
             return CommittedEntries(self._base, guard).view(store_name)
-        return store.reads(part, guard)
+        return seen(store, visible).reads(part, guard)
 
-    def task_positions(self) -> OpenTaskPositions:
+    def task_positions(self, store_name: str, visible: Visibility) -> OpenTaskPositions:
         """Return the progress of the task."""
-        return OpenTaskPositions(self._id, self._positions_now(), self._committed, self._stamp.processor_metadata)
+        positions = self._positions_seen(store_name, visible)
+        return OpenTaskPositions(self._id, positions, self._stamp.processor_metadata)
 
     def next_wall_clock_ms(self) -> int | None:
         """Return the time of the next work that is due without records (ms)."""
@@ -502,13 +501,13 @@ class GlobalTask:
         """Return the stores by name."""
         return self._task.stores()
 
-    def readable(self, store_name: str, guard: Guard, committed: bool) -> ReadableStore | None:
+    def readable(self, store_name: str, guard: Guard, visible: Visibility) -> ReadableStore | None:
         """Return the global store `store_name` for other threads, or None if absent.
 
         It has all records read from its topics, which other applications have committed.
         """
         store = self.stores().get(store_name)
-        return None if store is None else ReadableStore(GLOBAL_TASK, _for_readers(store, guard), dict(self._positions))
+        return None if store is None else ReadableStore(GLOBAL_TASK, for_readers(store, guard), dict(self._positions))
 
     def entries(self, store_name: str) -> int | None:
         """Return the number of committed entries; None without the store or for a program's class."""
@@ -557,21 +556,6 @@ class GlobalTask:
             self._base.close()
 
 
-class CommittedEntries:
-    """The committed entries of a task for readers (implements BaseSnapshot). guard: the context of each read."""
-
-    def __init__(self, base: Base, guard: Guard) -> None:
-        self._base = base
-        self._guard = guard
-
-    def view(self, store_name: str) -> GuardedReads:
-        """Return the committed entries of one store."""
-        return GuardedReads(self._base.view(store_name), self._guard)
-
-    def close(self) -> None:
-        """Do nothing: the base belongs to the task."""
-
-
 def sum_of_known(counts: Iterable[int | None]) -> int | None:
     """Return the sum of the known counts, or None if all are unknown."""
     known = [count for count in counts if count is not None]
@@ -589,8 +573,3 @@ def _migrated(id: TaskId) -> InvalidStateStoreError:
     return InvalidStateStoreError(
         f"Task {id} was closed here and may have migrated to another instance: get its stores again."
     )
-
-
-def _for_readers(store: StateStore, guard: Guard) -> StateStore:
-    """Return `store` for threads of other tasks; a user's own store unchanged, as in Kafka."""
-    return store.for_readers(guard) if isinstance(store, TypedStore) else store

@@ -13,8 +13,10 @@ from itertools import count
 
 from penstock.host.supervision.turns import TopologyTurns
 from penstock.host.threads import vocabulary as v
-from penstock.host.threads.processing import LAST_SECONDS, ReadableStore, TaskRunner
+from penstock.host.threads.processing import LAST_SECONDS, TaskRunner
 from penstock.host.threads.queued import QueuedThread
+from penstock.host.threads.readable_store import ReadableStore
+from penstock.host.threads.visibility import Visibility
 from penstock.plan.subtopology import TaskId
 from penstock.task.taps import TappedRecord
 from penstock_broker.common.clock import elapsed_milliseconds
@@ -101,9 +103,9 @@ class ProcessingThread:
         """Return the open tasks of the topology."""
         return self._runner.open_tasks()
 
-    def readable(self, store_name: str, committed: bool) -> list[ReadableStore]:
+    def readable(self, store_name: str, visible: Visibility) -> list[ReadableStore]:
         """Return the stores of that name of all open tasks."""
-        return self._runner.readable(store_name, committed)
+        return self._runner.readable(store_name, visible)
 
     def entries(self, store_name: str) -> int | None:
         """Return the approximate entry count of all open stores of that name."""

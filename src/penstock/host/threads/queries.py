@@ -1,7 +1,7 @@
 """Interactive queries of an instance's stores, answered from its open tasks.
 
-Kafka classes: QueryableStoreProvider, StreamsMetadataState. With at least once, queries see every write at once, as in
-Kafka Streams; with exactly once, they see committed entries (KIP-892).
+Kafka classes: QueryableStoreProvider, StreamsMetadataState. The isolation level of a query, by default that of the
+configuration, decides whether it sees uncommitted writes (KIP-892).
 """
 
 from __future__ import annotations
@@ -14,25 +14,28 @@ from typing import Any, NamedTuple, Self
 from penstock.client.api import Admin
 from penstock.client.confluent import ConfluentAdmin
 from penstock.config import StreamsConfig
-from penstock.config.kafka_keys import EXACTLY_ONCE_V2
+from penstock.config.isolation_level import IsolationLevel
 from penstock.errors import InvalidStateStoreError, StateStoreNotAvailableError
 from penstock.extras import load
 from penstock.host.api import Staleness, StoreSize, TaskMetadata
 from penstock.host.commits.task_positions import ANSWER_MS, Committed, TaskPositions
+from penstock.host.deployment.key_partition import KeyPartitioner
 from penstock.host.deployment.layout import Layout
 from penstock.host.threads.commit_times import InstanceCommit
-from penstock.host.threads.processing import OpenTasks, ReadableStore
+from penstock.host.threads.processing import OpenTasks
+from penstock.host.threads.readable_store import ReadableStore
 from penstock.host.threads.standbys import Standbys
 from penstock.host.threads.subscription import Endpoint
-from penstock.plan.partitioning import partition_for
+from penstock.host.threads.visibility import Visibility, visibility
 from penstock.plan.subtopology import BuiltTopology, StreamPartitioner, TaskId
-from penstock.record import TopicPartition
+from penstock.record import Headers, TopicPartition
 from penstock.serdes import Serde
 from penstock.serdes.columns import arrow
 from penstock.state.api import StateStore, StoreBuilder
 from penstock.state.query.execution import is_permitted, run_query
 from penstock.state.query.metadata import HostInfo, KeyQueryMetadata, LagInfo, StreamsMetadata
 from penstock.state.query.position import Position, PositionBound
+from penstock.state.query.queries import TimestampedKeyWithHeadersQuery
 from penstock.state.query.queryable import StoreQueryParameters, StoresOfPartitions, check_known
 from penstock.state.query.request import (
     NOT_PRESENT,
@@ -42,7 +45,6 @@ from penstock.state.query.request import (
     StateQueryRequest,
     StateQueryResult,
 )
-from penstock.task.standby_task import empty_store
 from penstock.task.taps import TappedRecord
 from penstock_broker.common.clock import Clock
 
@@ -83,7 +85,6 @@ class TaskQueries:
     def __init__(self, built: BuiltTopology, config: StreamsConfig, clock: Clock) -> None:
         self._config = config
         self._clock = clock
-        self._committed = config["processing.guarantee"] == EXACTLY_ONCE_V2
         self._builders = {name: store for spec in built.subtopologies for name, store in spec.stores.items()}
         self._global_builders = {} if built.global_topology is None else dict(built.global_topology.stores)
         self._subtopologies = {name: spec.id for spec in built.subtopologies for name in spec.stores}
@@ -116,8 +117,8 @@ class TaskQueries:
         name, partition = parameters.store_name, parameters.partition
         check_known(name, self.stores())
 
-        def stores() -> list[StateStore]:
-            found = self._readable(name, parameters.stale_stores)
+        def stores(level: IsolationLevel | None) -> list[StateStore]:
+            found = self._readable(name, self._visible(level), parameters.stale_stores)
             return [each.store for each in found if partition in (None, each.task.partition)]
 
         provider = StoresOfPartitions(stores, None if name in self._global_builders else partition, _migrated)
@@ -137,7 +138,9 @@ class TaskQueries:
         running = self._tasks()
         asked = [
             each
-            for each in self._here(request.store_name, with_standbys=not request.active_required)
+            for each in self._here(
+                request.store_name, self._visible_to(request), with_standbys=not request.active_required
+            )
             if request.partitions is None or each.task.partition in request.partitions
         ]
         refused = request.active_required and not running.is_running()
@@ -155,7 +158,7 @@ class TaskQueries:
         here = {
             (name, each.task.partition): partition
             for name in self._builders
-            for each in self._here(name, with_standbys=True)
+            for each in self._here(name, Visibility.WRITTEN, with_standbys=True)
             if (partition := running.layout.changelogs(each.task).get(name)) is not None
         }
         admin = ConfluentAdmin(self._config)
@@ -176,7 +179,12 @@ class TaskQueries:
         return {name: StoreSize(None if running is None else running.tasks.entries(name)) for name in self.stores()}
 
     def query_metadata_for_key(
-        self, store_name: str, key: Any, key_serde: Serde | None = None, partitioner: StreamPartitioner | None = None
+        self,
+        store_name: str,
+        key: Any,
+        key_serde: Serde | None = None,
+        partitioner: StreamPartitioner | None = None,
+        headers: Headers = (),
     ) -> KeyQueryMetadata:
         """Return the partition of a store that has `key`, and the address that serves it.
 
@@ -187,6 +195,7 @@ class TaskQueries:
             key: the key; for windows and sessions, the key without the window.
             key_serde: serializes the key as in the input records; None for the serde of the store.
             partitioner: the partitioner of the input records; None for Kafka's default.
+            headers: the headers of the input records, for the serde and the partitioner.
 
         Raises:
             UnknownStateStoreError: the topology has no store of that name.
@@ -198,13 +207,9 @@ class TaskQueries:
         if store_name in self._global_builders:  # every instance has the whole store
             return KeyQueryMetadata(own, frozenset(), -1)
         partitions = sum(task.subtopology == self._subtopologies[store_name] for task in running.layout.groups)
-        chosen = None if partitioner is None else partitioner(store_name, key, None, partitions)
-        if chosen:
-            partition = min(chosen)
-        else:
-            serde = key_serde or empty_store(self._builders[store_name], self._config).key_serde
-            partition = partition_for(serde.serialize(store_name, key), max(partitions, 1))
-        here = {each.task.partition for each in running.tasks.readable(store_name, self._committed)}
+        place = KeyPartitioner(key_serde, partitioner, headers)
+        partition = place.partition(self._builders[store_name], self._config, key, partitions)
+        here = {each.task.partition for each in running.tasks.readable(store_name, Visibility.WRITTEN)}
         task, endpoints = TaskId(self._subtopologies[store_name], partition), running.endpoints()
         others = [HostInfo.build_from_endpoint(each.server) for each in endpoints if task in each.active]
         active = own if partition in here else next((each for each in others if each != own), HostInfo.unavailable())
@@ -231,7 +236,7 @@ class TaskQueries:
         return StreamsMetadata(host, stores[0] | self._global_builders.keys(), partitions[0], stores[1], partitions[1])
 
     def staleness(self) -> Staleness:
-        """Return the last commit; with at least once, queries see newer writes too."""
+        """Return the last commit; queries that read uncommitted writes see newer ones too."""
         commit = self._tasks().committed()
         if not commit.number:
             return Staleness(0, 0, None)
@@ -254,7 +259,7 @@ class TaskQueries:
             InvalidStateStoreError: its entries do not form a table, or the instance has no part of it.
         """
         check_known(store_name, self.stores())
-        found = self._readable(store_name, stale=False)
+        found = self._readable(store_name, self._visible(None), stale=False)
         if not found:
             raise _migrated(store_name)
         columns = load("penstock.state.query.columns", "A table").StateColumns(found[0].store)
@@ -273,7 +278,16 @@ class TaskQueries:
         if self._running is not None:
             self._running.tasks.untap(node)
 
-    def _readable(self, store_name: str, stale: bool) -> list[ReadableStore]:
+    def _visible(self, level: IsolationLevel | None) -> Visibility:
+        """Return the changes that queries of `level` see, or of the default level without one."""
+        return visibility(level or self._config.default_interactive_query_isolation_level(), self._config)
+
+    def _visible_to(self, request: StateQueryRequest) -> Visibility:
+        visible, query = self._visible(request.isolation_level), request.query
+        skips_cache = isinstance(query, TimestampedKeyWithHeadersQuery) and query.cache_skipped
+        return Visibility.FLUSHED if skips_cache and visible is Visibility.WRITTEN else visible
+
+    def _readable(self, store_name: str, visible: Visibility, stale: bool) -> list[ReadableStore]:
         """Return the readable stores; `stale` includes lagging stores, in every state of the instance."""
         running = self._tasks()
         if store_name not in self._global_builders and not stale and not running.is_running():
@@ -281,12 +295,12 @@ class TaskQueries:
                 f"Cannot get state store {store_name} because the instance is setting up its tasks: ask again when it "
                 "is RUNNING."
             )
-        return self._here(store_name, with_standbys=stale)
+        return self._here(store_name, visible, with_standbys=stale)
 
-    def _here(self, store_name: str, with_standbys: bool) -> list[ReadableStore]:
+    def _here(self, store_name: str, visible: Visibility, with_standbys: bool) -> list[ReadableStore]:
         """Return the stores of that name of open tasks, and of standbys if requested."""
         running = self._tasks()
-        active = running.tasks.readable(store_name, self._committed)
+        active = running.tasks.readable(store_name, visible)
         return [*active, *running.standbys.readable(store_name)] if with_standbys else active
 
     def _tasks(self) -> RunningTasks:

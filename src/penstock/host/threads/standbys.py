@@ -19,7 +19,7 @@ from penstock.client.api import Admin, Consumer
 from penstock.errors import InvalidStateStoreError, KafkaError, OffsetOutOfRangeError
 from penstock.host.deployment.layout import Layout
 from penstock.host.supervision.restarts import TaskTimeout
-from penstock.host.threads.processing import CommittedEntries, ReadableStore
+from penstock.host.threads.readable_store import CommittedEntries, ReadableStore
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
 from penstock.state.api import Base

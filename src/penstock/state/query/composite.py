@@ -2,15 +2,16 @@
 
 Kafka classes: CompositeReadOnlyKeyValueStore, CompositeReadOnlyWindowStore, CompositeReadOnlySessionStore.
 
-Every call uses the current stores, and reads all partitions as of one commit. A key is looked up in each partition in
+Every call uses the current stores at one isolation level. A key is looked up in each partition in
 turn; ranges return one partition after another, each in its own order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
+from penstock.config.isolation_level import IsolationLevel, checked_level
 from penstock.errors import UnsupportedOperationError
 from penstock.record import KeyValue
 from penstock.state.api import KeyValueIterator, ReadOnlyKeyValueStore
@@ -21,6 +22,12 @@ from penstock.state.windowed_api import ReadOnlySessionStore, ReadOnlyWindowStor
 
 Shown = tuple[Any, ValueOf]
 """A store of one partition, and the function for its values in results."""
+
+StoresAt = Callable[[IsolationLevel | None], Iterable[Shown]]
+"""Returns the current stores of the partitions for reads at a level, None for the default level.
+
+Raises InvalidStateStoreError if they are unreadable.
+"""
 
 
 class CompositeKeyValueIterator:
@@ -85,12 +92,14 @@ class CompositeReadOnlyStore(StoreTable):
 
     Args:
         store_name: the name of the store.
-        stores: returns the current stores of the partitions; raises InvalidStateStoreError if they are unreadable.
+        stores: returns the current stores of the partitions.
+        isolation_level: the level of the reads; None for the default level.
     """
 
-    def __init__(self, store_name: str, stores: Callable[[], Iterable[Shown]]) -> None:
+    def __init__(self, store_name: str, stores: StoresAt, isolation_level: IsolationLevel | None = None) -> None:
         self._name = store_name
-        self._stores = stores
+        self._stores_at = stores
+        self._isolation_level = isolation_level
 
     @property
     def name(self) -> str:
@@ -112,6 +121,13 @@ class CompositeReadOnlyStore(StoreTable):
     def close(self) -> None:
         """Raise UnsupportedOperationError: the tasks that write the store close it."""
         self._refuse()
+
+    def read_only(self, isolation_level: IsolationLevel) -> Self:
+        """Return this store for reads at another isolation level (KIP-892); raises TypeError for any other value."""
+        return type(self)(self._name, self._stores_at, checked_level(isolation_level))
+
+    def _stores(self) -> Iterable[Shown]:
+        return self._stores_at(self._isolation_level)
 
     def _typed_stores(self) -> list[Any]:
         return [store for store, _ in self._stores()]

@@ -21,11 +21,16 @@ from penstock.state.query.queries import (
     RangeQuery,
     ResultOrder,
     TimestampedKeyQuery,
+    TimestampedKeyWithHeadersQuery,
     TimestampedRangeQuery,
+    TimestampedRangeWithHeadersQuery,
+    TimestampedWindowKeyWithHeadersQuery,
+    TimestampedWindowRangeWithHeadersQuery,
     VersionedKeyQuery,
     WindowKeyQuery,
     WindowRangeQuery,
 )
+from penstock.state.query.record_iterator import ReadOnlyRecordIterator, record_of, session_record_of
 from penstock.state.query.request import FailureReason, QueryResult
 from penstock.state.query.values import ValueOf, aggregation_of, plain_of, timestamped_of
 from penstock.state.session_store import TypedSessionStore
@@ -96,6 +101,13 @@ def _of_key_value_store(store: TypedKeyValueStore, query: Query) -> QueryResult:
     match query:
         case TimestampedKeyQuery() | TimestampedRangeQuery() if not store.timestamped:
             return QueryResult.for_unknown_query_type(query, store)
+        case TimestampedKeyWithHeadersQuery() | TimestampedRangeWithHeadersQuery() if not store.with_headers:
+            return QueryResult.for_unknown_query_type(query, store)
+        case TimestampedKeyWithHeadersQuery(key=key):
+            value = store.get(key)
+            return QueryResult.for_result(None if value is None else record_of(key, value))
+        case TimestampedRangeWithHeadersQuery():
+            return QueryResult.for_result(ReadOnlyRecordIterator(_range(store, query), record_of))
         case TimestampedKeyQuery(key=key):
             return _value(store.get(key), timestamped_of(store))
         case KeyQuery(key=key):
@@ -115,6 +127,15 @@ def _range(store: TypedKeyValueStore, query: RangeQuery) -> KeyValueIterator:
 
 def _of_window_store(store: TypedWindowStore, query: Query) -> QueryResult:
     match query:
+        case TimestampedWindowKeyWithHeadersQuery() | TimestampedWindowRangeWithHeadersQuery() if (
+            not store.with_headers
+        ):
+            return QueryResult.for_unknown_query_type(query, store)
+        case TimestampedWindowKeyWithHeadersQuery(key=key, time_from=int(time_from), time_to=int(time_to)):
+            windows = store.fetch_range(key, key, time_from, time_to)  # unlike fetch, with Windowed keys
+            return QueryResult.for_result(ReadOnlyRecordIterator(windows, record_of))
+        case TimestampedWindowRangeWithHeadersQuery(time_from=int(time_from), time_to=int(time_to)):
+            return QueryResult.for_result(ReadOnlyRecordIterator(store.fetch_all(time_from, time_to), record_of))
         case WindowKeyQuery(key=key, time_from=int(time_from), time_to=int(time_to)):
             return _entries(store, store.fetch(key, time_from, time_to), timestamped_of(store))
         case WindowKeyQuery():
@@ -122,15 +143,19 @@ def _of_window_store(store: TypedWindowStore, query: Query) -> QueryResult:
         case WindowRangeQuery(time_from=int(time_from), time_to=int(time_to)):
             return _entries(store, store.fetch_all(time_from, time_to), timestamped_of(store))
         case WindowRangeQuery():
-            return _only(store, query, "WindowStores only supports WindowRangeQuery.with_window_start_range")
+            return _only(store, query, f"WindowStores only supports {type(query).__name__}.with_window_start_range")
         case _:
             return QueryResult.for_unknown_query_type(query, store)
 
 
 def _of_session_store(store: TypedSessionStore, query: Query) -> QueryResult:
     match query:
+        case TimestampedWindowRangeWithHeadersQuery() if not store.with_headers:
+            return QueryResult.for_unknown_query_type(query, store)
         case WindowRangeQuery(key=None):
-            return _only(store, query, "SessionStores only support WindowRangeQuery.with_key")
+            return _only(store, query, f"SessionStores only support {type(query).__name__}.with_key")
+        case TimestampedWindowRangeWithHeadersQuery(key=key):
+            return QueryResult.for_result(ReadOnlyRecordIterator(store.fetch(key), session_record_of))
         case WindowRangeQuery(key=key):
             return _entries(store, store.fetch(key), aggregation_of(store))
         case _:
@@ -139,7 +164,12 @@ def _of_session_store(store: TypedSessionStore, query: Query) -> QueryResult:
 
 def _of_versioned_store(store: TypedVersionedKeyValueStore, query: Query) -> QueryResult:
     match query:
-        case TimestampedKeyQuery() | TimestampedRangeQuery():
+        case (
+            TimestampedKeyQuery()
+            | TimestampedRangeQuery()
+            | TimestampedKeyWithHeadersQuery()
+            | TimestampedRangeWithHeadersQuery()
+        ):
             return QueryResult.for_unknown_query_type(query, store)
         case KeyQuery() | RangeQuery():
             raise UnsupportedOperationError(

@@ -56,6 +56,14 @@ class TimestampedKeyQuery(KeyQuery):
 
 
 @dataclass(frozen=True)
+class TimestampedKeyWithHeadersQuery(KeyQuery):
+    """Queries the ReadOnlyRecord of a key in a store with headers, or None if absent (KIP-1356).
+
+    On the threads host, `skip_cache` omits the writes in the record cache. Kafka class: TimestampedKeyWithHeadersQuery.
+    """
+
+
+@dataclass(frozen=True)
 class RangeQuery(Query):
     """Queries a key range of a key-value store (Kafka class: RangeQuery).
 
@@ -102,6 +110,14 @@ class TimestampedRangeQuery(RangeQuery):
 
 
 @dataclass(frozen=True)
+class TimestampedRangeWithHeadersQuery(RangeQuery):
+    """Like RangeQuery, with a ReadOnlyRecordIterator over a store with headers (KIP-1356).
+
+    Kafka class: TimestampedRangeWithHeadersQuery.
+    """
+
+
+@dataclass(frozen=True)
 class WindowKeyQuery(Query):
     """Queries an iterator of (window start, value) for a key (Kafka class: WindowKeyQuery).
 
@@ -112,13 +128,21 @@ class WindowKeyQuery(Query):
     time_from: int | None = None
     time_to: int | None = None
 
-    @staticmethod
-    def with_key_and_window_start_range(key: Any, time_from: int, time_to: int) -> WindowKeyQuery:
+    @classmethod
+    def with_key_and_window_start_range(cls, key: Any, time_from: int, time_to: int) -> Self:
         """Return a query for windows of `key` starting from `time_from` to `time_to` (ms).
 
         Raises TypeError for None.
         """
-        return WindowKeyQuery(_checked(key), _checked(time_from), _checked(time_to))
+        return cls(_checked(key), _checked(time_from), _checked(time_to))
+
+
+@dataclass(frozen=True)
+class TimestampedWindowKeyWithHeadersQuery(WindowKeyQuery):
+    """Like WindowKeyQuery, with a ReadOnlyRecordIterator over a store with headers (KIP-1356).
+
+    The keys of the records are Windowed. Kafka class: TimestampedWindowKeyWithHeadersQuery.
+    """
 
 
 @dataclass(frozen=True)
@@ -133,18 +157,27 @@ class WindowRangeQuery(Query):
     time_from: int | None = None
     time_to: int | None = None
 
-    @staticmethod
-    def with_key(key: Any) -> WindowRangeQuery:
+    @classmethod
+    def with_key(cls, key: Any) -> Self:
         """Return a query for the sessions of `key`; raises TypeError for None."""
-        return WindowRangeQuery(_checked(key))
+        return cls(_checked(key))
 
-    @staticmethod
-    def with_window_start_range(time_from: int, time_to: int) -> WindowRangeQuery:
+    @classmethod
+    def with_window_start_range(cls, time_from: int, time_to: int) -> Self:
         """Return a query for windows of all keys starting from `time_from` to `time_to` (ms).
 
         Raises TypeError for None.
         """
-        return WindowRangeQuery(None, _checked(time_from), _checked(time_to))
+        return cls(None, _checked(time_from), _checked(time_to))
+
+
+@dataclass(frozen=True)
+class TimestampedWindowRangeWithHeadersQuery(WindowRangeQuery):
+    """Like WindowRangeQuery, with a ReadOnlyRecordIterator over a store with headers (KIP-1356).
+
+    The keys of the records are Windowed. The timestamp of a session's record is the end of the session. Kafka class:
+    TimestampedWindowRangeWithHeadersQuery.
+    """
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Protocol
 
+from penstock.config.isolation_level import IsolationLevel
 from penstock.errors import InvalidStateStoreError, InvalidStateStorePartitionError, UnknownStateStoreError
 from penstock.state.api import ReadOnlyKeyValueStore, StateStore
 from penstock.state.key_value_store import TypedKeyValueStore
@@ -20,7 +21,7 @@ from penstock.state.query.composite import (
     CompositeReadOnlySessionStore,
     CompositeReadOnlyStore,
     CompositeReadOnlyWindowStore,
-    Shown,
+    StoresAt,
 )
 from penstock.state.query.values import ValueOf, as_it_is, plain_of, timestamped_of
 from penstock.state.session_store import TypedSessionStore
@@ -33,8 +34,10 @@ from penstock.state.windowed_api import ReadOnlySessionStore, ReadOnlyWindowStor
 class StateStoreProvider(Protocol):
     """Provides the stores of the partitions (Kafka class: StateStoreProvider)."""
 
-    def stores(self, store_name: str, store_type: QueryableStoreType) -> Sequence[StateStore]:
-        """Return the stores of that name, one per partition, all as of one commit.
+    def stores(
+        self, store_name: str, store_type: QueryableStoreType, isolation_level: IsolationLevel | None = None
+    ) -> Sequence[StateStore]:
+        """Return the stores of that name, one per partition, for reads at a level; None for the default level.
 
         Raises InvalidStateStoreError if they are unreadable or `store_type` does not accept them.
         """
@@ -94,9 +97,9 @@ class _BuiltInType(ABC):
         """Return the store `store_name` over all partitions of `provider`."""
         raise NotImplementedError
 
-    def shown(self, provider: StateStoreProvider, store_name: str) -> Callable[[], list[Shown]]:
+    def shown(self, provider: StateStoreProvider, store_name: str) -> StoresAt:
         """Return a function that returns the current stores, each with the function for its values."""
-        return lambda: [(store, self._value_of(store)) for store in provider.stores(store_name, self)]
+        return lambda level: [(store, self._value_of(store)) for store in provider.stores(store_name, self, level)]
 
     def _value_of(self, store: Any) -> ValueOf:
         match self.values:
@@ -145,7 +148,7 @@ class StoreTableType:
     def create(self, provider: StateStoreProvider, store_name: str) -> StoreTable:
         """Return the store `store_name` over all partitions of `provider`."""
         return CompositeReadOnlyStore(
-            store_name, lambda: [(store, as_it_is) for store in provider.stores(store_name, self)]
+            store_name, lambda level: [(store, as_it_is) for store in provider.stores(store_name, self, level)]
         )
 
 
@@ -238,14 +241,14 @@ class StoresOfPartitions:
     """Provides the stores for one call of `store` (implements StateStoreProvider).
 
     Args:
-        stores: returns the stores at each read.
+        stores: returns the stores at each read, for an isolation level.
         partition: the requested one; None for all.
         not_there: returns the error for a store without partitions, given its name.
     """
 
     def __init__(
         self,
-        stores: Callable[[], Sequence[StateStore]],
+        stores: Callable[[IsolationLevel | None], Sequence[StateStore]],
         partition: int | None,
         not_there: Callable[[str], InvalidStateStoreError],
     ) -> None:
@@ -253,9 +256,11 @@ class StoresOfPartitions:
         self._partition = partition
         self._not_there = not_there
 
-    def stores(self, store_name: str, store_type: QueryableStoreType) -> Sequence[StateStore]:
+    def stores(
+        self, store_name: str, store_type: QueryableStoreType, isolation_level: IsolationLevel | None = None
+    ) -> Sequence[StateStore]:
         """Return the current stores of the requested partitions."""
-        stores = self._stores()
+        stores = self._stores(isolation_level)
         if not stores:
             if self._partition is not None:
                 raise InvalidStateStorePartitionError(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
+from penstock.config.isolation_level import IsolationLevel, checked_level
 from penstock.state.query.position import Position, PositionBound
 from penstock.state.query.queries import Query
 
@@ -152,6 +153,7 @@ class StateQueryRequest:
         position_bound: the position that they must have reached.
         active_required: whether only an active task may answer.
         execution_info_enabled: whether results include the answering store.
+        isolation_level: the level of the reads; None for `default.interactive.query.isolation.level`.
     """
 
     store_name: str
@@ -160,6 +162,7 @@ class StateQueryRequest:
     position_bound: PositionBound = field(default_factory=PositionBound)
     active_required: bool = False
     execution_info_enabled: bool = False
+    isolation_level: IsolationLevel | None = None
 
     @staticmethod
     def in_store(store_name: str) -> InStore:
@@ -185,6 +188,10 @@ class StateQueryRequest:
     def enable_execution_info(self) -> StateQueryRequest:
         """Return a copy with the answering store and the duration in the results."""
         return replace(self, execution_info_enabled=True)
+
+    def with_isolation_level(self, isolation_level: IsolationLevel) -> StateQueryRequest:
+        """Return a copy that reads at this isolation level (KIP-892); raises TypeError for any other value."""
+        return replace(self, isolation_level=checked_level(isolation_level))
 
     def is_all_partitions(self) -> bool:
         """Return whether the query reads all partitions."""

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.config import StreamsConfig
+from penstock.config.isolation_level import IsolationLevel
 from penstock.errors import IncompatibleCheckpointError, InvalidStateStoreError
 from penstock.host.api import Staleness, StoreSize, TaskMetadata
 from penstock.host.commits.task_positions import ANSWER_MS, TaskPositions
+from penstock.host.deployment.key_partition import KeyPartitioner
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, checkpoint_of
 from penstock.host.spark.query.global_reader import GlobalStateReader
 from penstock.host.spark.query.state_frames import StateScan, manifest_frame, segment_frame, store_frame
@@ -28,9 +30,8 @@ from penstock.host.spark.query.store_positions import (
     settled_offsets,
     source_partitions,
 )
-from penstock.plan.partitioning import partition_for
 from penstock.plan.subtopology import BuiltTopology, StreamPartitioner, TaskId
-from penstock.record import TopicPartition
+from penstock.record import Headers, TopicPartition
 from penstock.serdes import Serde
 from penstock.state.api import CUSTOM, StateStore, StoreBuilder
 from penstock.state.query.execution import is_permitted, run_query
@@ -210,7 +211,12 @@ class CheckpointQueries:
             return None
 
     def query_metadata_for_key(
-        self, store_name: str, key: Any, key_serde: Serde | None = None, partitioner: StreamPartitioner | None = None
+        self,
+        store_name: str,
+        key: Any,
+        key_serde: Serde | None = None,
+        partitioner: StreamPartitioner | None = None,
+        headers: Headers = (),
     ) -> KeyQueryMetadata:
         """Return the partition of a store that has `key`, and the address of this program.
 
@@ -219,6 +225,7 @@ class CheckpointQueries:
             key: the key; for windows and sessions, the key within the window.
             key_serde: serializes the key like the source records did; None for the serde of the store.
             partitioner: chose the partitions of those records; None for Kafka's default.
+            headers: the headers of the source records, for the serde and the partitioner.
 
         Raises:
             UnknownStateStoreError: the topology has no store of that name.
@@ -229,11 +236,9 @@ class CheckpointQueries:
         host = HostInfo.build_from_endpoint(self._config["application.server"])
         _, stored = self._reader.current()
         partitions = len(stored.with_store(store_name))
-        chosen = None if partitioner is None else partitioner(store_name, key, None, partitions)
-        if chosen:
-            return KeyQueryMetadata(host, frozenset(), min(chosen))
-        serde = key_serde or empty_store(self._builders[store_name], self._config).key_serde
-        return KeyQueryMetadata(host, frozenset(), partition_for(serde.serialize(store_name, key), max(partitions, 1)))
+        place = KeyPartitioner(key_serde, partitioner, headers)
+        partition = place.partition(self._builders[store_name], self._config, key, partitions)
+        return KeyQueryMetadata(host, frozenset(), partition)
 
     def streams_metadata(self) -> list[StreamsMetadata]:
         """Return the metadata of this program: all stores and all input partitions.
@@ -334,14 +339,14 @@ class CheckpointQueries:
         self._global_reader.close()
         self._positions.close()
 
-    def _stores_of(self, parameters: StoreQueryParameters) -> Callable[[], list[StateStore]]:
-        """Return a function for the stores of the requested partitions, all as of one commit."""
+    def _stores_of(self, parameters: StoreQueryParameters) -> Callable[[IsolationLevel | None], list[StateStore]]:
+        """Return a function for the stores of the requested partitions, all as of one commit, at every level."""
         name, partition = parameters.store_name, parameters.partition
         if name in self._global_builders:
-            return lambda: [self._global_reader.store(name)]
+            return lambda _: [self._global_reader.store(name)]
         partitions = None if partition is None else (partition,)
 
-        def stores() -> list[StateStore]:
+        def stores(_: IsolationLevel | None) -> list[StateStore]:
             found = [task.store(name) for task in self._reader.read(name, partitions).tasks]
             return [store for store in found if store is not None]
 

@@ -19,6 +19,7 @@ from typing import Any
 from penstock.host.packing.carried_errors import CarriedError, carried, made_again, with_causes
 from penstock.host.packing.record_blobs import decode_batch, encode_batch
 from penstock.host.threads import vocabulary as v
+from penstock.host.threads.visibility import Visibility
 from penstock.log_context import Work
 from penstock.plan.subtopology import TaskId
 from penstock.plan.user_lines import called_lines
@@ -94,15 +95,17 @@ class ReadPositions:
     """Request the `OpenTaskPositions` of each open task of the worker that has the store."""
 
     store: str
+    visible: Visibility
 
 
 @dataclass(frozen=True)
 class ReadStore:
-    """Call a method on the bytes of a store, or read an attribute. part: see `TaskRunner.reads`."""
+    """Call a method on the bytes of a store, or read an attribute. visible, part: see `TaskRunner.reads`."""
 
     task: TaskId
     store: str
-    part: str | None
+    visible: Visibility
+    part: str
     name: str
     arguments: Sequence[Any] = ()
 

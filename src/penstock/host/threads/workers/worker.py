@@ -179,8 +179,8 @@ class _Worker:
 
     def _answer(self, asked: object) -> object:
         match asked:
-            case ReadPositions(store):
-                return self._runner.positions(store)
+            case ReadPositions(store, visible):
+                return self._runner.positions(store, visible)
             case ReadTap(node, limit):
                 return encoded_records(self._runner.tapped(node, limit))
             case CloseTap(node):
@@ -193,7 +193,7 @@ class _Worker:
 
     def _read(self, asked: ReadStore) -> Any:
         """Return the result of a call, of an iterator the entries of one read."""
-        reads = self._runner.reads(asked.task, asked.store, asked.part)
+        reads = self._runner.reads(asked.task, asked.store, asked.visible, asked.part)
         match asked.name:
             case "range":
                 return list(islice(reads.range(*asked.arguments), AT_ONCE))

@@ -14,6 +14,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, assert_never
 
@@ -26,11 +27,12 @@ from penstock.host.threads import vocabulary as v
 from penstock.host.threads.processing import (
     LAST_SECONDS,
     OpenTaskPositions,
-    ReadableStore,
     TaskRunner,
     sum_of_known,
 )
 from penstock.host.threads.queued import QueuedThread
+from penstock.host.threads.readable_store import ReadableStore
+from penstock.host.threads.visibility import Visibility
 from penstock.host.threads.vocabulary import GLOBAL_TASK
 from penstock.host.threads.workers.messages import (
     CloseTap,
@@ -52,7 +54,7 @@ from penstock.host.threads.workers.worker_process import (
 from penstock.plan.subtopology import TaskId
 from penstock.state.api import CUSTOM, StateStore
 from penstock.state.guarded import GuardedReads
-from penstock.state.typed_store import TypedStore
+from penstock.state.typed_store import ENTRIES, TypedStore
 from penstock.task.standby_task import StandbySnapshot, empty_store
 from penstock.task.taps import TappedRecord
 
@@ -310,16 +312,16 @@ class WorkerProcesses:
         with self._lock:
             return sorted(self._open)
 
-    def readable(self, store_name: str, committed: bool) -> list[ReadableStore]:
+    def readable(self, store_name: str, visible: Visibility) -> list[ReadableStore]:
         """Return the stores of that name of all open tasks."""
         with self._lock:
             workers = {w for task, w in self._open.items() if store_name in self._layout.spec(task).stores}
-        found = self._global_runner.readable(store_name, committed)
+        found = self._global_runner.readable(store_name, visible)
         for worker in workers:
             with suppress(InvalidStateStoreError):  # its tasks are being opened again
-                for each in worker.read(ReadPositions(store_name)):
-                    store = self._remote(worker, each, store_name, committed)
-                    found.append(ReadableStore(each.task, store, each.committed if committed else each.now))
+                for each in worker.read(ReadPositions(store_name, visible)):
+                    store = self._remote(worker, each, store_name, visible)
+                    found.append(ReadableStore(each.task, store, each.positions))
         return sorted(found, key=lambda each: each.task)
 
     def entries(self, store_name: str) -> int | None:
@@ -332,7 +334,7 @@ class WorkerProcesses:
             builder = self._layout.spec(task).stores.get(store_name)
             if builder is not None and builder.supplier.kind != CUSTOM:
                 with suppress(InvalidStateStoreError):  # the task is being opened again
-                    counts.append(_remote_reads(worker, task, store_name, None).approximate_num_entries())
+                    counts.append(_committed_reads(worker, task, store_name).approximate_num_entries())
         return sum_of_known(counts)
 
     def tapped(self, node: str, limit: int) -> list[TappedRecord]:
@@ -349,7 +351,7 @@ class WorkerProcesses:
             with suppress(InvalidStateStoreError):
                 worker.read(CloseTap(node))
 
-    def _remote(self, worker: Worker, found: OpenTaskPositions, name: str, committed: bool) -> StateStore:
+    def _remote(self, worker: Worker, found: OpenTaskPositions, name: str, visible: Visibility) -> StateStore:
         """Return a store of a worker, for reads from here."""
         task, config = found.task, self._layout.config
         builders = self._layout.spec(task).stores
@@ -358,14 +360,14 @@ class WorkerProcesses:
                 f"Store {name} is of a class of the program, and in another process: queries can read it only "
                 "with num.stream.threads=1."
             )
-        if committed:
+        if visible is Visibility.COMMITTED:
             entries = _CommittedEntries(worker, task)
             snapshot = StandbySnapshot(task, builders, config, entries, found.processor_metadata).store(name)
             assert snapshot is not None
             return snapshot
         store = empty_store(builders[name], config)
         assert isinstance(store, TypedStore)
-        return store.over(lambda part: _remote_reads(worker, task, name, part))
+        return store.over(lambda part: _remote_reads(worker, task, name, visible, part))
 
     def close(self) -> None:
         """End the processes, even if a function of the user does not return."""
@@ -383,25 +385,29 @@ class _CommittedEntries:
 
     def view(self, store_name: str) -> GuardedReads:
         """Return the entries of one store."""
-        return _remote_reads(self._worker, self._task, store_name, None)
+        return _committed_reads(self._worker, self._task, store_name)
 
     def close(self) -> None:
         """Do nothing: the entries are in the worker."""
 
 
-def _remote_reads(worker: Worker, task: TaskId, store: str, part: str | None) -> GuardedReads:
-    return GuardedReads(_RemoteReads(worker, task, store, part), nullcontext)
+def _committed_reads(worker: Worker, task: TaskId, store: str) -> GuardedReads:
+    return _remote_reads(worker, task, store, Visibility.COMMITTED, ENTRIES)
+
+
+def _remote_reads(worker: Worker, task: TaskId, store: str, visible: Visibility, part: str) -> GuardedReads:
+    return GuardedReads(_RemoteReads(worker, ReadStore(task, store, visible, part, "")), nullcontext)
 
 
 class _RemoteReads:
     """Reads the bytes of a store in a worker. A range returns the entries of one read."""
 
-    def __init__(self, worker: Worker, task: TaskId, store: str, part: str | None) -> None:
+    def __init__(self, worker: Worker, asked: ReadStore) -> None:
         self._worker = worker
-        self._at = task, store, part
+        self._asked = asked
 
     def _call(self, name: str, *arguments: Any) -> Any:
-        return self._worker.read(ReadStore(*self._at, name, arguments))
+        return self._worker.read(replace(self._asked, name=name, arguments=arguments))
 
     def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Return the value of each of `keys`, None for missing keys."""
