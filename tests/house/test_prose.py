@@ -7,7 +7,6 @@ import pytest
 from tests.house.limits import modules
 from tests.house.prose import PHRASES, Text, per_ten_thousand_words, texts
 
-
 pytestmark = pytest.mark.xdist_group("source")
 """One process parses the source once."""
 

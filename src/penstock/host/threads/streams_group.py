@@ -94,13 +94,7 @@ class StreamsProtocol:
                 body = {"group_ids": [self._group]}
                 return Request(STREAMS_GROUP_DESCRIBE, body, lambda answer: self._described(answer, member_id))
             case m.PushTopology(member_id):
-                body = {
-                    "group_id": self._group,
-                    "member_id": member_id,
-                    "topology_epoch": _TOPOLOGY_EPOCH,
-                    "topology_description": encode_description(self._layout.topology),
-                }
-                return Request(TOPOLOGY_DESCRIPTION_UPDATE, body, _pushed)
+                return Request(TOPOLOGY_DESCRIPTION_UPDATE, self._description(member_id), _pushed)
             case m.LeaveGroup(member_id):
                 body = self._identity(member_id, _LEAVING)
                 return Request(STREAMS_GROUP_HEARTBEAT, body, lambda _: m.LeaveAnswered())
@@ -135,6 +129,14 @@ class StreamsProtocol:
             "member_id": member_id,
             "member_epoch": epoch,
             "endpoint_information_epoch": self._endpoints_epoch,
+        }
+
+    def _description(self, member_id: str) -> Message:
+        return {
+            "group_id": self._group,
+            "member_id": member_id,
+            "topology_epoch": _TOPOLOGY_EPOCH,
+            "topology_description": encode_description(self._layout.topology),
         }
 
     def _heartbeat(self, member_id: str, epoch: int, fields: Message) -> Request:
