@@ -55,7 +55,6 @@ def test_windows_have_one_result_when_they_close_and_none_for_a_delete() -> None
     assert updates(builder, rows) == [("a", "13", 9)]
 
 
-@pytest.mark.xfail(strict=True, reason="Kafka 4.4 keeps the headers of old values: DIVERGENCES.md")
 def test_the_serde_of_an_old_value_does_not_receive_the_headers_of_the_new_one() -> None:
     strings = {"key_serde": Serdes.string(), "value_serde": Serdes.string()}
     builder, config = StreamsBuilder(), {**UNCACHED, "dsl.store.format": "headers"}
