@@ -18,10 +18,11 @@ from penstock.record import NO_TIMESTAMP, RecordBatch, entries_of
 from penstock.serdes import Serde
 from penstock.state.api import Base, BaseView, BufferedBytesStore, EngineStore, RecordContext, StoreBuilder, StoreSource
 from penstock.state.caching_store import CachingKeyValueStore
-from penstock.state.change_logging_store import ChangeLog, ChangeLoggingStore, StoreChangeLog
 from penstock.state.change_buffer_with_headers import ChangeBufferWithHeaders
+from penstock.state.change_logging_store import ChangeLog, ChangeLoggingStore, StoreChangeLog
 from penstock.state.changelog_format import ChangelogFormat, ChangelogRecord, ChangelogValues, changelog_format
 from penstock.state.custom import CustomStore, CustomStoreSupplier
+from penstock.state.join_window_store import TypedJoinWindowStore, unmarked
 from penstock.state.key_value_store import TypedKeyValueStore, TypedTimestampedKeyValueStore
 from penstock.state.layouts import (
     AFTER_SEGMENTS,
@@ -35,7 +36,6 @@ from penstock.state.layouts import (
     timestamp_of,
     window_start_of,
 )
-from penstock.state.join_window_store import TypedJoinWindowStore, unmarked
 from penstock.state.lru import LruStore
 from penstock.state.record_cache import RecordCache
 from penstock.state.segmented import (
@@ -433,10 +433,11 @@ def _writes(
             versions = ((pack_timestamp(at), key, data) for at, key, data in versions_of(build.view))
             yield from ((timestamp_of(rank), key, data) for rank, key, data in _ordered(versions, open_base))
         case WindowBytesStoreSupplier(retain_duplicates=True):
-            counted = ((key[-SEQUENCE_SIZE:], key, value) for key, value in entries)
-            for _, key, value in _ordered(counted, open_base):
-                start = window_start_of(key)
-                yield (start, *unmarked(key, value)) if build.keeps_headers_of_duplicates else (start, key, value)
+            kept = build.keeps_headers_of_duplicates
+            counted = (
+                (key[-SEQUENCE_SIZE:], *(unmarked(key, value) if kept else (key, value))) for key, value in entries
+            )
+            yield from ((window_start_of(key), key, value) for _, key, value in _ordered(counted, open_base))
         case WindowBytesStoreSupplier():
             yield from ((window_start_of(key), key, value) for key, value in entries)
         case SessionBytesStoreSupplier():

@@ -1,8 +1,8 @@
 """The buffer of `suppress` with `dsl.store.format=headers` (KIP-1285).
 
 Kafka class: InMemoryTimeOrderedKeyValueChangeBuffer, with `storeHeaders`. Each value has its origin, the headers and
-the timestamp of its record, and its serde receives these headers. The value before the first waiting update was never in
-the buffer, so its origin is unknown.
+the timestamp of its record, and its serde receives these headers. The value before the first waiting update was never
+in the buffer, so its origin is unknown.
 """
 
 from __future__ import annotations

@@ -225,9 +225,7 @@ class BufferWithHeadersStateSerdes(BufferStateSerdes):
 
     def serialize_under(self, value: Any, headers: Headers) -> bytes | None:
         """Serialise `value` under the headers that it came with; None stays None. Raises as `serialize_value`."""
-        return (
-            None if value is None else self._serialize(_shown(self.value_serde.serialize, headers), value, "value")
-        )
+        return None if value is None else self._serialize(_shown(self.value_serde.serialize, headers), value, "value")
 
 
 class TimestampedStateSerdes(StateSerdes):

@@ -29,7 +29,12 @@ _MESSAGES = (
 
 # What Penstock does otherwise though it is no fault of Kafka's.
 _OTHERWISE = frozenset(
-    ("errors-topic_name-wrong", *(f"headers-lookup-stream-join-{kept}" for kept in ("headers", "default", "default-memory")))
+    (
+        "errors-topic_name-wrong",
+        "headers-lookup-stream-join-headers",
+        "headers-lookup-stream-join-default",
+        "headers-lookup-stream-join-default-memory",
+    )
 )
 
 
