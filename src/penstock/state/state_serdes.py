@@ -329,10 +329,47 @@ class HeadersStateSerdes(TimestampedStateSerdes):
         return super().deserialize_values(_without_headers(values), _kept_headers(self.value_serde, values))
 
 
-class AggregationStateSerdes(StateSerdes):
-    """The serdes of a session store with headers that are hidden from operators: values are plain."""
+class HiddenHeadersStateSerdes(StateSerdes):
+    """The serdes of a store with headers that are hidden from operators: values are plain."""
 
     with_headers = True
+
+    def deserialize_value(self, data: bytes | None) -> Any:
+        """Deserialise a value, passing the stored headers to the serde; None stays None.
+
+        Raises the errors of the serde.
+        """
+        if data is None:
+            return None
+        headers, at = unpack_headers(data)
+        return self._deserialize(_shown(self.value_serde.deserialize, headers), data[at:], "value")
+
+    def deserialize_values(
+        self, values: list[bytes | None], headers: Sequence[Headers] | None = None
+    ) -> tuple[list[Any], Int64Array]:
+        """Deserialise values, passing the stored headers to the serde; returns no timestamps.
+
+        The headers are not part of the result. Raises the errors of the serde.
+        """
+        return super().deserialize_values(_without_headers(values), _kept_headers(self.value_serde, values))
+
+
+class JoinStateSerdes(HiddenHeadersStateSerdes):
+    """The serdes of a join's window store that keeps the headers of its records."""
+
+    def serialize_value(self, value: Any) -> bytes | None:
+        """Serialise `value` with the headers of its record; None stays None. Raises the errors of the serde."""
+        data = super().serialize_value(value)
+        return None if data is None else pack_headers(self._headers()) + data
+
+    def deserialize_kept(self, data: bytes | None) -> Any:
+        """Deserialise a value, passing the stored headers to the serde; None stays None."""
+        return self.deserialize_value(data)
+
+
+class AggregationStateSerdes(HiddenHeadersStateSerdes):
+    """The serdes of a session store of the DSL with headers: those of an aggregate are empty."""
+
     _own_headers = True
 
     def exposed(self) -> StateSerdes:
@@ -346,56 +383,9 @@ class AggregationStateSerdes(StateSerdes):
         data = super().serialize_value(value)
         return None if data is None else NO_HEADERS + data
 
-    def deserialize_value(self, data: bytes | None) -> Any:
-        """Deserialise a value; None stays None. Raises the errors of the serde."""
-        return None if data is None else super().deserialize_value(without_headers(data))
-
     def serialize_values(self, values: Sequence[Any], timestamps: Int64Array) -> list[bytes | None]:
         """Serialise each value without headers; raises the errors of the serde."""
         return _without_any_headers(super().serialize_values(values, timestamps))
-
-    def deserialize_values(
-        self, values: list[bytes | None], headers: Sequence[Headers] | None = None
-    ) -> tuple[list[Any], Int64Array]:
-        """Deserialise values, passing the stored headers to the serde; returns no timestamps.
-
-        The headers are not part of the result. Raises the errors of the serde.
-        """
-        return super().deserialize_values(_without_headers(values), _kept_headers(self.value_serde, values))
-
-
-class JoinStateSerdes(StateSerdes):
-    """The serdes of a join's window store with headers that are hidden from operators: values are plain."""
-
-    with_headers = True
-
-    def serialize_value(self, value: Any) -> bytes | None:
-        """Serialise `value` with the headers of its record; None stays None. Raises the errors of the serde."""
-        data = super().serialize_value(value)
-        return None if data is None else pack_headers(self._headers()) + data
-
-    def deserialize_value(self, data: bytes | None) -> Any:
-        """Deserialise a value, passing the stored headers to the serde; None stays None.
-
-        Raises the errors of the serde.
-        """
-        if data is None:
-            return None
-        headers, at = unpack_headers(data)
-        return self._deserialize(_shown(self.value_serde.deserialize, headers), data[at:], "value")
-
-    def deserialize_kept(self, data: bytes | None) -> Any:
-        """Deserialise a value, passing the stored headers to the serde; None stays None."""
-        return self.deserialize_value(data)
-
-    def deserialize_values(
-        self, values: list[bytes | None], headers: Sequence[Headers] | None = None
-    ) -> tuple[list[Any], Int64Array]:
-        """Deserialise values, passing the stored headers to the serde; returns no timestamps.
-
-        The headers are not part of the result. Raises the errors of the serde.
-        """
-        return super().deserialize_values(_without_headers(values), _kept_headers(self.value_serde, values))
 
 
 class AggregationWithHeadersStateSerdes(AggregationStateSerdes):
