@@ -99,7 +99,7 @@ class StoreServices(NamedTuple):
 
 _NO_SERVICES: Final = StoreServices()
 
-Serdes = TypeVar("Serdes", bound=StateSerdes)
+_Serdes = TypeVar("_Serdes", bound=StateSerdes)
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ class _Build:
     def serdes(self) -> StateSerdes:
         return self._serdes_of(self._kind_of_serdes())
 
-    def _serdes_of(self, kind: type[Serdes]) -> Serdes:
+    def _serdes_of(self, kind: type[_Serdes]) -> _Serdes:
         builder = self.builder
         return kind(
             builder.name,
