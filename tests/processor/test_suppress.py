@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import BufferConfig, CalendarWindows, Grouped, Materialized, Serdes, StreamsBuilder, Suppressed
 from penstock.errors import StreamsError
+from penstock.record import Headers
+from penstock.state.api import Changes
+from penstock.task import execution
 from penstock.testing import TestRecord, TopologyTestDriver
 from penstock.windows import TimeWindows
 from tests.oracle.interpreter.serdes import HeaderStringSerde
 from tests.support.tables import UNCACHED, Row, updates
+from tests.task.topologies import batch_of, task_of
 
 
 def run(suppressed: Suppressed, rows: list[Row]) -> list[Row]:
@@ -69,7 +75,6 @@ def test_a_day_of_23_hours_closes_an_hour_earlier(execution: str) -> None:
     ]
 
 
-@pytest.mark.xfail(strict=True, reason="Kafka 4.4 keeps the headers of old values: DIVERGENCES.md")
 def test_the_serde_of_an_old_value_does_not_receive_the_headers_of_the_new_one() -> None:
     strings = {"key_serde": Serdes.string(), "value_serde": Serdes.string()}
     builder, config = StreamsBuilder(), {**UNCACHED, "dsl.store.format": "headers"}
@@ -108,3 +113,42 @@ def test_updates_wait_as_a_plain_model_says(rows: list[Row], limit: int, most: i
                 break
             expected.append(waiting.pop(held)[1])
     assert run(Suppressed.until_time_limit(limit, BufferConfig.max_records(most)), rows) == expected
+
+
+TURNS = st.lists(
+    st.tuples(
+        st.sampled_from([(), (("h", b"1"),), (("h", b"2"), ("n", None))]),
+        st.lists(
+            st.tuples(st.sampled_from("ab"), st.none() | st.sampled_from("xyz"), st.integers(0, 30)),
+            min_size=1,
+            max_size=5,
+        ),
+    ),
+    max_size=6,
+)
+
+
+@given(TURNS, st.integers(0, 8), st.integers(1, 2), st.booleans())
+def test_columns_give_the_headers_that_records_give(
+    turns: list[tuple[Headers, list[Row]]], limit: int, most: int, uses_headers: bool
+) -> None:
+    def outcome(execution_mode: str) -> tuple[list[tuple[bytes | None, bytes | None, Headers]], Changes]:
+        builder, config = StreamsBuilder(), {"dsl.store.format": "headers"}
+        serde = HeaderStringSerde() if uses_headers else Serdes.string()
+        table = builder.table("in", Materialized.as_("table").with_value_serde(serde))
+        held = table.suppress(Suppressed.until_time_limit(limit, BufferConfig.max_records(most)))
+        held.to_stream().to("out")  # the changes show old values
+        topology = builder.build({"default.key.serde": Serdes.string(), "default.value.serde": Serdes.string()})
+        task = task_of(topology, execution=execution_mode, config=config)
+        output: list[tuple[bytes | None, bytes | None, Headers]] = []
+        offset = 0
+        for headers, rows in turns:
+            task.add_records("in", 0, batch_of(*rows, first_offset=offset, headers=headers))
+            task.process()
+            offset += len(rows)
+            output += [(record.key, record.value, record.headers) for record in task.drain_in_order()]
+        task.flush()
+        return output, task.changes()
+
+    with patch.object(execution, "FEWEST_ROWS", 0):
+        assert outcome("auto") == outcome("record")

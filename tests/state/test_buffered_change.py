@@ -6,7 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.state.api import RecordContext
-from penstock.state.buffered_change import BufferedChange, pack_change, unpack_change
+from penstock.state.buffered_change import (
+    BufferedChange,
+    Origins,
+    pack_change,
+    pack_origin,
+    unpack_change,
+    unpack_origin,
+    with_origins,
+)
 
 
 def test_an_update_is_laid_out_as_in_kafka() -> None:
@@ -23,9 +31,24 @@ NUMBERS = st.integers(-1, 2**62)
 CONTEXTS = st.builds(RecordContext, NUMBERS, HEADERS, st.none() | st.text(max_size=3), st.integers(-1, 9), NUMBERS)
 
 
-@given(st.builds(BufferedChange, PARTS, PARTS, PARTS, CONTEXTS))
+ORIGINS = st.none() | st.builds(Origins, PARTS, PARTS)
+
+
+@given(st.builds(BufferedChange, PARTS, PARTS, PARTS, CONTEXTS, ORIGINS))
 def test_an_update_comes_back(change: BufferedChange) -> None:
     assert unpack_change(pack_change(change)) == change
+
+
+@given(CONTEXTS)
+def test_the_origin_of_a_value_is_headers_and_timestamp(context: RecordContext) -> None:
+    assert unpack_origin(pack_origin(context)) == (context.headers, context.timestamp)
+
+
+def test_a_value_without_an_origin_gets_the_time_of_its_update() -> None:
+    change = BufferedChange(b"p", None, b"n", RecordContext(7, (("h", b"1"),)))
+    given = with_origins(change)
+    assert given == with_origins(given) == change._replace(origins=Origins(bytes(8) + b"\x07", None))
+    assert unpack_origin(None) == ((), -1)
 
 
 def test_an_old_value_that_is_also_the_prior_one_is_stored_once() -> None:

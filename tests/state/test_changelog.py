@@ -1,4 +1,4 @@
-"""Changelog records against those of Kafka Streams 4.3.0.
+"""Changelog records against those of Kafka Streams 4.3.0, with `dsl.store.format=headers` 4.4.0.
 
 The test driver's are equal byte for byte, and stores are restored from Kafka's.
 

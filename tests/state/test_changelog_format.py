@@ -10,7 +10,7 @@ from penstock import Stores
 from penstock.errors import ProcessorStateError
 from penstock.record import Headers
 from penstock.state.api import RecordContext
-from penstock.state.buffered_change import BufferedChange, pack_change
+from penstock.state.buffered_change import BufferedChange, Origins, pack_change, with_origins
 from penstock.state.changelog_format import (
     BUFFER_HEADERS,
     ChangelogFormat,
@@ -115,6 +115,18 @@ def test_a_record_of_a_buffer_of_updates_comes_back(key: bytes, time: int, chang
     format = changelog_format(TimeOrderedBufferBytesStoreSupplier("s"), PLAIN)
     record = ChangelogRecord(key, pack_change(change) + pack_timestamp(time), None, BUFFER_HEADERS)
     assert _there_and_back(format, record) == record
+
+
+@given(BYTES, TIMES, CHANGES, st.none() | BYTES, st.none() | BYTES)
+def test_a_record_of_a_buffer_with_headers_comes_back(
+    key: bytes, time: int, change: BufferedChange, prior: bytes | None, old: bytes | None
+) -> None:
+    format = changelog_format(TimeOrderedBufferBytesStoreSupplier("s"), ChangelogValues(with_headers=True))
+    known = with_origins(change, Origins(prior, old))
+    entry_key, update = pack_timestamp(time) + key, pack_change(known)
+    record = format.record(entry_key, update, change.context)
+    assert record.value == pack_change(change._replace(origins=None)) + pack_timestamp(time)
+    assert format.entries(changelog_batch([record])) == ([entry_key], [update])
 
 
 @pytest.mark.parametrize(

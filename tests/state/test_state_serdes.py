@@ -96,6 +96,22 @@ def test_operators_see_plain_aggregates_in_stores_of_either_format() -> None:
     assert [*with_headers.changes().values()] == [b"\x00x"]
 
 
+def test_users_see_aggregates_with_headers_in_stores_that_keep_them() -> None:
+    supplier = SessionBytesStoreSupplier("s", 100, None, keeps_headers=None)
+    builder = StoreBuilder(supplier, STRING, STRING, with_headers=None)
+    plain, with_headers = build(builder), build(builder, **{"dsl.store.format": "headers"})
+    assert plain.exposed() is plain is plain.of_operators()
+    with_headers.put(SESSION, "x")
+    shown = with_headers.exposed()
+    assert shown.fetch_session("a", 1, 2) == AggregationWithHeaders("x", ())
+    shown.put(SESSION, AggregationWithHeaders("y", HEADERS))
+    assert with_headers.fetch_session("a", 1, 2) == "y"
+    assert with_headers.exposed() is shown
+    assert shown.of_operators() is with_headers is with_headers.of_operators()
+    with_headers.close()
+    assert not shown.is_open()
+
+
 class FailingSerde(Serde[str]):
     """Fails with an error of its own."""
 

@@ -82,7 +82,12 @@ class StreamJoinStores:
         base = generated if options.store_name is None else options.store_name + suffix
         return StoreBuilder(
             WindowBytesStoreSupplier(
-                f"{base}-store", self._retention_ms, windows.size_ms, retain_duplicates=True, in_memory=self._in_memory
+                f"{base}-store",
+                self._retention_ms,
+                windows.size_ms,
+                retain_duplicates=True,
+                in_memory=self._in_memory,
+                keeps_headers=None,
             ),
             options.key_serde,
             value_serde,

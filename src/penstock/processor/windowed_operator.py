@@ -56,6 +56,6 @@ class WindowedAggregation(Processor, UsesResults, Generic[W, S]):
         """
         super().init(context)
         self._engine = cast(EngineContext, context)
-        self._store: S = context.get_state_store(self._store_name)
+        self._store: S = context.get_state_store(self._store_name).of_operators()
         self._time = ObservedStreamTime(self._engine.processor_metadata(), self._name)
         self._results = self._emission(self._store, self._engine)

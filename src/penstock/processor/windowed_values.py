@@ -49,7 +49,7 @@ class SessionStoreValueGetter(_WindowedValueGetter):
 
     def init(self, context: ProcessorContext) -> None:
         """Get the store."""
-        self._store: EngineSessionStore = context.get_state_store(self._store_name)
+        self._store: EngineSessionStore = context.get_state_store(self._store_name).of_operators()
 
     def get(self, key: Windowed[Any]) -> ValueAndTimestamp | None:
         """Return the result of the session `key`; its timestamp is the end of the session."""

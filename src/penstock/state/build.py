@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -19,9 +19,11 @@ from penstock.serdes import Serde
 from penstock.state.api import Base, BaseView, EngineStore, RecordContext, StoreBuilder, StoreSource
 from penstock.state.bytes_store import BufferedBytesStore
 from penstock.state.caching_store import CachingKeyValueStore
+from penstock.state.change_buffer_with_headers import ChangeBufferWithHeaders
 from penstock.state.change_logging_store import ChangeLog, ChangeLoggingStore, StoreChangeLog
 from penstock.state.changelog_format import ChangelogFormat, ChangelogRecord, ChangelogValues, changelog_format
 from penstock.state.custom import CustomStore, CustomStoreSupplier
+from penstock.state.join_window_store import TypedJoinWindowStore, unmarked
 from penstock.state.key_value_store import TypedKeyValueStore, TypedTimestampedKeyValueStore
 from penstock.state.layouts import (
     AFTER_SEGMENTS,
@@ -49,7 +51,9 @@ from penstock.state.state_serdes import (
     AggregationStateSerdes,
     AggregationWithHeadersStateSerdes,
     BufferStateSerdes,
+    BufferWithHeadersStateSerdes,
     HeadersStateSerdes,
+    JoinStateSerdes,
     StateSerdes,
     TimestampedStateSerdes,
 )
@@ -95,6 +99,8 @@ class StoreServices(NamedTuple):
 
 
 _NO_SERVICES: Final = StoreServices()
+
+_Serdes = TypeVar("_Serdes", bound=StateSerdes)
 
 
 @dataclass(frozen=True)
@@ -193,8 +199,11 @@ class _Build:
         return f"{self.config['application.id'] or ''}-{self.builder.name}-changelog"
 
     def serdes(self) -> StateSerdes:
+        return self._serdes_of(self._kind_of_serdes())
+
+    def _serdes_of(self, kind: type[_Serdes]) -> _Serdes:
         builder = self.builder
-        return self._kind_of_serdes()(
+        return kind(
             builder.name,
             self.changelog_topic,
             store_serde(builder, "key", self.config),
@@ -202,9 +211,18 @@ class _Build:
             lambda: self.context().headers,
         )
 
+    def change_buffer(self) -> TimeOrderedChangeBuffer:
+        """Return the buffer of a `suppress`."""
+        parts = self.buffer(), self.metadata, self.log(), self.services.observer
+        if self._keeps_headers():
+            return ChangeBufferWithHeaders(self._serdes_of(BufferWithHeadersStateSerdes), *parts)
+        return TimeOrderedChangeBuffer(self.serdes(), *parts)
+
     def _kind_of_serdes(self) -> type[StateSerdes]:
         if isinstance(self.builder.supplier, TimeOrderedBufferBytesStoreSupplier):
-            return BufferStateSerdes
+            return BufferWithHeadersStateSerdes if self._keeps_headers() else BufferStateSerdes
+        if self.keeps_headers_of_duplicates:
+            return JoinStateSerdes
         if not self._keeps_headers():
             return TimestampedStateSerdes if self.builder.timestamped else StateSerdes
         if self.builder.timestamped:
@@ -213,7 +231,23 @@ class _Build:
             return AggregationStateSerdes if self.builder.with_headers is None else AggregationWithHeadersStateSerdes
         return StateSerdes
 
+    @property
+    def _wants_headers(self) -> bool:
+        wanted: bool = self.config["dsl.store.format"] == "headers"
+        return wanted
+
+    @property
+    def keeps_headers_of_duplicates(self) -> bool:
+        """Whether this is a window store of a join that keeps headers: as in Kafka, in memory always."""
+        match self.builder.supplier:
+            case WindowBytesStoreSupplier(retain_duplicates=True, keeps_headers=kept) if self.builder.logs_headers:
+                return self.in_memory or (self._wants_headers if kept is None else kept)
+            case _:
+                return False
+
     def _keeps_headers(self) -> bool:
+        if isinstance(self.builder.supplier, TimeOrderedBufferBytesStoreSupplier):
+            return self._wants_headers  # Kafka holds it in memory, and keeps headers even so
         if self.builder.with_headers is not None:
             return self.builder.with_headers
         match self.builder.supplier:
@@ -222,7 +256,7 @@ class _Build:
                 | WindowBytesStoreSupplier(keeps_headers=kept)
                 | SessionBytesStoreSupplier(keeps_headers=kept)
             ):
-                wanted = self.config["dsl.store.format"] == "headers" and not self.in_memory
+                wanted = self._wants_headers and not self.in_memory
                 return wanted if kept is None else kept
             case _:
                 return False
@@ -283,7 +317,7 @@ def build_store(
         case LruMapBytesStoreSupplier(max_entries=max_entries):
             return _key_value(build, build.lru(build.buffer(), max_entries))
         case TimeOrderedBufferBytesStoreSupplier():
-            return TimeOrderedChangeBuffer(build.serdes(), build.buffer(), metadata, build.log(), services.observer)
+            return build.change_buffer()
         case CustomStoreSupplier() as supplier:
             return CustomStore(supplier, config, view, build.log(), services.task_id)
         case _:
@@ -400,7 +434,10 @@ def _writes(
             versions = ((pack_timestamp(at), key, data) for at, key, data in versions_of(build.view))
             yield from ((timestamp_of(rank), key, data) for rank, key, data in _ordered(versions, open_base))
         case WindowBytesStoreSupplier(retain_duplicates=True):
-            counted = ((key[-SEQUENCE_SIZE:], key, value) for key, value in entries)
+            kept = build.keeps_headers_of_duplicates
+            counted = (
+                (key[-SEQUENCE_SIZE:], *(unmarked(key, value) if kept else (key, value))) for key, value in entries
+            )
             yield from ((window_start_of(key), key, value) for _, key, value in _ordered(counted, open_base))
         case WindowBytesStoreSupplier():
             yield from ((window_start_of(key), key, value) for key, value in entries)
@@ -453,6 +490,8 @@ def _window(build: _Build, supplier: WindowBytesStoreSupplier) -> TypedStore:
     buffer = build.segmented(build.buffer(), segmentation, log, on_disk)
     cached = None if supplier.retain_duplicates else build.caching_segmented(buffer)
     make = TypedTimestampedWindowStore if build.builder.timestamped else TypedWindowStore
+    if build.keeps_headers_of_duplicates:
+        make = TypedJoinWindowStore
     return build.observed(
         make(build.serdes(), supplier, buffer, cached, not build.in_memory, build.metadata, duplicates_log)
     )

@@ -17,6 +17,7 @@ import msgspec
 from penstock.errors import ProcessorStateError
 from penstock.record import Headers, RecordBatch
 from penstock.state.api import RecordContext
+from penstock.state.buffered_change import Origins, pack_change, unpack_change, with_origins
 from penstock.state.headers_layout import pack_headers, unpack_headers
 from penstock.state.layouts import (
     SEGMENT_SIZE,
@@ -39,6 +40,8 @@ from penstock.state.suppliers import (
 
 BUFFER_HEADERS: Headers = (("v", b"\x03"),)
 """Marks the value layout of a `suppress` buffer: its third version."""
+
+_PRIOR_ORIGIN, _OLD_ORIGIN = "vh.prior", "vh.old"
 
 _TIME_FIRST = b"\x00"
 _NO_TIME = bytes(TIMESTAMP_SIZE)
@@ -188,12 +191,43 @@ class ChangeBufferFormat:
                 keys.append(key)
                 values.append(None)
                 continue
-            if records.headers_at(row) != BUFFER_HEADERS:
+            headers = records.headers_at(row)
+            if dict(headers).get("v") != b"\x03":
                 raise _unfit(key, "the header v=3: another version of Kafka Streams wrote it")
             update, time = _split_time(key, value)
             keys.append(time + key)
-            values.append(update)
+            values.append(self._update_of(update, headers))
         return keys, values
+
+    def _update_of(self, update: bytes, headers: Headers) -> bytes:
+        """Return the value of an entry, from the value of a record without its time, and the headers of the record."""
+        return update
+
+
+@dataclass(frozen=True)
+class ChangeBufferWithHeadersFormat(ChangeBufferFormat):
+    """The buffer of `suppress` that keeps headers (Kafka class: InMemoryTimeOrderedKeyValueChangeBuffer).
+
+    The origins of the earlier values of an update are headers of the record, that of the prior value only if it is not
+    the old one's. An update of another record has no origins: it gets those that Kafka gives it.
+    """
+
+    def record(self, key: bytes, value: bytes | None, context: RecordContext) -> ChangelogRecord:
+        """Return the record of a change."""
+        if value is None:
+            return super().record(key, value, context)
+        change = unpack_change(value)
+        written = super().record(key, pack_change(change._replace(origins=None)), context)
+        prior, old = change.origins or (None, None)
+        named = ((_PRIOR_ORIGIN, None if change.old_is_prior else prior), (_OLD_ORIGIN, old))
+        headers = (*BUFFER_HEADERS, *((name, origin) for name, origin in named if origin is not None))
+        return msgspec.structs.replace(written, headers=headers)
+
+    def _update_of(self, update: bytes, headers: Headers) -> bytes:
+        change, given = unpack_change(update), dict(headers)
+        old = given.get(_OLD_ORIGIN)
+        same = change.old_value == change.prior_value and _PRIOR_ORIGIN not in given
+        return pack_change(with_origins(change, Origins(old if same else given.get(_PRIOR_ORIGIN), old)))
 
 
 @dataclass(frozen=True)
@@ -225,7 +259,7 @@ def changelog_format(supplier: StoreSupplier, values: ChangelogValues) -> Change
         case SessionBytesStoreSupplier(segment_interval_ms=interval):
             return SegmentedFormat(values, SESSION_SUFFIX_SIZE, interval, _session_end)
         case TimeOrderedBufferBytesStoreSupplier():
-            return ChangeBufferFormat()
+            return ChangeBufferWithHeadersFormat() if values.with_headers else ChangeBufferFormat()
         case TimeOrderedKeyValueBytesStoreSupplier():
             return RecordBufferFormat()
         case _:

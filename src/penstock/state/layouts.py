@@ -72,6 +72,8 @@ WINDOW_SUFFIX_SIZE = _WINDOW_SUFFIX.size
 SESSION_SUFFIX_SIZE = _SESSION_SUFFIX.size
 SEQUENCE_SIZE = WINDOW_SUFFIX_SIZE - TIMESTAMP_SIZE
 MAX_SEQUENCE = (1 << 31) - 1
+LAST_SUFFIX = b"\xff" * SEQUENCE_SIZE
+"""Ends the last possible entry key of a window: the first bit of a sequence number may mark the entry."""
 
 pack_window = _WINDOW_SUFFIX.pack
 """Return the start of a window (ms) and the value's sequence number as key suffix."""
@@ -96,8 +98,8 @@ def window_start_of(key: bytes) -> int:
 
 
 def sequence_of(key: bytes) -> int:
-    """Return the sequence number of an entry of a window store."""
-    return int.from_bytes(key[-4:], "big")
+    """Return the sequence number of an entry of a window store, without its mark."""
+    return int.from_bytes(key[-SEQUENCE_SIZE:], "big") & MAX_SEQUENCE
 
 
 def session_of(key: bytes) -> tuple[int, int]:

@@ -56,6 +56,9 @@ class StateSerdes:
     with_headers = False
     """Whether the store keeps headers with the values."""
 
+    _own_headers = False
+    """Whether the value serde receives headers with each value, instead of those of the record."""
+
     def __init__(
         self,
         store_name: str,
@@ -68,11 +71,16 @@ class StateSerdes:
         self.topic = topic
         self.key_serde = key_serde
         self.value_serde = value_serde
+        self._headers = headers
         self._unchanging_types = value_serde.unchanging_types | {type(None)}
-        values_use_headers = value_serde.uses_headers and not self.with_headers
+        values_use_headers = value_serde.uses_headers and not self._own_headers
         self.uses_headers = key_serde.uses_headers or values_use_headers
         self._write_key, self._read_key = _calls(key_serde, headers if key_serde.uses_headers else None)
         self._write_value, self._read_value = _calls(value_serde, headers if values_use_headers else None)
+
+    def exposed(self) -> StateSerdes:
+        """Return the serdes for users of the store: operators do not see the headers of some stores."""
+        return self
 
     # ---------- single keys and values
 
@@ -92,8 +100,8 @@ class StateSerdes:
         """Deserialise a value; None stays None. Raises the errors of the serde."""
         return None if data is None else self._deserialize(self._read_value, data, "value")
 
-    def deserialize_without_headers(self, data: bytes | None) -> Any:
-        """Like `deserialize_value`, without headers for the serde; not for values stored with headers."""
+    def deserialize_kept(self, data: bytes | None) -> Any:
+        """Like `deserialize_value`, with the headers kept with the value for the serde: none here."""
         return None if data is None else self._deserialize(self.value_serde.deserialize, data, "value")
 
     def fresh(self, value: Any) -> Any:
@@ -210,6 +218,16 @@ class BufferStateSerdes(StateSerdes):
         return ClassCastError(self._incompatible(action, error))
 
 
+class BufferWithHeadersStateSerdes(BufferStateSerdes):
+    """The serdes of a buffer that keeps the headers of each value with it."""
+
+    with_headers = True
+
+    def serialize_under(self, value: Any, headers: Headers) -> bytes | None:
+        """Serialise `value` under the headers that it came with; None stays None. Raises as `serialize_value`."""
+        return None if value is None else self._serialize(_shown(self.value_serde.serialize, headers), value, "value")
+
+
 class TimestampedStateSerdes(StateSerdes):
     """The serdes of a store whose values are ValueAndTimestamp."""
 
@@ -275,6 +293,7 @@ class HeadersStateSerdes(TimestampedStateSerdes):
     """The serdes of a store whose values are ValueTimestampHeaders; a ValueAndTimestamp is one without headers."""
 
     with_headers = True
+    _own_headers = True
 
     def serialize_value(self, value: Any) -> bytes | None:
         """Serialise a ValueTimestampHeaders; None, or one without a value, becomes None.
@@ -310,23 +329,20 @@ class HeadersStateSerdes(TimestampedStateSerdes):
         return super().deserialize_values(_without_headers(values), _kept_headers(self.value_serde, values))
 
 
-class AggregationStateSerdes(StateSerdes):
-    """The serdes of a session store with headers that are hidden from operators: values are plain."""
+class HiddenHeadersStateSerdes(StateSerdes):
+    """The serdes of a store with headers that are hidden from operators: values are plain."""
 
     with_headers = True
 
-    def serialize_value(self, value: Any) -> bytes | None:
-        """Serialise `value` without headers; None stays None. Raises the errors of the serde."""
-        data = super().serialize_value(value)
-        return None if data is None else NO_HEADERS + data
-
     def deserialize_value(self, data: bytes | None) -> Any:
-        """Deserialise a value; None stays None. Raises the errors of the serde."""
-        return None if data is None else super().deserialize_value(without_headers(data))
+        """Deserialise a value, passing the stored headers to the serde; None stays None.
 
-    def serialize_values(self, values: Sequence[Any], timestamps: Int64Array) -> list[bytes | None]:
-        """Serialise each value without headers; raises the errors of the serde."""
-        return _without_any_headers(super().serialize_values(values, timestamps))
+        Raises the errors of the serde.
+        """
+        if data is None:
+            return None
+        headers, at = unpack_headers(data)
+        return self._deserialize(_shown(self.value_serde.deserialize, headers), data[at:], "value")
 
     def deserialize_values(
         self, values: list[bytes | None], headers: Sequence[Headers] | None = None
@@ -338,8 +354,46 @@ class AggregationStateSerdes(StateSerdes):
         return super().deserialize_values(_without_headers(values), _kept_headers(self.value_serde, values))
 
 
+class JoinStateSerdes(HiddenHeadersStateSerdes):
+    """The serdes of a join's window store that keeps the headers of its records."""
+
+    def serialize_value(self, value: Any) -> bytes | None:
+        """Serialise `value` with the headers of its record; None stays None. Raises the errors of the serde."""
+        data = super().serialize_value(value)
+        return None if data is None else pack_headers(self._headers()) + data
+
+    def deserialize_kept(self, data: bytes | None) -> Any:
+        """Deserialise a value, passing the stored headers to the serde; None stays None."""
+        return self.deserialize_value(data)
+
+
+class AggregationStateSerdes(HiddenHeadersStateSerdes):
+    """The serdes of a session store of the DSL with headers: those of an aggregate are empty."""
+
+    _own_headers = True
+
+    def exposed(self) -> StateSerdes:
+        """Return the serdes for users of the store, whose values are AggregationWithHeaders."""
+        return AggregationWithHeadersStateSerdes(
+            self.store_name, self.topic, self.key_serde, self.value_serde, self._headers
+        )
+
+    def serialize_value(self, value: Any) -> bytes | None:
+        """Serialise `value` without headers; None stays None. Raises the errors of the serde."""
+        data = super().serialize_value(value)
+        return None if data is None else NO_HEADERS + data
+
+    def serialize_values(self, values: Sequence[Any], timestamps: Int64Array) -> list[bytes | None]:
+        """Serialise each value without headers; raises the errors of the serde."""
+        return _without_any_headers(super().serialize_values(values, timestamps))
+
+
 class AggregationWithHeadersStateSerdes(AggregationStateSerdes):
     """The serdes of a session store whose values are AggregationWithHeaders."""
+
+    def exposed(self) -> StateSerdes:
+        """Return these serdes."""
+        return self
 
     def serialize_value(self, value: Any) -> bytes | None:
         """Serialise an AggregationWithHeaders; None, or one without an aggregate, becomes None.

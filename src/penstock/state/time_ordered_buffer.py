@@ -19,7 +19,7 @@ from penstock.errors import ProcessorStateError
 from penstock.metrics.observer import NOT_OBSERVED, TaskObserver
 from penstock.record import NO_TIMESTAMP, Change, Int64Array, ValueAndTimestamp, named_tuples
 from penstock.state.api import RecordContext
-from penstock.state.buffered_change import BufferedChange, pack_change, unpack_change
+from penstock.state.buffered_change import BufferedChange, pack_change, pack_origin, unpack_change
 from penstock.state.change_logging_store import StoreChangeLog
 from penstock.state.layouts import AFTER_SEGMENTS, TIMESTAMP_SIZE, pack_timestamp, timestamp_of
 from penstock.state.record_cache import context_size
@@ -123,16 +123,14 @@ class TimeOrderedChangeBuffer(TypedStore):
         """
         self.put_serialized(time, *self.serialize_change(key, change), context)
 
-    def put_serialized(
-        self, time: int, key: bytes, new: bytes | None, old: bytes | None, context: RecordContext
-    ) -> None:
-        """Like `put`, with key and values as bytes."""
+    def put_serialized(self, time: int, key: bytes, new: bytes | None, old: Any, context: RecordContext) -> None:
+        """Like `put`, with key and values as `serialize_change` returns them."""
         before = self._waiting(key)
+        added = self._change_after(before, new, old, context)
         if before is None:
             if self._horizon == b"":
                 self._read_next(b"")
             entry_key = pack_timestamp(time) + key
-            added = BufferedChange(old, old, new, context)
             size = _size(key, added)
             self._count(1, size)
             if self._horizon is None or entry_key < self._horizon:
@@ -140,14 +138,13 @@ class TimeOrderedChangeBuffer(TypedStore):
             self._fresh[key] = WaitingUpdate(entry_key, added, size, False)
             self._fresh_bytes += size + _FRESH_BYTES
         else:
-            added = BufferedChange(before.change.prior_value, old, new, context)
             size = _size(key, added)
             self._count(0, size - before.size)
             self._fresh_bytes += size - before.size if key in self._fresh else size + _FRESH_BYTES
             self._fresh[key] = WaitingUpdate(before.entry_key, added, size, before.stored)
         self._report_size()
 
-    def serialize_change(self, key: Any, change: Change) -> tuple[bytes, bytes | None, bytes | None]:
+    def serialize_change(self, key: Any, change: Change) -> tuple[bytes, bytes | None, Any]:
         """Return key, new value and old value as bytes, for `put_serialized`.
 
         Raises TypeError for a None key, and the errors of the serde.
@@ -157,7 +154,7 @@ class TimeOrderedChangeBuffer(TypedStore):
 
     def serialize_changes(
         self, keys: Sequence[Any], changes: Sequence[Change]
-    ) -> tuple[list[bytes], list[bytes | None], list[bytes | None]]:
+    ) -> tuple[list[bytes], list[bytes | None], list[Any]]:
         """Return keys, new values and old values as bytes, for `put_serialized`.
 
         Raises TypeError for a None key, and the errors of the serde.
@@ -254,6 +251,12 @@ class TimeOrderedChangeBuffer(TypedStore):
         self._fresh.clear()
         super().close()
 
+    def _change_after(
+        self, before: WaitingUpdate | None, new: bytes | None, old: Any, context: RecordContext
+    ) -> BufferedChange:
+        """Return the update that follows `before`, None if the key was not waiting."""
+        return BufferedChange(old if before is None else before.change.prior_value, old, new, context)
+
     def _waiting(self, key: bytes) -> WaitingUpdate | None:
         return self._fresh.get(key) or self._stored(key)
 
@@ -319,8 +322,12 @@ class TimeOrderedChangeBuffer(TypedStore):
 
 
 def _size(key: bytes, change: BufferedChange) -> int:
-    prior, old, new, context = change
-    values = len(prior or b"") + (0 if old == prior else len(old or b"")) + len(new or b"")
+    prior, old, new, context, origins = change
+    same = change.old_is_prior
+    values = len(prior or b"") + (0 if same else len(old or b"")) + len(new or b"")
+    if origins is not None:  # Kafka holds each value with its origin
+        values += len(origins.prior or b"") + (0 if same else len(origins.old or b""))
+        values += 0 if new is None else len(pack_origin(context))
     return _TIME_SIZE + len(key) + values + _CONTEXT_SIZE + context_size(context)
 
 

@@ -71,6 +71,9 @@ class TypedStore:
         self._below: BytesStore = buffer if cache is None else cache
         self._persistent = persistent
         self._open = True
+        self._exposed: Self | None = None
+        self._of_operators: Self | None = None
+        self._reporting: tuple[TaskObserver, str] | None = None
 
     # ---------- interface for users
 
@@ -94,6 +97,8 @@ class TypedStore:
     def close(self) -> None:
         """Close the store; uncommitted writes are discarded. Later calls raise InvalidStateStoreError."""
         self._open = False
+        if self._exposed is not None:
+            self._exposed._open = False
         if self._cache is not None:
             self._cache.close()
         self._buffer.clear()
@@ -116,8 +121,20 @@ class TypedStore:
     # ---------- interface for tasks and processors
 
     def exposed(self) -> Self:
-        """Return the store itself, for processors."""
-        return self
+        """Return the store for users' processors and queries: with the headers that operators do not see."""
+        serdes = self._serdes.exposed()
+        if serdes is self._serdes:
+            return self
+        if self._exposed is None:
+            self._exposed = self._view()
+            self._exposed._serdes, self._exposed._of_operators = serdes, self
+            if self._reporting is not None:
+                self._exposed.report_calls(*self._reporting)
+        return self._exposed
+
+    def of_operators(self) -> Self:
+        """Return the store as operators see it; the opposite of `exposed`."""
+        return self._of_operators or self
 
     @property
     def key_serde(self) -> Serde:
@@ -218,6 +235,7 @@ class TypedStore:
         `scope` is Kafka's, such as rocksdb-window. The reporting methods are set on this instance instead of its class:
         other stores stay as fast.
         """
+        self._reporting = observer, scope
         for calls, reporting in ((self._calls, _reporting), (self._column_calls, _reporting_each_key)):
             for method, operation in calls.items():
                 began = partial(observer.call_began, scope, self._name, operation)
@@ -226,9 +244,7 @@ class TypedStore:
 
     def beneath_cache(self) -> Self:
         """Return a view of the store below the record cache, or unchanged without a cache."""
-        beneath = copy(self)
-        for method in (*self._calls, *self._column_calls):
-            vars(beneath).pop(method, None)  # a reporting method belongs to the original store
+        beneath = self._view()
         beneath._cache = None
         beneath._below = self._buffer
         return beneath
@@ -249,9 +265,7 @@ class TypedStore:
 
         reads: returns the bytes to read, by the name of the part; most kinds have one part, ENTRIES.
         """
-        shown = copy(self)
-        for method in (*self._calls, *self._column_calls):
-            vars(shown).pop(method, None)  # as above
+        shown = self._view()
         shown._below = cast("BytesStore", reads(ENTRIES))  # readers only read
         return shown
 
@@ -260,6 +274,13 @@ class TypedStore:
         return {ENTRIES: self._below}
 
     # ---------- helpers
+
+    def _view(self) -> Self:
+        """Return a copy over the same bytes that reports no calls."""
+        view = copy(self)
+        for method in (*self._calls, *self._column_calls):
+            vars(view).pop(method, None)  # a reporting method belongs to the original store
+        return view
 
     def _serialize_key(self, key: Any, refusal: str = KEY_IS_NULL) -> bytes:
         if key is None or not self._open:

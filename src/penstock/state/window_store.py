@@ -17,6 +17,7 @@ from penstock.state.change_logging_store import StoreChangeLog
 from penstock.state.duplicates import RecentDuplicates
 from penstock.state.guarded import GuardedReads
 from penstock.state.layouts import (
+    LAST_SUFFIX,
     MAX_SEQUENCE,
     SEGMENT_SIZE,
     SEQUENCE_SIZE,
@@ -24,6 +25,7 @@ from penstock.state.layouts import (
     after,
     after_last,
     pack_segment,
+    pack_timestamp,
     pack_window,
     sequence_of,
     window_keys,
@@ -208,13 +210,13 @@ class TypedWindowStore(TypedStore, StoreTable):
     def fetch_duplicates(self, key: Any, time_from: int, time_to: int) -> list[tuple[int, Any]]:
         """Return a list of (start, value) for windows of `key` between two times (ms).
 
-        Like `fetch` from `time_from` to `time_to`; only for stores that keep duplicates. The value serde receives no
-        headers, as in Kafka, where joins read through stores with headers that do not keep any.
+        Like `fetch` from `time_from` to `time_to`; only for stores that keep duplicates. The value serde receives the
+        headers that the store keeps, as in Kafka: none, unless it is a TypedJoinWindowStore.
         """
         serialized = self._serialize_key(key)
         oldest = self._uncommitted.oldest_visible
         found = self._recent.between(serialized, time_from if time_from > oldest else oldest, time_to, self._all_of)
-        deserialize = self._serdes.deserialize_without_headers
+        deserialize = self._serdes.deserialize_kept
         return [(start, deserialize(data)) for start, _, data in found]
 
     def restore(self, keys: Sequence[bytes], values: Sequence[bytes | None], timestamps: Int64Array) -> None:
@@ -238,7 +240,7 @@ class TypedWindowStore(TypedStore, StoreTable):
     def _all_of(self, key: bytes) -> Iterator[tuple[int, int, bytes]]:
         """Return start, sequence number and value of all unexpired duplicates of `key` (bytes)."""
         size = SEGMENT_SIZE + len(key) + WINDOW_SUFFIX_SIZE
-        last = after(key + pack_window(LONG_MAX, MAX_SEQUENCE))
+        last = after(key + pack_timestamp(LONG_MAX) + LAST_SUFFIX)
         for entry, data in self._in_segments(0, LONG_MAX, key + pack_window(0, 0), last, False):
             if len(entry) == size:
                 yield window_start_of(entry), sequence_of(entry), data
@@ -250,7 +252,7 @@ class TypedWindowStore(TypedStore, StoreTable):
         serialized = self._serialize_key(key)
         size = SEGMENT_SIZE + len(serialized) + WINDOW_SUFFIX_SIZE
         first = serialized + pack_window(max(time_from, 0), 0)
-        last = after(serialized + pack_window(time_to, MAX_SEQUENCE))
+        last = after(serialized + pack_timestamp(time_to) + LAST_SUFFIX)
         entries = self._in_segments(time_from, time_to, first, last, reverse)
         found = (entry for entry in entries if len(entry[0]) == size)  # longer keys may contain the same bytes
         return TypedIterator(self, found, window_start_of, self._serdes.deserialize_value)
@@ -268,7 +270,7 @@ class TypedWindowStore(TypedStore, StoreTable):
         self, key_from: bytes | None, key_to: bytes | None, time_from: int, time_to: int, reverse: bool
     ) -> Entries:
         first = key_from or b""
-        last = None if key_to is None else after_last(key_to, pack_window(time_to, MAX_SEQUENCE))
+        last = None if key_to is None else after_last(key_to, pack_timestamp(time_to) + LAST_SUFFIX)
         found = (
             entry
             for entry in self._in_segments(time_from, time_to, first, last, reverse)

@@ -252,7 +252,7 @@ class TopologyTestDriver:
     def get_session_store(self, name: str) -> TypedSessionStore | None:
         """Return the session store `name`, None if absent or of another kind."""
         store = self._store_of(name, "session")
-        return store if isinstance(store, TypedSessionStore) else None
+        return store.of_operators() if isinstance(store, TypedSessionStore) else None
 
     def dropped_records(self) -> int:
         """Return the number of dropped records (Kafka metric: dropped-records-total, over all nodes)."""

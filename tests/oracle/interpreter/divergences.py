@@ -29,10 +29,13 @@ _MESSAGES = (
 
 # What Penstock does otherwise though it is no fault of Kafka's.
 _OTHERWISE = frozenset(
-    f"record_context-stream-{join}-{stores}"
-    for join in ("join", "outer_join")
-    for stores in ("headers_format", "headers_format-uncached", "in_memory-header")
-) | {"processor-lookup-session-headers", "errors-topic_name-wrong"}
+    (
+        "errors-topic_name-wrong",
+        "headers-lookup-stream-join-headers",
+        "headers-lookup-stream-join-default",
+        "headers-lookup-stream-join-default-memory",
+    )
+)
 
 
 def diverges(case: Mapping[str, Any]) -> bool:
