@@ -34,7 +34,7 @@ LEAST_RUN = {
     "stateless": 92,
     "store_format": 30,
     "stores": 31,
-    "stream_global_join": 23,
+    "stream_global_join": 35,
     "stream_stream_join": 115,
     "stream_table_join": 45,
     "suppress": 90,
