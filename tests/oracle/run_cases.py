@@ -40,6 +40,10 @@ def read_cases(path: Path) -> Iterator[Case]:
                 yield json.loads(line)
 
 
+def _all_differences(case: Case, expected: dict[str, Any], actual: dict[str, Any]) -> list[str]:
+    return differences(expected, actual)
+
+
 class Outcome(NamedTuple):
     """A case, what is expected of it and what came out; of_kafka: whether Kafka's own answer is what is expected, or
     that of its driver with the commits of the host. unexplained: the differences that fail a case."""
@@ -48,9 +52,7 @@ class Outcome(NamedTuple):
     expected: dict[str, Any]
     actual: dict[str, Any]
     of_kafka: bool = True
-    unexplained: Callable[[Case, dict[str, Any], dict[str, Any]], list[str]] = lambda case, expected, actual: (
-        differences(expected, actual)
-    )
+    unexplained: Callable[[Case, dict[str, Any], dict[str, Any]], list[str]] = _all_differences
 
 
 @dataclass
