@@ -131,7 +131,13 @@ _STREAM_JOINED = Fields(
     },
     _stream_joined,
 )
-_TABLE_JOINED = Fields("table_joined", {"name": PLAIN}, lambda name: TableJoined.as_(name))
+_TABLE_JOINED = Fields(
+    "table_joined",
+    {"name": PLAIN, "partitioner": functions.PARTITIONERS, "other_partitioner": functions.PARTITIONERS},
+    lambda name, partitioner=None, other_partitioner=None: TableJoined.with_(partitioner, other_partitioner).with_name(
+        name
+    ),
+)
 
 _STREAM_FIELDS: Mapping[str, Reader] = {
     "joiner": JOINERS,

@@ -26,6 +26,7 @@ from penstock.host.threads.standbys import Standbys
 from penstock.host.threads.subscription import Endpoint
 from penstock.plan.partitioning import partition_for
 from penstock.plan.subtopology import BuiltTopology, StreamPartitioner, TaskId
+from penstock.processor.stream_partitioner import with_headers
 from penstock.record import TopicPartition
 from penstock.serdes import Serde
 from penstock.serdes.columns import arrow
@@ -198,7 +199,7 @@ class TaskQueries:
         if store_name in self._global_builders:  # every instance has the whole store
             return KeyQueryMetadata(own, frozenset(), -1)
         partitions = sum(task.subtopology == self._subtopologies[store_name] for task in running.layout.groups)
-        chosen = None if partitioner is None else partitioner(store_name, key, None, partitions)
+        chosen = None if partitioner is None else with_headers(partitioner)(store_name, key, None, (), partitions)
         if chosen:
             partition = min(chosen)
         else:

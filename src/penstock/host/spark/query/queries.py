@@ -30,6 +30,7 @@ from penstock.host.spark.query.store_positions import (
 )
 from penstock.plan.partitioning import partition_for
 from penstock.plan.subtopology import BuiltTopology, StreamPartitioner, TaskId
+from penstock.processor.stream_partitioner import with_headers
 from penstock.record import TopicPartition
 from penstock.serdes import Serde
 from penstock.state.api import CUSTOM, StateStore, StoreBuilder
@@ -229,7 +230,7 @@ class CheckpointQueries:
         host = HostInfo.build_from_endpoint(self._config["application.server"])
         _, stored = self._reader.current()
         partitions = len(stored.with_store(store_name))
-        chosen = None if partitioner is None else partitioner(store_name, key, None, partitions)
+        chosen = None if partitioner is None else with_headers(partitioner)(store_name, key, None, (), partitions)
         if chosen:
             return KeyQueryMetadata(host, frozenset(), min(chosen))
         serde = key_serde or empty_store(self._builders[store_name], self._config).key_serde
