@@ -19,6 +19,7 @@ from penstock.config.definition import (
     topic_name,
     whole,
 )
+from penstock.config.endpoint import endpoint
 from penstock.config.offset_reset import EARLIEST, offset_reset
 from penstock.exception_handlers import (
     DEAD_LETTER_QUEUE_TOPIC,
@@ -38,7 +39,7 @@ UPGRADE_FROM: Final = (
     *("0.10.0", "0.10.1", "0.10.2", "0.11.0", "1.0", "1.1"),
     *(f"2.{minor}" for minor in range(9)),
     *(f"3.{minor}" for minor in range(10)),
-    *(f"4.{minor}" for minor in range(3)),
+    *(f"4.{minor}" for minor in range(4)),
 )
 """The versions of Kafka Streams allowed in `upgrade.from`."""
 
@@ -62,7 +63,7 @@ KAFKA_KEYS: Final = (
     ),
     ConfigKey(
         "application.server",
-        text,
+        endpoint,
         None,
         "low",
         "host:port at which the program offers its state to others; query_metadata_for_key returns it.",
