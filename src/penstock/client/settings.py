@@ -202,7 +202,6 @@ _WITHOUT_EFFECT: Mapping[str, str] = {
     "rack.aware.assignment.strategy": ASSIGNED_BY_SPARK,
     "rack.aware.assignment.traffic_cost": ASSIGNED_BY_SPARK,
     "socket.connection.setup.timeout.max.ms": "set socket.connection.setup.timeout.ms",
-    "state.cleanup.dir.max.age.ms": "clean_up() deletes the directories of an application",
     "task.assignor.class": ASSIGNED_BY_SPARK,
     "transaction.two.phase.commit.enable": "transactions end with their epoch",
     "value.deserializer": _SERDES,

@@ -304,6 +304,19 @@ KAFKA_KEYS: Final = (
         "How long (ms) the copy of a task's state stays on a machine after the task has moved to another one.",
     ),
     ConfigKey(
+        "state.cleanup.dir.max.age.ms",
+        whole(-1),
+        -1,
+        "low",
+        "Age (ms) since its last use from which a start deletes the state of a task on this machine, which is then "
+        "restored; -1: never. Set it below delete.retention.ms of the changelogs: after that, they have forgotten "
+        "which keys were deleted.",
+        without_effect={
+            SPARK: "the checkpoint has the state of tasks, and knows all deleted keys at any age; "
+            "state.cleanup.delay.ms deletes the copies"
+        },
+    ),
+    ConfigKey(
         "topology.optimization",
         text,
         "none",
