@@ -184,7 +184,6 @@ _WITHOUT_EFFECT: Mapping[str, str] = {
     "default.deserialization.exception.handler": "deserialization.exception.handler is set too",
     "default.dsl.store": "dsl.store.suppliers.class is set too",
     "default.production.exception.handler": "production.exception.handler is set too",
-    "enable.metrics.push": "clients push no metrics; see metrics() and penstock.metrics.prometheus.port",
     "exclude.internal.topics": "a pattern matches no internal topic",
     "group.remote.assignor": "no consumer group assigns partitions",
     "interceptor.classes": f"{_JAVA_CLASS}; set processor.wrapper.class to see the records of processors",
