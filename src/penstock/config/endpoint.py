@@ -32,7 +32,7 @@ def endpoint(name: str, value: Any) -> str | None:
 
     Kafka class: ApplicationServerConfigValidator.
     """
-    given = text(name, value)
+    given: str = text(name, value)
     if not given.strip():
         return None
     if host_and_port(given) is None:
