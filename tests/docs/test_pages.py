@@ -300,6 +300,16 @@ def test_the_producer_of_the_page_on_partitioners_places_keys_as_kafka_does(embe
     assert placed == {key: partition_for(key, 8) for key in keys}
 
 
+def test_the_partitioner_of_the_page_on_partitioners_chooses_by_a_header() -> None:
+    names: dict[str, Any] = {"__name__": "page"}
+    run_block("docs/partitioners.md", 1, names)
+    names["orders"].to("out")
+    with TopologyTestDriver(names["builder"].build(), SERDES | {"default.value.serde": STRING}) as driver:
+        driver.create_input_topic("orders", STRING, STRING).pipe_input("k", "v", 1)
+        assert driver.create_output_topic("out", STRING, STRING).read_value() == "v"
+    assert names["by_region"]("t", "k", "v", (("region", b"\x05"),), 4) == {1}
+
+
 def test_the_page_on_kafka_reads_what_is_there(embedded_broker: BrokerProcess) -> None:
     config = {"bootstrap.servers": embedded_broker.bootstrap_servers, "zookeeper.connect": "localhost:2181"}
     admin = ConfluentAdmin(StreamsConfig(config))

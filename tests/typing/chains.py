@@ -122,6 +122,22 @@ assert_type(
     trades.join(markets, lambda trade, rate: trade.price * rate, key_selector=lambda key, trade: int(trade.price)),
     KStream[str, float],
 )
+assert_type(
+    trades.join(
+        markets,
+        lambda key, market, trade, rate: (key, market, trade.price * rate),
+        key_selector=lambda key, trade: int(trade.price),
+    ),
+    KStream[str, tuple[str, int, float]],
+)
+assert_type(
+    trades.left_join(
+        markets,
+        lambda key, market, trade, rate: (key, market, trade, rate),
+        key_selector=lambda key, trade: int(trade.price),
+    ),
+    KStream[str, tuple[str, int | None, Trade, float | None]],
+)
 counts = by_price.count()
 assert_type(counts.join(counts, lambda one, other: one - other), KTable[int, int])
 assert_type(counts.outer_join(counts, lambda one, other: one or other), KTable[int, int | None])

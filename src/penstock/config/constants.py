@@ -42,6 +42,7 @@ class ConfigConstants:
     UPGRADE_FROM_40: Final = "4.0"
     UPGRADE_FROM_41: Final = "4.1"
     UPGRADE_FROM_42: Final = "4.2"
+    UPGRADE_FROM_43: Final = "4.3"
     AT_LEAST_ONCE: Final = "at_least_once"
     EXACTLY_ONCE_V2: Final = "exactly_once_v2"
     RACK_AWARE_ASSIGNMENT_STRATEGY_NONE: Final = "none"

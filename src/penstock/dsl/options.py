@@ -14,6 +14,7 @@ from penstock.dsl.type_variables import KR, VR, K, V
 from penstock.plan.names import check_name
 from penstock.plan.offset_reset import OffsetReset, check_offset_reset
 from penstock.plan.subtopology import StreamPartitioner
+from penstock.processor.stream_partitioner import check_partitioner
 from penstock.processor.timestamps import TimestampExtractor
 from penstock.serdes import Serde
 from penstock.state.api import StoreBuilder
@@ -159,6 +160,7 @@ class Produced:
 
     def __post_init__(self) -> None:
         check_serdes(self, "key_serde", "value_serde")
+        check_partitioner("Produced", self.partitioner)
         _check_optional(self.name)
 
     @staticmethod
@@ -265,6 +267,7 @@ class Repartitioned:
 
     def __post_init__(self) -> None:
         check_serdes(self, "key_serde", "value_serde")
+        check_partitioner("Repartitioned", self.partitioner)
         _check_optional(self.name)
 
     @staticmethod

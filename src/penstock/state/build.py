@@ -81,6 +81,9 @@ _CHUNK: Final = 20_000
 _SCOPES: Final = {"window": "-window", "session": "-session", "lru": "-lru"}
 """Suffixes of Kafka's store scopes, by kind."""
 
+COUNTED_SCOPES: Final = frozenset(("in-memory", "in-memory-window", "in-memory-session"))
+"""Kafka's scopes of the stores whose keys are counted (KIP-1250)."""
+
 
 class StoreServices(NamedTuple):
     """The services of a task to one of its stores; the defaults fit task-less stores.
@@ -117,8 +120,7 @@ class _Build:
 
     @property
     def in_memory(self) -> bool:
-        given = self.builder.in_memory
-        return self.config["dsl.store.suppliers.class"] == "in_memory" if given is None else given
+        return _is_in_memory(self.builder, self.config)
 
     @property
     def cached(self) -> bool:
@@ -189,8 +191,7 @@ class _Build:
     def observed(self, store: TypedStore) -> TypedStore:
         """Return `store`, with its calls recorded if metrics ask for it."""
         if self.services.observer.should_record:
-            scope = ("in-memory" if self.in_memory else "rocksdb") + _SCOPES.get(self.builder.supplier.kind, "")
-            store.report_calls(self.services.observer, scope)
+            store.report_calls(self.services.observer, scope_of(self.builder, self.config))
         return store
 
     @property
@@ -260,6 +261,16 @@ class _Build:
                 return wanted if kept is None else kept
             case _:
                 return False
+
+
+def _is_in_memory(builder: StoreBuilder, config: StreamsConfig) -> bool:
+    given = builder.in_memory
+    return config["dsl.store.suppliers.class"] == "in_memory" if given is None else given
+
+
+def scope_of(builder: StoreBuilder, config: StreamsConfig) -> str:
+    """Return Kafka's scope of the metrics of a store, such as rocksdb-window."""
+    return ("in-memory" if _is_in_memory(builder, config) else "rocksdb") + _SCOPES.get(builder.supplier.kind, "")
 
 
 def store_serde(builder: StoreBuilder, part: str, config: StreamsConfig) -> Serde:

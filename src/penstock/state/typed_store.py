@@ -90,6 +90,10 @@ class TypedStore:
         """Return whether the store's base outlives the process."""
         return self._persistent
 
+    def num_keys(self) -> int:
+        """Return the number of entries, without those that are only in the record cache (Kafka metric: num-keys)."""
+        return self._buffer.approximate_num_entries()
+
     def flush(self) -> None:
         """Write cached entries through and forward them."""
         self._below.flush()

@@ -5,12 +5,15 @@ from __future__ import annotations
 from functools import partial
 
 from penstock.errors import ProcessorStateError, StreamsError
+from penstock.metrics.host_metrics import NUM_KEYS, operation_of, state_id
+from penstock.metrics.measurements import Measurement, measured_once
 from penstock.plan.subtopology import SubtopologySpec
 from penstock.state.api import Base, Changes, EngineStore
-from penstock.state.build import StoreServices, build_store
+from penstock.state.build import COUNTED_SCOPES, StoreServices, build_store, scope_of
 from penstock.state.change_logging_store import ChangeLog
 from penstock.state.record_cache import RecordCache
 from penstock.state.spilled import SpilledChanges
+from penstock.state.typed_store import TypedStore
 from penstock.task.context import TaskContext
 from penstock.task.error_handling import ProcessingError, told_cause
 
@@ -57,6 +60,16 @@ class ProcessorStateManager:
             )
             for name, builder in spec.stores.items()
         }
+        scopes = {name: scope_of(builder, config) for name, builder in spec.stores.items()}
+        self._counted = {
+            operation_of(NUM_KEYS, state_id(scopes[name]), name): store
+            for name, store in self.stores.items()
+            if isinstance(store, TypedStore) and scopes[name] in COUNTED_SCOPES
+        }
+
+    def num_keys(self) -> dict[str, Measurement]:
+        """Return the number of keys of each store in memory, by operation (KIP-1250)."""
+        return {operation: measured_once(store.num_keys()) for operation, store in self._counted.items()}
 
     def flush_caches(self) -> None:
         """Flush the cache of every store, in the order of the stores.

@@ -26,6 +26,7 @@ from penstock.plan.serde_check import node_serde
 from penstock.plan.subtopology import ProcessorSpec, SinkSpec, SourceSpec, SubtopologySpec
 from penstock.processor.api import Processor
 from penstock.processor.first_results import WARN_NONE_RESULTS, watch_results
+from penstock.processor.stream_partitioner import with_headers
 from penstock.record import (
     NO_METADATA,
     ConsumerRecord,
@@ -222,6 +223,7 @@ class SinkNode:
         self._errors = errors
         self._key_serde = node_serde(spec, "key", task.config)
         self._value_serde = node_serde(spec, "value", task.config)
+        self._partitioner = None if spec.partitioner is None else with_headers(spec.partitioner)
         self._same_serde = type(self._key_serde) is type(self._value_serde) and type(self._key_serde) in (
             StringSerde,
             BytesSerde,
@@ -330,10 +332,10 @@ class SinkNode:
                     f"for the input record at topic {metadata.topic}, partition {metadata.partition}, offset "
                     f"{metadata.offset}, which cannot be the name of a topic: it {why}."
                 )
-        if spec.partitioner is None:
+        if self._partitioner is None:
             return topic, None
         count = self._sender.partition_count(topic)
-        partitions = spec.partitioner(topic, record.key, record.value, count)
+        partitions = self._partitioner(topic, record.key, record.value, record.headers, count)
         wrong = [partition for partition in partitions or () if not 0 <= partition < count]
         if wrong:
             raise StreamsError(

@@ -390,6 +390,7 @@ class StreamTask:
         measured[DEAD_LETTER_RECORDS] = Measurement(buried, float(buried), 1.0, 1.0)  # each counts as 1
         if self._state.stores:
             measured[CACHE_BYTES] = measured_once(self._cache.size_bytes)
+            measured.update(self._state.num_keys())
         return {name: each for name, each in measured.items() if each.number}, self._context.metrics.take_reports()
 
     def before_each(self, node: str, call: Callable[[Record[Any, Any]], None]) -> None:
