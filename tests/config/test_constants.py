@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from penstock.config import StreamsConfig
@@ -31,7 +33,7 @@ def in_any_case(*values: str) -> list[str]:
     return [changed for value in values for changed in (value, value.upper(), value.lower(), value.title())]
 
 
-VALUES: dict[str, list[str]] = {
+VALUES: dict[str, list[Any]] = {
     "processing.guarantee": [StreamsConfig.AT_LEAST_ONCE, StreamsConfig.EXACTLY_ONCE_V2],
     "topology.optimization": [
         StreamsConfig.NO_OPTIMIZATION,
@@ -55,12 +57,15 @@ VALUES: dict[str, list[str]] = {
         StreamsConfig.RACK_AWARE_ASSIGNMENT_STRATEGY_BALANCE_SUBTOPOLOGY,
     ],
     "built.in.metrics.version": [StreamsConfig.METRICS_LATEST],
+    "default.interactive.query.isolation.level": [StreamsConfig.DEFAULT_INTERACTIVE_QUERY_ISOLATION_LEVEL_DEFAULT],
+    "max.task.idle.ms": [StreamsConfig.MAX_TASK_IDLE_MS_DISABLED],
+    "state.cleanup.dir.max.age.ms": [StreamsConfig.STATE_CLEANUP_DIR_MAX_AGE_MS_DISABLED],
 }
 """The constants that are values, by their keys."""
 
 
 @pytest.mark.parametrize(("key", "value"), [(key, value) for key, values in VALUES.items() for value in values])
-def test_each_constant_that_is_a_value_passes_the_check_of_its_key(key: str, value: str) -> None:
+def test_each_constant_that_is_a_value_passes_the_check_of_its_key(key: str, value: Any) -> None:
     config = StreamsConfig({key: value}, environment={})
     assert optimizations(config) <= {value, *VALUES["topology.optimization"]}
 

@@ -86,6 +86,7 @@ class ConfigConstants:
     ERRORS_DEAD_LETTER_QUEUE_TOPIC_NAME_CONFIG: Final = "errors.dead.letter.queue.topic.name"
     LOG_SUMMARY_INTERVAL_MS_CONFIG: Final = "log.summary.interval.ms"
     MAX_TASK_IDLE_MS_CONFIG: Final = "max.task.idle.ms"
+    MAX_TASK_IDLE_MS_DISABLED: Final = -1
     MAX_WARMUP_REPLICAS_CONFIG: Final = "max.warmup.replicas"
     METADATA_MAX_AGE_CONFIG: Final = "metadata.max.age.ms"
     METRICS_NUM_SAMPLES_CONFIG: Final = "metrics.num.samples"
@@ -115,6 +116,7 @@ class ConfigConstants:
     SEND_BUFFER_CONFIG: Final = "send.buffer.bytes"
     STATE_CLEANUP_DELAY_MS_CONFIG: Final = "state.cleanup.delay.ms"
     STATE_CLEANUP_DIR_MAX_AGE_MS_CONFIG: Final = "state.cleanup.dir.max.age.ms"
+    STATE_CLEANUP_DIR_MAX_AGE_MS_DISABLED: Final = -1
     STATE_DIR_CONFIG: Final = "state.dir"
     STATESTORE_CACHE_MAX_BYTES_CONFIG: Final = "statestore.cache.max.bytes"
     STATESTORE_UNCOMMITTED_MAX_BYTES_CONFIG: Final = "statestore.uncommitted.max.bytes"
