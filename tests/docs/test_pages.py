@@ -91,6 +91,13 @@ def test_topologies(capsys: pytest.CaptureFixture[str]) -> None:
         assert driver.create_output_topic("tickers-per-name", STRING, Serdes.long()).read_key_value() == ("Abc Inc", 1)
 
 
+@pytest.mark.parametrize("number", range(BLOCKS["docs/formats.md"]))
+def test_formats(number: int) -> None:
+    if "json_schema" in blocks("docs/formats.md")[number]:
+        pytest.importorskip("jsonschema", reason="jsonschema is not installed")
+    run_and_compare("docs/formats.md", number, {"__name__": "page"})
+
+
 def test_the_handlers_of_the_guide_send_a_failed_record_to_the_dead_letter_queue() -> None:
     names = given()
     run_block("docs/guide.md", 3, names)
