@@ -47,6 +47,7 @@ BLOCKS: Mapping[str, int] = {
     "docs/cookbook/state.md": 15,
     "docs/cookbook/windows.md": 12,
     "docs/first-papers.md": 2,
+    "docs/formats.md": 5,
     "docs/guide.md": 6,
     "docs/index.md": 2,
     "docs/kafka-platform.md": 2,

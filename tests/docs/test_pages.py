@@ -117,6 +117,13 @@ def test_the_page_on_calendar_windows() -> None:
     assert names["serde"].deserialize("t", b"shop" + start.to_bytes(8, "big")).window.end == end
 
 
+@pytest.mark.parametrize("number", range(BLOCKS["docs/formats.md"]))
+def test_formats(number: int) -> None:
+    if "json_schema" in blocks("docs/formats.md")[number]:
+        pytest.importorskip("jsonschema", reason="jsonschema is not installed")
+    run_and_compare("docs/formats.md", number, {"__name__": "page"})
+
+
 def test_the_handlers_of_the_guide_send_a_failed_record_to_the_dead_letter_queue() -> None:
     names = given()
     run_block("docs/guide.md", 3, names)

@@ -30,6 +30,7 @@ from penstock.processor.stream_partitioner import with_headers
 from penstock.record import (
     NO_METADATA,
     ConsumerRecord,
+    Headers,
     Int64Array,
     Record,
     RecordBatch,
@@ -228,6 +229,7 @@ class SinkNode:
             StringSerde,
             BytesSerde,
         )
+        self._writes_headers = self._key_serde.writes_headers or self._value_serde.writes_headers
         _report_records(self, task.observer)
 
     def process(self, record: Record[Any, Any]) -> None:
@@ -243,7 +245,7 @@ class SinkNode:
         self._task.observer.processed(self.name, len(batch))
         self._task.taps.take(self.name, self._task.source, batch, self._task.wall_clock)
         topic, partitioner = self.spec.topic, self.spec.partitioner
-        if topic is None or partitioner is not None:
+        if topic is None or partitioner is not None or self._writes_headers:
             self._send_rows(batch, sequence)
             return
         try:
@@ -299,13 +301,13 @@ class SinkNode:
             _log.warning("Skipping record as partitioner returned empty partitions. topic=[%s]", topic)
             self._task.count_dropped(self.name, DropReason.NO_PARTITION)
             return ()
-        key = self._serialized(self._key_serde, topic, record, record.key, SerializationExceptionOrigin.KEY)
+        key, headers = self._serialized(topic, record, record.headers, SerializationExceptionOrigin.KEY)
         if key is _DROPPED:
             return ()
-        value = self._serialized(self._value_serde, topic, record, record.value, SerializationExceptionOrigin.VALUE)
+        value, headers = self._serialized(topic, record, headers, SerializationExceptionOrigin.VALUE)
         if value is _DROPPED:
             return ()
-        sent = ProducerRecord(topic, key, value, record.timestamp, record.headers)
+        sent = ProducerRecord(topic, key, value, record.timestamp, headers)
         return [sent] if partitions is None else [sent._replace(partition=each) for each in sorted(partitions)]
 
     def _route(self, record: Record[Any, Any], metadata: RecordMetadata) -> tuple[str, set[int] | None]:
@@ -345,22 +347,24 @@ class SinkNode:
         return topic, partitions
 
     def _serialized(
-        self, serde: Serde, topic: str, record: Record[Any, Any], part: Any, origin: SerializationExceptionOrigin
-    ) -> Any:
-        """Serialise `part`, the key or the value of `record`.
+        self, topic: str, record: Record[Any, Any], headers: Headers, origin: SerializationExceptionOrigin
+    ) -> tuple[Any, Headers]:
+        """Serialise the key or the value of `record`, and return the headers after that.
 
         Returns _DROPPED if it is unwritable and the handler drops the record; otherwise raises StreamsError.
         """
+        is_key = origin is SerializationExceptionOrigin.KEY
+        serde, part = (self._key_serde, record.key) if is_key else (self._value_serde, record.value)
         if part is None:
-            return None
+            return None, headers
         try:
-            return serde.serialize(topic, part, record.headers)
+            return serde.serialize_record(topic, part, headers)
         except TypeError as error:
             raise StreamsError(self._wrong_type(serde, topic, part, origin.value)) from error
         except Exception as error:
             unsent = ProducerRecord(topic, record.key, record.value, record.timestamp, record.headers)
             self._errors.serialization_failed(self.name, unsent, record, error, origin)
-            return _DROPPED
+            return _DROPPED, headers
 
     def _wrong_type(self, serde: Serde, topic: str, part: Any, what: str) -> str:
         """Return the message for a key or value of a type not supported by `serde`.
