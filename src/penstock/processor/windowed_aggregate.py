@@ -69,7 +69,7 @@ class _TimeWindowAggregation(WindowedAggregation[Windows, EngineWindowStore]):
         self._results.time_passed(record, close_time)
 
 
-class _Updates(NamedTuple):
+class WindowUpdates(NamedTuple):
     """The updates of open windows by a batch.
 
     Args:
@@ -124,7 +124,7 @@ class TimeWindowAggregate(_TimeWindowAggregation, BatchProcessor):
             return batch.slice(0, 0), np.empty(0, np.int64)
         return self._changed(batch, updates.columns.take(done), changes, change_times)
 
-    def _updates(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> _Updates:
+    def _updates(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> WindowUpdates:
         """Return the updates by the rows.
 
         Rows without a key and late updates are counted as dropped.
@@ -151,12 +151,12 @@ class TimeWindowAggregate(_TimeWindowAggregation, BatchProcessor):
         if with_key is not None:
             columns = columns._replace(rows=with_key[columns.rows])
         entries, key_places, starts = grouped(places[columns.rows].astype(np.int64), columns.starts, len(known))
-        return _Updates(columns, entries, self._store.entry_keys(take_from(known, key_places), starts))
+        return WindowUpdates(columns, entries, self._store.entry_keys(take_from(known, key_places), starts))
 
     def _aggregate(
         self,
         batch: RecordBatch,
-        updates: _Updates,
+        updates: WindowUpdates,
         aggregates: list[Any],
         timestamps: list[int],
         failures: FailureHandler,
@@ -203,7 +203,7 @@ class TimeWindowAggregate(_TimeWindowAggregation, BatchProcessor):
         return changes, change_times, np.delete(np.arange(len(updates.entries), dtype=np.int64), failed)
 
     def _write(
-        self, batch: RecordBatch, updates: _Updates, done: Int64Array, aggregates: list[Any], timestamps: list[int]
+        self, batch: RecordBatch, updates: WindowUpdates, done: Int64Array, aggregates: list[Any], timestamps: list[int]
     ) -> None:
         """Write the updated entries, ordered by their last updates.
 
