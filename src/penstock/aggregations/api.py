@@ -95,10 +95,6 @@ class Aggregation(ABC, Generic[V, R]):
 
     # ---------- columns
 
-    def column(self, values: Sequence[Any]) -> Sequence[Any]:
-        """Return the aggregated parts of a column of values; None stays None."""
-        return values if self.of is None else list(map(self.part, values))
-
     def takes_column(self, parts: Sequence[Any], reads_back: Callable[[type], bool]) -> bool:
         """Return whether `added_column` takes `parts` and is faster than single parts.
 

@@ -70,10 +70,6 @@ class Combined(Aggregation[V, dict[str, Any]]):
         """Return the serde of JSON."""
         return JsonSerde()
 
-    def column(self, values: Sequence[Any]) -> Sequence[Any]:
-        """Return the aggregated parts of a column of values; None stays None."""
-        return list(map(self.part, values))
-
     def takes_column(self, parts: Sequence[Any], reads_back: Callable[[type], bool]) -> bool:
         """Return whether all of the aggregations take their columns."""
         columns = zip(self._each, self._columns(parts), strict=True)

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import reduce
-from math import copysign, inf, isfinite
+from math import inf, isfinite
 from numbers import Integral, Real
 from typing import Any, Final, cast
 
@@ -59,7 +59,8 @@ def sum_of_column(numbers: Sequence[Any]) -> ExactNumber:
         column = np.array(numbers, np.float64)
         if np.isfinite(column).all():
             return _sum_of_floats(column)
-    return reduce(sum_of, map(exact, numbers))
+    total: ExactNumber = reduce(sum_of, map(exact, numbers))
+    return total
 
 
 def _sum_of_floats(column: np.ndarray[Any, np.dtype[np.float64]]) -> Fraction:
@@ -87,7 +88,7 @@ def as_float(number: int | Fraction) -> float:
     try:
         return float(number)
     except OverflowError:
-        return copysign(inf, number)
+        return inf if number > 0 else -inf
 
 
 def packed_number(number: ExactNumber) -> bytes:

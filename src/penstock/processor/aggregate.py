@@ -129,8 +129,20 @@ class _KeyedAggregation(BatchProcessor):
         Reads and writes each key once. Returns the updates if there is no cache.
         """
         batch, keys, rows = self._with_key_and_value(batch, self._store.serialize_keys(batch.keys))
-        if not keys:
-            return batch, rows
+        return self._update_each(batch, keys, rows, self._update, failures) if keys else (batch, rows)
+
+    def _update_each(
+        self,
+        batch: RecordBatch,
+        keys: Sequence[bytes],
+        rows: RowOrigin,
+        update: Aggregator,
+        failures: FailureHandler,
+    ) -> tuple[RecordBatch, RowOrigin]:
+        """Update the aggregates of the rows' keys with `update`, row by row.
+
+        `keys` and `rows` are those of `_with_key_and_value`.
+        """
         known = list(dict.fromkeys(keys))
         old_values, old_timestamps = self._store.get_columns(known)
         current = dict(zip(known, zip(old_values, old_timestamps.tolist(), strict=True), strict=True))
@@ -139,7 +151,7 @@ class _KeyedAggregation(BatchProcessor):
         timestamps: list[int] = []
         updated: list[int] = []
         fresh = self._store.fresh
-        initial, update, cached, send_old = self._initial, self._update, self._store.cached, self._send_old_values
+        initial, cached, send_old = self._initial, self._store.cached, self._send_old_values
         for row, (serialized, key, value, timestamp) in enumerate(
             zip(keys, batch.keys, batch.values, batch.timestamps.tolist(), strict=True)
         ):

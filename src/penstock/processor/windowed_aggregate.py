@@ -163,6 +163,21 @@ class TimeWindowAggregate(_TimeWindowAggregation, BatchProcessor):
     ) -> tuple[list[Change], list[int], Int64Array]:
         """Run the user's functions.
 
+        Arguments and results are those of `_aggregate_each`.
+        """
+        return self._aggregate_each(batch, updates, aggregates, timestamps, self._aggregator, failures)
+
+    def _aggregate_each(
+        self,
+        batch: RecordBatch,
+        updates: WindowUpdates,
+        aggregates: list[Any],
+        timestamps: list[int],
+        aggregator: Aggregator,
+        failures: FailureHandler,
+    ) -> tuple[list[Change], list[int], Int64Array]:
+        """Update the aggregates with `aggregator`, one update after the other.
+
         `aggregates` and `timestamps`, those of the entries, are updated in place.
 
         Returns the changes and their timestamps if there is no cache, and the updates that did not fail. The remaining
@@ -173,7 +188,7 @@ class TimeWindowAggregate(_TimeWindowAggregation, BatchProcessor):
         failed: list[int] = []
         failed_row = -1
         written = [False] * len(aggregates)
-        initializer, aggregator = self._initializer, self._aggregator
+        initializer = self._initializer
         cached, fresh = self._store.cached, self._store.fresh
         keys, values, times = batch.keys, batch.values, batch.timestamps.tolist()
         for update, (row, entry) in enumerate(
