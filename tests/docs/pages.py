@@ -59,7 +59,7 @@ BLOCKS: Mapping[str, int] = {
     "docs/spark.md": 3,
     "docs/threads.md": 2,
     "docs/topics-on-spark.md": 1,
-    "docs/topologies.md": 7,
+    "docs/topologies.md": 8,
     "docs/tracing.md": 2,
     "docs/tutorial.md": 7,
     "docs/ui.md": 1,

@@ -51,7 +51,7 @@ class Aggregation(ABC, Generic[V, R]):
         """Return the state of the values of two states, those of `one` first."""
         if one is None or other is None:
             return other if one is None else one
-        return self._merge(one, other)
+        return self.merged_states(one, other)
 
     def subtracted(self, state: Any, value: Any) -> Any:
         """Return the state without a value that was added before.
@@ -119,7 +119,7 @@ class Aggregation(ABC, Generic[V, R]):
         raise NotImplementedError
 
     @abstractmethod
-    def _merge(self, one: Any, other: Any) -> Any:
+    def merged_states(self, one: Any, other: Any) -> Any:
         """Return the state of the values of two states, not None."""
         raise NotImplementedError
 

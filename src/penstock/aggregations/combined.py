@@ -104,7 +104,8 @@ class Combined(Aggregation[V, dict[str, Any]]):
             for aggregation, own, each in zip(self._each, states, part, strict=True)
         )
 
-    def _merge(self, one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
+    def merged_states(self, one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the state of the values of both states."""
         return tuple(aggregation.merged(*states) for aggregation, *states in zip(self._each, one, other, strict=True))
 
     def subtracted_part(self, state: tuple[Any, ...], part: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -89,7 +89,8 @@ class ApproxDistinct(Aggregation[V, int]):
             return state
         return DistinctValues(ranks[:register] + bytes((rank,)) + ranks[register + 1 :])
 
-    def _merge(self, one: DistinctValues, other: DistinctValues) -> DistinctValues:
+    def merged_states(self, one: DistinctValues, other: DistinctValues) -> DistinctValues:
+        """Return the state of the values of both states."""
         larger = np.maximum(np.frombuffer(one.ranks, np.uint8), np.frombuffer(other.ranks, np.uint8))
         return DistinctValues(larger.tobytes())
 

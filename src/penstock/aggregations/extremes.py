@@ -24,7 +24,8 @@ class _OneValue(Aggregation[V, R]):
         """Return the serde of the values."""
         return part_serde
 
-    def _merge(self, one: Any, other: Any) -> Any:
+    def merged_states(self, one: Any, other: Any) -> Any:
+        """Return the state of the values of both states."""
         return self.added_part(one, other)
 
 

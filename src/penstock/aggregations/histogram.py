@@ -93,7 +93,8 @@ class Quantiles(Aggregation[V, list[float]]):
         """Return the state after `part`."""
         return self.added_column(state, [part])
 
-    def _merge(self, one: Histogram, other: Histogram) -> Histogram | None:
+    def merged_states(self, one: Histogram, other: Histogram) -> Histogram | None:
+        """Return the state of the values of both states."""
         return self._combined(one, np.array(other.bins, np.int64), np.array(other.counts, np.int64))
 
     def subtracted_part(self, state: Histogram, part: Any) -> Histogram | None:

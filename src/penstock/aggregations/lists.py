@@ -45,7 +45,8 @@ class Collect(_ManyValues[V, R]):
             return [part]
         return state if len(state) >= self.limit else [*state, part]
 
-    def _merge(self, one: list[Any], other: list[Any]) -> list[Any]:
+    def merged_states(self, one: list[Any], other: list[Any]) -> list[Any]:
+        """Return the state of the values of both states."""
         return [*one, *other][: self.limit]
 
 
@@ -72,7 +73,8 @@ class Top(_ManyValues[V, R]):
         insort_right(larger, part, key=self._descending)
         return larger[: self.limit]
 
-    def _merge(self, one: list[Any], other: list[Any]) -> list[Any]:
+    def merged_states(self, one: list[Any], other: list[Any]) -> list[Any]:
+        """Return the state of the values of both states."""
         return list(islice(merge(one, other, key=self._descending), self.limit))
 
     def _descending(self, value: Any) -> _Descending:

@@ -77,7 +77,8 @@ class Count(_Total[V, int]):
         """Return the state after `part`."""
         return state + 1
 
-    def _merge(self, one: int, other: int) -> int:
+    def merged_states(self, one: int, other: int) -> int:
+        """Return the state of the values of both states."""
         return one + other
 
     def subtracted_part(self, state: int, part: Any) -> int:
@@ -112,7 +113,8 @@ class Sum(_Total[V, R]):
         number = exact(part)
         return number if state is None else sum_of(state, number)
 
-    def _merge(self, one: ExactNumber, other: ExactNumber) -> ExactNumber:
+    def merged_states(self, one: ExactNumber, other: ExactNumber) -> ExactNumber:
+        """Return the state of the values of both states."""
         return sum_of(one, other)
 
     def subtracted_part(self, state: ExactNumber, part: Any) -> ExactNumber:
@@ -142,14 +144,15 @@ class MeanAggregation(_Total[V, float]):
     def added_column(self, state: Mean | None, parts: Sequence[Any]) -> Mean:
         """Return the state after `parts`."""
         added = Mean(len(parts), sum_of_column(parts))
-        return added if state is None else self._merge(state, added)
+        return added if state is None else self.merged_states(state, added)
 
     def added_part(self, state: Mean | None, part: Any) -> Mean:
         """Return the state after `part`."""
         added = Mean(1, exact(part))
-        return added if state is None else self._merge(state, added)
+        return added if state is None else self.merged_states(state, added)
 
-    def _merge(self, one: Mean, other: Mean) -> Mean:
+    def merged_states(self, one: Mean, other: Mean) -> Mean:
+        """Return the state of the values of both states."""
         return Mean(one.count + other.count, sum_of(one.total, other.total))
 
     def subtracted_part(self, state: Mean, part: Any) -> Mean | None:
