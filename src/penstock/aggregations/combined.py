@@ -133,9 +133,13 @@ class CombinedSerde(StateSerde):
         self._named = named
         parts = [serde for serde, _ in named.values()]
         self.repeatable = all(serde.repeatable for serde in parts)
-        self.uses_headers = any_uses_headers(*parts)
         of_values = [serde for serde in parts if isinstance(serde, CombinedSerde) or not isinstance(serde, StateSerde)]
         self.unchanging_types = frozenset({int, float}).intersection(*(serde.unchanging_types for serde in of_values))
+
+    @property
+    def uses_headers(self) -> bool:
+        """Whether one of the serdes uses the headers."""
+        return any_uses_headers(*(serde for serde, _ in self._named.values()))
 
     def with_defaults(self, key_serde: Serde | None, value_serde: Serde | None) -> Serde:
         """Return this serde with the defaults in its parts."""

@@ -54,7 +54,8 @@ def sum_of_column(numbers: Sequence[Any]) -> ExactNumber:
     """Return the exact sum of numbers; raises TypeError for anything but ints and floats."""
     kinds = set(map(type, numbers))
     if kinds == {int}:
-        return sum(numbers)
+        whole: int = sum(numbers)
+        return whole
     if kinds == {float} and len(numbers) > _FEW:
         column = np.array(numbers, np.float64)
         if np.isfinite(column).all():

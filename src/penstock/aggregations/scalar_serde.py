@@ -19,8 +19,12 @@ class ScalarSerde(Serde[Any]):
     """The serde of bool, int, float, str and bytes."""
 
     repeatable = True
-    uses_headers = False
     unchanging_types = frozenset({bool, int, float, str, bytes})
+
+    @property
+    def uses_headers(self) -> bool:
+        """Whether the value depends on the headers: it does not."""
+        return False
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
         """Serialise a value; raises TypeError for other types."""

@@ -26,7 +26,11 @@ class StateSerde(Serde[Any]):
     """The function of `penstock.aggregations`, for messages."""
 
     repeatable = True
-    uses_headers = False
+
+    @property
+    def uses_headers(self) -> bool:
+        """Whether the state depends on the headers: it does not."""
+        return False
 
     @abstractmethod
     def _packed(self, topic: str, state: Any) -> bytes:
