@@ -56,7 +56,7 @@ def test_the_bytes_of_a_state_stay_the_same() -> None:
     """They are in changelogs."""
     both = aggregations.combined(n=aggregations.count(), s=aggregations.sum())
     data = serde_of(both, LongSerde()).serialize("t", both.initial())
-    assert data == b"\x01C\0\0\0\x01n\0\0\0\x08" + bytes(8) + b"\0\0\0\x01s\xff\xff\xff\xff"
+    assert data == b"\x01C\0\0\0\x01n\0\0\0\x0a\x01N" + bytes(8) + b"\0\0\0\x01s\xff\xff\xff\xff"
     with pytest.raises(SerializationError, match="combined"):
         serde_of(both, LongSerde()).deserialize("t", data[:-1])
 
@@ -77,7 +77,9 @@ def test_it_subtracts_if_all_of_its_aggregations_do() -> None:
 
 
 def test_a_column_is_taken_if_each_aggregation_takes_its_own() -> None:
-    both = aggregations.combined(total=aggregations.sum(), most=aggregations.max())
+    both = aggregations.combined(
+        number=aggregations.count(), total=aggregations.sum(), mean=aggregations.mean(), most=aggregations.max()
+    )
 
     def takes(aggregation: Aggregation[Any, Any], values: list[Any], serde: Serde) -> bool:
         own = serde_of(aggregation, serde)

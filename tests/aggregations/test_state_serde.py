@@ -9,6 +9,7 @@ from penstock.errors import SerializationError
 from tests.support.aggregations import store_serde
 
 WITH_OWN_STATES = {
+    "count": aggregations.count(),
     "sum": aggregations.sum(),
     "mean": aggregations.mean(),
     "approx_distinct": aggregations.approx_distinct(),

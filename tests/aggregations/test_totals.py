@@ -69,6 +69,7 @@ def test_a_sum_has_room_for_more_than_one_number(given_serde: type[Serde], expec
 def test_the_bytes_of_states_stay_the_same() -> None:
     """They are in changelogs."""
     total, mean = aggregations.sum(), aggregations.mean()
+    assert store_serde(aggregations.count()).serialize("t", 258) == b"\x01N\0\0\0\0\0\0\x01\x02"
     assert store_serde(total).serialize("t", 258) == b"\x01Si\x01\x02"
     assert store_serde(mean).serialize("t", Mean(2, Fraction(5, 4))) == b"\x01M\0\0\0\0\0\0\0\x02q\0\x02\x05"
 

@@ -22,7 +22,7 @@ from penstock.aggregations.exact_number import (
 from penstock.aggregations.state_serde import StateSerde
 from penstock.serdes import DoubleSerde, FloatSerde, IntegerSerde, LongSerde, Serde, ShortSerde
 
-_COUNT: Final = struct.Struct(">Q")
+_COUNT: Final = struct.Struct(">q")
 _WIDER: Final[dict[type, type[Serde]]] = {ShortSerde: LongSerde, IntegerSerde: LongSerde, FloatSerde: DoubleSerde}
 
 
@@ -64,6 +64,10 @@ class Count(_Total[V, int]):
     def result(self, state: int | None) -> int | None:
         """Return the number."""
         return state
+
+    def state_serde(self, part_serde: Serde | None) -> Serde:
+        """Return the serde of numbers of values."""
+        return CountSerde()
 
     def result_serde(self, part_serde: Serde | None) -> Serde:
         """Return the serde of 8-byte integers."""
@@ -161,6 +165,21 @@ class MeanAggregation(_Total[V, float]):
 
     def __str__(self) -> str:
         return "mean()"
+
+
+class CountSerde(StateSerde):
+    """The serde of numbers of values, in 8 bytes."""
+
+    kind: ClassVar[bytes] = b"N"
+    aggregation: ClassVar[str] = "count"
+    unchanging_types = frozenset({int})
+
+    def _packed(self, topic: str, state: int) -> bytes:
+        return _COUNT.pack(state)
+
+    def _unpacked(self, topic: str, data: bytes) -> int:
+        count: int = _COUNT.unpack(data)[0]
+        return count
 
 
 class SumSerde(StateSerde):
