@@ -18,11 +18,11 @@ from penstock.serdes.api import Serde
 from penstock.signatures import misfit, signature_of
 
 V = TypeVar("V", contravariant=True, default=Any)
-R = TypeVar("R", covariant=True, default=Any)
+VR = TypeVar("VR", covariant=True, default=Any)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Aggregation(ABC, Generic[V, R]):
+class Aggregation(ABC, Generic[V, VR]):
     """A ready aggregation, the argument of `aggregate` of a grouped stream or table.
 
     Created by the functions of `penstock.aggregations`, such as `mean`. A table's store keeps the state of each key,
@@ -67,7 +67,7 @@ class Aggregation(ABC, Generic[V, R]):
         return False
 
     @abstractmethod
-    def result(self, state: Any) -> R | None:
+    def result(self, state: Any) -> VR | None:
         """Return the result of a state, such as one from a store; None for None."""
         raise NotImplementedError
 

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from penstock.aggregations.api import Aggregation, R, V
+from penstock.aggregations.api import VR, Aggregation, V
 from penstock.serdes import Serde
 
 _NUMBERS: Final = frozenset({int, float})
 
 
 @dataclass(frozen=True, kw_only=True)
-class _OneValue(Aggregation[V, R]):
+class _OneValue(Aggregation[V, VR]):
     """The common base: the state is one of the values."""
 
     def result(self, state: Any) -> Any:
@@ -30,7 +30,7 @@ class _OneValue(Aggregation[V, R]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Extreme(_OneValue[V, R]):
+class _Extreme(_OneValue[V, VR]):
     """The common base of the least and the largest value: floats that are not a number have no order."""
 
     def takes_column(self, parts: Sequence[Any], reads_back: Callable[[type], bool]) -> bool:
@@ -40,7 +40,7 @@ class _Extreme(_OneValue[V, R]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Min(_Extreme[V, R]):
+class Min(_Extreme[V, VR]):
     """The least value; the first one of equal values."""
 
     def added_part(self, state: Any, part: Any) -> Any:
@@ -53,7 +53,7 @@ class Min(_Extreme[V, R]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Max(_Extreme[V, R]):
+class Max(_Extreme[V, VR]):
     """The largest value; the first one of equal values."""
 
     def added_part(self, state: Any, part: Any) -> Any:
@@ -66,7 +66,7 @@ class Max(_Extreme[V, R]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class First(_OneValue[V, R]):
+class First(_OneValue[V, VR]):
     """The value that was processed first."""
 
     def added_part(self, state: Any, part: Any) -> Any:
@@ -75,7 +75,7 @@ class First(_OneValue[V, R]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Last(_OneValue[V, R]):
+class Last(_OneValue[V, VR]):
     """The value that was processed last."""
 
     def added_part(self, state: Any, part: Any) -> Any:

@@ -14,7 +14,7 @@ from penstock.aggregations.lists import Collect, Top
 from penstock.aggregations.totals import Count, MeanAggregation, Sum
 
 V = TypeVar("V")
-P = TypeVar("P")
+VR = TypeVar("VR")
 
 
 def count(of: Callable[[V], Any] | None = None) -> Aggregation[V, int]:
@@ -29,7 +29,7 @@ def count(of: Callable[[V], Any] | None = None) -> Aggregation[V, int]:
 @overload
 def sum() -> Aggregation[Any, Any]: ...
 @overload
-def sum(of: Callable[[V], P | None]) -> Aggregation[V, P]: ...
+def sum(of: Callable[[V], VR | None]) -> Aggregation[V, VR]: ...
 def sum(of: Callable[[Any], Any] | None = None) -> Aggregation[Any, Any]:
     """Return the sum of ints and floats.
 
@@ -53,7 +53,7 @@ def mean(of: Callable[[V], float | None] | None = None) -> Aggregation[V, float]
 @overload
 def min() -> Aggregation[Any, Any]: ...
 @overload
-def min(of: Callable[[V], P | None]) -> Aggregation[V, P]: ...
+def min(of: Callable[[V], VR | None]) -> Aggregation[V, VR]: ...
 def min(of: Callable[[Any], Any] | None = None) -> Aggregation[Any, Any]:
     """Return the least value; floats that are not a number are skipped.
 
@@ -66,7 +66,7 @@ def min(of: Callable[[Any], Any] | None = None) -> Aggregation[Any, Any]:
 @overload
 def max() -> Aggregation[Any, Any]: ...
 @overload
-def max(of: Callable[[V], P | None]) -> Aggregation[V, P]: ...
+def max(of: Callable[[V], VR | None]) -> Aggregation[V, VR]: ...
 def max(of: Callable[[Any], Any] | None = None) -> Aggregation[Any, Any]:
     """Return the largest value; floats that are not a number are skipped.
 
@@ -79,7 +79,7 @@ def max(of: Callable[[Any], Any] | None = None) -> Aggregation[Any, Any]:
 @overload
 def first() -> Aggregation[Any, Any]: ...
 @overload
-def first(of: Callable[[V], P | None]) -> Aggregation[V, P]: ...
+def first(of: Callable[[V], VR | None]) -> Aggregation[V, VR]: ...
 def first(of: Callable[[Any], Any] | None = None) -> Aggregation[Any, Any]:
     """Return the value that is processed first; of merged sessions, that of the earlier session.
 
@@ -92,7 +92,7 @@ def first(of: Callable[[Any], Any] | None = None) -> Aggregation[Any, Any]:
 @overload
 def last() -> Aggregation[Any, Any]: ...
 @overload
-def last(of: Callable[[V], P | None]) -> Aggregation[V, P]: ...
+def last(of: Callable[[V], VR | None]) -> Aggregation[V, VR]: ...
 def last(of: Callable[[Any], Any] | None = None) -> Aggregation[Any, Any]:
     """Return the value that is processed last.
 
@@ -105,7 +105,7 @@ def last(of: Callable[[Any], Any] | None = None) -> Aggregation[Any, Any]:
 @overload
 def collect(*, limit: int = 1000) -> Aggregation[Any, list[Any]]: ...
 @overload
-def collect(of: Callable[[V], P | None], *, limit: int = 1000) -> Aggregation[V, list[P]]: ...
+def collect(of: Callable[[V], VR | None], *, limit: int = 1000) -> Aggregation[V, list[VR]]: ...
 def collect(of: Callable[[Any], Any] | None = None, *, limit: int = 1000) -> Aggregation[Any, list[Any]]:
     """Return the list of the values in the order of processing; merged sessions in the order of time.
 

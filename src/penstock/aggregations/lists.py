@@ -9,14 +9,14 @@ from heapq import merge
 from itertools import islice
 from typing import Any
 
-from penstock.aggregations.api import Aggregation, R, V, check_part_of
+from penstock.aggregations.api import VR, Aggregation, V, check_part_of
 from penstock.aggregations.default_value_serde import DefaultValueSerde
 from penstock.aggregations.extremes import is_nan
 from penstock.serdes import ListSerde, Serde
 
 
 @dataclass(frozen=True, kw_only=True)
-class _ManyValues(Aggregation[V, R]):
+class _ManyValues(Aggregation[V, VR]):
     """The common base: the state is a list with at most `limit` entries."""
 
     limit: int
@@ -36,7 +36,7 @@ class _ManyValues(Aggregation[V, R]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Collect(_ManyValues[V, R]):
+class Collect(_ManyValues[V, VR]):
     """The values in the order of processing; those after the first `limit` are left out."""
 
     def added_part(self, state: list[Any] | None, part: Any) -> list[Any]:
@@ -51,7 +51,7 @@ class Collect(_ManyValues[V, R]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Top(_ManyValues[V, R]):
+class Top(_ManyValues[V, VR]):
     """The largest values, in descending order; equal ones in the order of processing.
 
     Args:

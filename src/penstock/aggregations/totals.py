@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Final
 
-from penstock.aggregations.api import Aggregation, R, V
+from penstock.aggregations.api import VR, Aggregation, V
 from penstock.aggregations.exact_number import (
     ExactNumber,
     as_float,
@@ -40,7 +40,7 @@ class Mean:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Total(Aggregation[V, R]):
+class _Total(Aggregation[V, VR]):
     """The common base: all can subtract and work on columns."""
 
     @property
@@ -91,7 +91,7 @@ class Count(_Total[V, int]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sum(_Total[V, R]):
+class Sum(_Total[V, VR]):
     """The sum of numbers; its state is an ExactNumber."""
 
     def result(self, state: ExactNumber | None) -> Any:
