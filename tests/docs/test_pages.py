@@ -95,6 +95,12 @@ def test_topologies(capsys: pytest.CaptureFixture[str]) -> None:
         for price, time in ((1.0, 1000), (3.0, 2000), (4.0, 200_000)):
             trades.pipe_input("ABC", {"ticker": "ABC", "price": price}, time)
         assert driver.create_output_topic("named-trades", STRING, STRING).read_value() == "Abc Inc: 1.0"
+        doubles, lists = Serdes.double(), Serdes.list(Serdes.json())
+        assert driver.create_output_topic("means", STRING, doubles).read_values_to_list() == [1.0, 2.0, 4.0]
+        dearest = driver.create_output_topic("dearest", STRING, lists).read_values_to_list()[-1]
+        assert [trade["price"] for trade in dearest] == [4.0, 3.0, 1.0]
+        summary = driver.create_output_topic("summaries", STRING, JSON).read_values_to_list()[-1]
+        assert summary == {"trades": 3, "highest": 4.0, "quantiles": [3.0, 4.0]}
         alarm = driver.create_output_topic("alarms", STRING, STRING).read_record()
         assert (alarm.key, alarm.value, alarm.headers) == ("ABC", "doubled", (("before", b"1.0"),))
         assert -2.0 in driver.create_output_topic("differences", STRING, DOUBLE).read_values_to_list()

@@ -14,12 +14,14 @@ from penstock import (
     KGroupedStream,
     KStream,
     KTable,
+    Materialized,
     Record,
     Serdes,
     SessionWindows,
     StreamsBuilder,
     TimeWindows,
     Windowed,
+    aggregations,
 )
 
 
@@ -104,6 +106,22 @@ assert_type(
         lambda one, name: one + name, lambda one, name: one
     ),
     KTable[int, str],
+)
+
+# ready aggregations
+assert_type(trades.group_by_key().aggregate(aggregations.mean(lambda trade: trade.price)), KTable[str, float])
+assert_type(minutes.aggregate(aggregations.top(3, by=lambda trade: trade.price)), KTable[Windowed[str], list[Trade]])
+assert_type(sessions.aggregate(aggregations.sum(lambda trade: trade.price)), KTable[Windowed[str], float])
+assert_type(lines.group_by_key().aggregate(aggregations.approx_distinct()), KTable[str, int])
+assert_type(
+    companies.group_by(lambda key, company: (company.name, 1.5)).aggregate(aggregations.mean()), KTable[str, float]
+)
+assert_type(
+    lines.group_by_key().aggregate(
+        aggregations.combined(longest=aggregations.max(len), number=aggregations.count()),
+        materialized=Materialized.as_("summary"),
+    ),
+    KTable[str, dict[str, Any]],
 )
 
 # joins
