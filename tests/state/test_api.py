@@ -9,24 +9,18 @@ import pytest
 from penstock.serdes import Serdes
 from penstock.state import api
 from penstock.state.api import StoreBuilder
-from penstock.state.caching_store import CachingKeyValueStore
-from penstock.state.change_logging_store import ChangeLoggingStore
 from penstock.state.custom import CustomStore
 from penstock.state.guarded import GuardedReads
 from penstock.state.key_value_store import TypedTimestampedKeyValueStore
 from penstock.state.lmdb import LmdbBase, LmdbSnapshot
 from penstock.state.lmdb.shared import SharedLmdbBase
-from penstock.state.lru import LruStore
 from penstock.state.memory import MemoryBase
 from penstock.state.query.composite import CompositeKeyValueIterator, CompositeReadOnlyKeyValueStore
 from penstock.state.read_only import ReadOnlyKeyValueView
 from penstock.state.rocksdb import RocksDBBase
-from penstock.state.segmented import CachingSegmentedStore, SegmentedStore
 from penstock.state.stores import Stores
 from penstock.state.time_ordered_buffer import TimeOrderedChangeBuffer
 from penstock.state.typed_store import TypedIterator
-from penstock.state.uncommitted import UncommittedStore
-from penstock.state.wrapped import WithoutHeaders
 from tests.support.custom_stores import DictStore, DictStoreSupplier
 from tests.support.expiring import session_builder, window_builder
 from tests.support.protocols import differences
@@ -86,13 +80,6 @@ def test_there_is_no_cache_before_a_store_of_a_users_own() -> None:
         (api.BaseSnapshot, LmdbSnapshot),
         (api.Base, MemoryBase),
         (api.BaseView, GuardedReads),
-        (api.BufferedBytesStore, UncommittedStore),
-        (api.BufferedBytesStore, WithoutHeaders),
-        (api.BufferedBytesStore, ChangeLoggingStore),
-        (api.BufferedBytesStore, LruStore),
-        (api.BufferedBytesStore, SegmentedStore),
-        (api.CachingBytesStore, CachingKeyValueStore),
-        (api.CachingBytesStore, CachingSegmentedStore),
     ],
     ids=lambda kind: kind.__name__,
 )

@@ -22,6 +22,8 @@ from penstock.state.suppliers import (
     VersionedBytesStoreSupplier,
     WindowBytesStoreSupplier,
 )
+from penstock.state.ttl import OnExpiry, Ttl, TtlClock, check_has_timestamps, checked_ttl
+from penstock_broker.common.durations import Duration
 
 _log = logging.getLogger(__name__)
 
@@ -160,6 +162,7 @@ class StoreBuilder:
         with_headers: whether headers are kept with values; None, for stores of the DSL, leaves it to the supplier.
         logs_headers: whether changelog records carry the headers of the written record although the store drops them.
         source: the topic that fills the store, if that topic is its changelog.
+        ttl: the time to live of the entries; None keeps them.
     """
 
     supplier: StoreSupplier
@@ -172,11 +175,14 @@ class StoreBuilder:
     with_headers: bool | None = False
     logs_headers: bool = False
     source: StoreSource | None = None
+    ttl: Ttl | None = None
 
     def __post_init__(self) -> None:
         if getattr(self.supplier, "name", None) is None:
             kind = type(self.supplier).__name__
             raise TypeError(f"A {kind} has no name: call super().__init__(name) in {kind}.__init__.")
+        if self.ttl is not None:
+            check_has_timestamps(self.supplier, self.timestamped)
 
     @property
     def name(self) -> str:
@@ -240,6 +246,35 @@ class StoreBuilder:
     def with_logging_disabled(self) -> StoreBuilder:
         """Return a copy without a changelog topic."""
         return replace(self, logging=False, changelog_config={})
+
+    def with_ttl(self, ttl: Duration, *, clock: TtlClock = TtlClock.STREAM_TIME) -> StoreBuilder:
+        """Return a copy whose entries expire after `ttl`, counted from their timestamps.
+
+        An expired entry is no longer read. Sweeps delete expired entries from the store and its changelog, and forward
+        nothing.
+
+        Args:
+            ttl: the lifetime of an entry, at least 1 ms.
+            clock: the clock that measures it.
+
+        Raises:
+            TypeError: the store is no key-value store with timestamps, or an argument has another type.
+            ValueError: the lifetime is below 1 ms.
+        """
+        return replace(self, ttl=checked_ttl(ttl, clock, OnExpiry.DROP))
+
+
+def filled_by_topic(builder: StoreBuilder) -> StoreBuilder:
+    """Return a copy for a store that a topic fills: without a changelog.
+
+    Raises TypeError for a time to live, since the store could not delete the records of the topic.
+    """
+    if builder.ttl is not None:
+        raise TypeError(
+            f"Store {builder.name!r} cannot have a time to live (with_ttl): its topic fills it again, and the store "
+            "does not write there. Set retention.ms of the topic, or let a table with a time to live write the topic."
+        )
+    return builder.with_logging_disabled()
 
 
 # ---------- interface of a base
@@ -432,6 +467,10 @@ class EngineStore(StateStore, Protocol):
         """Call `listener` for entries leaving the cache, with old values if `send_old_values`."""
         ...
 
+    def set_expiry_listener(self, listener: FlushListener, send_old_values: bool) -> None:
+        """Call `listener` for expired entries that a store without a cache deletes."""
+        ...
+
     def uncommitted_bytes(self) -> int:
         """Return the approximate memory size (bytes) of the uncommitted changes, without a record cache."""
         ...
@@ -529,69 +568,4 @@ class EngineTimestampedKeyValueStore(EngineKeyValueStore, EngineColumnStore, Pro
 
         A cache evicts nothing: the task calls `RecordCache.evict` after its batch.
         """
-        ...
-
-
-class BytesStore(Protocol):
-    """A layer below the typed store: a store of bytes (Kafka: KeyValueStore<Bytes, byte[]>).
-
-    Only the task that owns it reads and writes it.
-    """
-
-    def get(self, key: bytes) -> bytes | None:
-        """Return the value of `key`, or None if absent."""
-        ...
-
-    def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Return the value of each key, or None if absent."""
-        ...
-
-    def put(self, key: bytes, value: bytes | None) -> None:
-        """Write `value` under `key`; None deletes."""
-        ...
-
-    def put_many(
-        self, keys: Sequence[bytes], values: Sequence[bytes | None], contexts: Sequence[RecordContext] | None = None
-    ) -> None:
-        """Write each value under its key, with its context or, without contexts, the current one."""
-        ...
-
-    def range(self, from_key: bytes | None, to_key: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the entries with from_key <= key < to_key, in byte order or reversed. None leaves an end open."""
-        ...
-
-    def approximate_num_entries(self) -> int:
-        """Return the approximate number of entries."""
-        ...
-
-    def flush(self) -> None:
-        """Write buffered entries to the layer below and forward them."""
-        ...
-
-
-class BufferedBytesStore(BytesStore, Protocol):
-    """A store of bytes that buffers its writes until the commit."""
-
-    def uncommitted_bytes(self) -> int:
-        """Return the approximate memory size (bytes) of the uncommitted writes."""
-        ...
-
-    def changes(self) -> dict[bytes, bytes | None]:
-        """Return the uncommitted writes, None for a delete."""
-        ...
-
-    def clear(self) -> None:
-        """Forget the uncommitted writes: the base has them, or they are discarded."""
-        ...
-
-
-class CachingBytesStore(BytesStore, Protocol):
-    """A store of bytes with a record cache."""
-
-    def set_flush_listener(self, listener: FlushListener, send_old_values: bool) -> None:
-        """Pass each entry leaving the cache to `listener`, with its old value only if `send_old_values`."""
-        ...
-
-    def close(self) -> None:
-        """Discard the cache without flushing it."""
         ...

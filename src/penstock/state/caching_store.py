@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import compress
 
-from penstock.state.api import BytesStore, FlushedEntries, FlushListener, RecordContext
+from penstock.state.api import FlushedEntries, FlushListener, RecordContext
+from penstock.state.bytes_store import BytesStore
 from penstock.state.record_cache import RecordCache
 from penstock.state.uncommitted import merge
 
@@ -67,6 +68,10 @@ class CachingKeyValueStore:
     def put(self, key: bytes, value: bytes | None) -> None:
         """Write an entry (None deletes) with the current context."""
         self._cache.put(key, value, self._context())
+
+    def put_in_context(self, key: bytes, value: bytes | None, context: RecordContext) -> None:
+        """Write an entry (None deletes) with `context`."""
+        self._cache.put(key, value, context)
 
     def put_many(
         self, keys: Sequence[bytes], values: Sequence[bytes | None], contexts: Sequence[RecordContext] | None = None

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import starmap
 
 from penstock.record import Headers, RecordBatch
-from penstock.state.api import BufferedBytesStore, RecordContext
+from penstock.state.api import RecordContext
+from penstock.state.bytes_store import BufferedBytesStore
 from penstock.state.changelog_format import ChangelogFormat, ChangelogRecord
 from penstock.state.wrapped import WrappedBytesStore
 

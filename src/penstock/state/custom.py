@@ -24,7 +24,8 @@ import numpy as np
 from penstock.config import StreamsConfig
 from penstock.record import NO_TIMESTAMP, Headers, Int64Array
 from penstock.serdes import Serde, Serdes
-from penstock.state.api import CUSTOM, BaseView, BufferedBytesStore, FlushListener, StateStore
+from penstock.state.api import CUSTOM, BaseView, FlushListener, StateStore
+from penstock.state.bytes_store import BufferedBytesStore
 from penstock.state.change_logging_store import ChangeLoggingStore, StoreChangeLog
 from penstock.state.uncommitted import UncommittedStore
 
@@ -196,6 +197,9 @@ class CustomStore:
 
     def set_flush_listener(self, listener: FlushListener, send_old_values: bool) -> None:
         """Do nothing, since the store has no record cache."""
+
+    def set_expiry_listener(self, listener: FlushListener, send_old_values: bool) -> None:
+        """Do nothing, since the store has no time to live."""
 
     def uncommitted_bytes(self) -> int:
         """Return the approximate memory size (bytes) of the changes since the last commit."""

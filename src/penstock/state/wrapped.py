@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from penstock.record import NO_TIMESTAMP
-from penstock.state.api import BufferedBytesStore, RecordContext
+from penstock.state.api import RecordContext
+from penstock.state.bytes_store import BufferedBytesStore
 from penstock.state.headers_layout import NO_HEADERS, without_headers
 from penstock.state.layouts import TIMESTAMP_SIZE, pack_timestamp
 
