@@ -44,14 +44,20 @@ def test_an_entry_without_a_timestamp_never_expires() -> None:
     assert expiry_of(Task(1 << 60, 0), TtlClock.STREAM_TIME, {}).unexpired(value) == value
 
 
-def test_a_clock_that_goes_back_revives_no_entry() -> None:
-    metadata: dict[str, int] = {}
-    task = Task(0, 100)
-    expiry = expiry_of(task, TtlClock.WALL_CLOCK_TIME, metadata)
+def test_a_wall_clock_that_was_set_right_expires_no_more_entries() -> None:
+    task = Task(0, 1_000_000)
+    expiry = expiry_of(task, TtlClock.WALL_CLOCK_TIME, {})
     expiry.commit_time()
     task.times[TtlClock.WALL_CLOCK_TIME] = 50
-    assert expiry.now_ms() == 100
-    assert expiry.unexpired(pack_timestamp(90)) is None
+    assert expiry.unexpired(pack_timestamp(41)) == pack_timestamp(41)
+    assert expiry.unexpired(pack_timestamp(40)) is None
+
+
+def test_each_clock_has_its_own_time_of_the_commit() -> None:
+    metadata: dict[str, int] = {}
+    expiry_of(Task(30, 1_000_000), TtlClock.WALL_CLOCK_TIME, metadata).commit_time()
+    assert expiry_of(None, TtlClock.STREAM_TIME, metadata).now_ms() == -1
+    assert expiry_of(None, TtlClock.WALL_CLOCK_TIME, metadata).now_ms() == 1_000_000
 
 
 def test_a_reader_of_committed_state_has_the_time_of_the_commit() -> None:

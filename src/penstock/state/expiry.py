@@ -4,8 +4,8 @@ Rules:
 - An entry expires when the clock reaches its timestamp plus the time to live. One without a timestamp, -1, never does.
 - There is no index: the entries have their timestamps, so state from any source expires alike. A sweep looks through
   the entries in key order, a limited number at a time, and the next sweep continues there.
-- A sweep looks at twice as many entries as were written since the last one, and at least ENTRIES_PER_SWEEP. So a large
-  store has at most as many expired entries as others, whatever its size.
+- A sweep looks at twice as many entries as were written since the last one, and at least ENTRIES_PER_SWEEP. So while a
+  store is written at a steady rate, at most half of its entries are expired ones, whatever its size.
 - The clock as of a commit is metadata of the store: readers of committed state take it from there.
 """
 
@@ -66,15 +66,16 @@ class Expiry:
         self._timestamp_of = timestamp_of
         self._metadata = metadata
         self._services = services
-        self._clock = f"{store_name}/ttl_time"
+        self._clock = f"{store_name}/ttl_{ttl.clock.name.lower()}"
         self._written = f"{store_name}/ttl_writes"
 
     # ---------- time
 
     def now_ms(self) -> int:
-        """Return the time (ms) up to which entries have expired; it never goes back."""
-        committed = self._metadata.get(self._clock, NO_TIMESTAMP)
-        return committed if self._services is None else max(committed, self._services.now_ms(self._ttl.clock))
+        """Return the time (ms): of the task, or of the commit for readers of committed state."""
+        if self._services is None:
+            return self._metadata.get(self._clock, NO_TIMESTAMP)
+        return self._services.now_ms(self._ttl.clock)
 
     def commit_time(self) -> None:
         """Store the time for readers of committed state."""
@@ -105,7 +106,7 @@ class Expiry:
             self._metadata[self._written] = self._metadata.get(self._written, 0) + number
 
     def schedule(self, sweep: Callable[[], None]) -> None:
-        """Have the task call `sweep` regularly."""
+        """Ask the task for regular calls of `sweep`."""
         if self._services is not None:
             self._services.add(self._store_name, self._ttl, sweep)
 
