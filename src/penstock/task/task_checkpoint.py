@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -73,8 +73,10 @@ class TaskCheckpoint:
     @staticmethod
     def decode(data: bytes) -> TaskCheckpoint:
         """Deserialise a checkpoint."""
-        stream_time, partition_times, schedules, lane_offsets, processor_metadata, *later = orjson.loads(data)
-        idle_deadlines, cursors, *_ = [*later, (), ()]  # earlier versions have no deadlines; few tasks have cursors
+        content: list[Any] = orjson.loads(data)
+        later = [(), ()]  # earlier versions have no deadlines, and few tasks have cursors
+        stream_time, partition_times, schedules, lane_offsets, processor_metadata, *optional = [*content, *later]
+        idle_deadlines, cursors = optional[:2]
         return TaskCheckpoint(
             stream_time,
             {TopicPartition(topic, partition): time for topic, partition, time in partition_times},
