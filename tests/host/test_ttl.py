@@ -173,7 +173,12 @@ def test_a_time_to_live_is_added_and_removed_with_the_state(
     runner.write(source, input_of([("cid", "cup", 12_000)]))
     program.run_to_end()
     assert [key for key, _ in store(program, "carts").all()] == ["bob", "cid"]
-    wait_for(lambda: (program.run_to_end(), list(store(program, "contents").all()))[1] == CONTENTS)
+
+    def contents() -> list[Any]:
+        program.run_to_end()
+        return list(store(program, "contents").all())
+
+    wait_for(lambda: contents() == CONTENTS)
     program.change(carts(*topics, plain))
     runner.write(source, input_of([("dan", "cup", 90_000)]))
     program.run_to_end()

@@ -142,10 +142,10 @@ class ExpiringStoreMachine(RuleBasedStateMachine):
     def put(self, key: str, value: str | None, age: int) -> None:
         time = max(self.task.now - age, 0)
         before = self.live().get(key)
+        self.model.pop(key, None)  # first, since the write may evict it
         self.store.put(key, None if value is None else self.kind.entry(value, time))
         if not self.store.cached:
             self.see(key, value, None if before is None else before[0])
-        self.model.pop(key, None)
         if value is not None:
             self.model[key] = value, time
 

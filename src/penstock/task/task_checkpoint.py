@@ -74,9 +74,8 @@ class TaskCheckpoint:
     def decode(data: bytes) -> TaskCheckpoint:
         """Deserialise a checkpoint."""
         content: list[Any] = orjson.loads(data)
-        later = [(), ()]  # earlier versions have no deadlines, and few tasks have cursors
-        stream_time, partition_times, schedules, lane_offsets, processor_metadata, *optional = [*content, *later]
-        idle_deadlines, cursors = optional[:2]
+        content += [(), ()]  # earlier versions have no deadlines, and few tasks have cursors
+        stream_time, partition_times, schedules, lane_offsets, processor_metadata, idle_deadlines, cursors = content[:7]
         return TaskCheckpoint(
             stream_time,
             {TopicPartition(topic, partition): time for topic, partition, time in partition_times},
