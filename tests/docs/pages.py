@@ -59,6 +59,7 @@ BLOCKS: Mapping[str, int] = {
     "docs/security.md": 1,
     "docs/sizing.md": 1,
     "docs/spark.md": 3,
+    "docs/state.md": 1,
     "docs/threads.md": 2,
     "docs/topics-on-spark.md": 1,
     "docs/topologies.md": 8,

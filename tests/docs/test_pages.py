@@ -266,6 +266,12 @@ def test_the_global_table_of_the_topics_page_converts_orders() -> None:
         assert driver.create_output_topic("converted", STRING, DOUBLE).read_key_value() == ("o1", 10.0)
 
 
+def test_the_stores_of_the_page_on_state_have_a_time_to_live() -> None:
+    names: dict[str, Any] = {"__name__": "page"}
+    run_block("docs/state.md", 0, names)
+    assert names["sessions"].ttl.duration_ms == 3_600_000
+
+
 def test_the_first_draft_runs() -> None:
     names = given(KafkaProcessor=kip28.KafkaProcessor, PTopology=kip28.PTopology)
     for number in range(BLOCKS["docs/first-papers.md"]):

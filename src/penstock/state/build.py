@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -23,6 +24,9 @@ from penstock.state.change_buffer_with_headers import ChangeBufferWithHeaders
 from penstock.state.change_logging_store import ChangeLog, ChangeLoggingStore, StoreChangeLog
 from penstock.state.changelog_format import ChangelogFormat, ChangelogRecord, ChangelogValues, changelog_format
 from penstock.state.custom import CustomStore, CustomStoreSupplier
+from penstock.state.expiring_store import ExpiringCachingStore, ExpiringStore
+from penstock.state.expiry import Expiry, ExpiryServices
+from penstock.state.headers_layout import without_headers
 from penstock.state.join_window_store import TypedJoinWindowStore, unmarked
 from penstock.state.key_value_store import TypedKeyValueStore, TypedTimestampedKeyValueStore
 from penstock.state.layouts import (
@@ -93,12 +97,14 @@ class StoreServices(NamedTuple):
         change_log: collects the changelog records of the stores that it names; None omits the layer.
         observer: receives the store's measurements.
         task_id: the store's task, for user-defined stores.
+        expiry: serves stores with a time to live; None for readers of committed state.
     """
 
     count_dropped: Callable[[int], None] = lambda records: None
     change_log: ChangeLog | None = None
     observer: TaskObserver = NOT_OBSERVED
     task_id: str = ""
+    expiry: ExpiryServices | None = None
 
 
 _NO_SERVICES: Final = StoreServices()
@@ -173,6 +179,13 @@ class _Build:
     def logging(self, below: BufferedBytesStore) -> BufferedBytesStore:
         log = self.log()
         return below if log is None else ChangeLoggingStore(below, log)
+
+    def expiry(self) -> Expiry | None:
+        """Return the expiry of the entries, or None without a time to live."""
+        if self.builder.ttl is None:
+            return None
+        timestamp = _timestamp_after_headers if self._keeps_headers() else timestamp_of
+        return Expiry(self.builder.name, self.builder.ttl, timestamp, self.metadata, self.services.expiry)
 
     def lru(self, buffer: UncommittedStore, max_entries: int) -> LruStore:
         """Return an LRU store that reports its evictions to its changelog.
@@ -490,8 +503,22 @@ def _no_context() -> RecordContext:
 def _key_value(build: _Build, buffer: BufferedBytesStore) -> TypedStore:
     buffer = build.logging(buffer)
     cached = CachingKeyValueStore(build.builder.name, buffer, build.cache, build.context) if build.cached else None
-    make = TypedTimestampedKeyValueStore if build.builder.timestamped else TypedKeyValueStore
-    return build.observed(make(build.serdes(), buffer, cached, not build.in_memory, build.logged))
+    make = partial(
+        TypedTimestampedKeyValueStore if build.builder.timestamped else TypedKeyValueStore,
+        build.serdes(),
+        persistent=not build.in_memory,
+        logged=build.logged,
+    )
+    expiry = build.expiry()
+    if expiry is None:
+        return build.observed(make(buffer, cached))
+    if cached is None:
+        return build.observed(make(ExpiringStore(buffer, expiry), None))
+    return build.observed(make(buffer, ExpiringCachingStore(cached, buffer, expiry)))
+
+
+def _timestamp_after_headers(value: bytes) -> int:
+    return timestamp_of(without_headers(value))
 
 
 def _window(build: _Build, supplier: WindowBytesStoreSupplier) -> TypedStore:

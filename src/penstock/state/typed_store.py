@@ -21,6 +21,7 @@ from penstock.record import Headers, Int64Array, KeyValue
 from penstock.serdes import Serde
 from penstock.state.api import FlushListener
 from penstock.state.bytes_store import BufferedBytesStore, BytesStore, CachingBytesStore
+from penstock.state.expiring_store import ExpiringStore
 from penstock.state.guarded import Guard, GuardedReads
 from penstock.state.state_serdes import StateSerdes
 from penstock_broker.common.log_limits import limit_rate
@@ -185,6 +186,11 @@ class TypedStore:
         """Pass each entry leaving the record cache to `listener`; no effect without a cache."""
         if self._cache is not None:
             self._cache.set_flush_listener(listener, send_old_values)
+
+    def set_expiry_listener(self, listener: FlushListener, send_old_values: bool) -> None:
+        """Pass each deleted expired entry to `listener`; no effect with a cache, or without a time to live."""
+        if isinstance(self._buffer, ExpiringStore):
+            self._buffer.set_expiry_listener(listener, send_old_values)
 
     def uncommitted_bytes(self) -> int:
         """Return the approximate memory size (bytes) of the uncommitted writes."""

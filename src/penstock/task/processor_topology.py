@@ -405,7 +405,9 @@ class ProcessorTopology:
             name for name, builder in spec.stores.items() if isinstance(builder.supplier, KeyValueBytesStoreSupplier)
         )
         self.bounded_stores = frozenset(
-            name for name, builder in spec.stores.items() if isinstance(builder.supplier, LruMapBytesStoreSupplier)
+            name
+            for name, builder in spec.stores.items()
+            if isinstance(builder.supplier, LruMapBytesStoreSupplier) or builder.ttl is not None
         )
         self.sources: list[SourceNode] = []
         self.processors: list[ProcessorNode] = []
