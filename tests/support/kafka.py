@@ -29,7 +29,7 @@ from confluent_kafka.admin import AdminClient, PartitionMetadata
 
 from tests.support.ports import free_ports
 
-KAFKA_VERSION: Final = os.environ.get("PENSTOCK_KAFKA_VERSION") or "4.3.0"
+KAFKA_VERSION: Final = os.environ.get("PENSTOCK_KAFKA_VERSION") or "4.4.0"
 """The version of Apache Kafka that is run."""
 
 SHORT_LIVED: Final = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")

@@ -164,7 +164,7 @@ class TransactionOffsets:
             "group_id": member.group,
             "producer_id": producer_id,
             "producer_epoch": producer_epoch,
-            "generation_id": member.generation,
+            "generation_id_or_member_epoch": member.generation,
             "member_id": member.member_id,
             "group_instance_id": member.instance_id,
             "topics": offset_topics(offsets),

@@ -1,4 +1,4 @@
-"""What Kafka Streams 4.3.0 has left on its brokers behind the first half of an input (java.json): the core of the
+"""What Kafka Streams 4.4.0 has left on its brokers behind the first half of an input (java.json): the core of the
 threads host leaves the same there, byte for byte, and goes on with the second half from there."""
 
 from __future__ import annotations
