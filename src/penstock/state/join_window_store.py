@@ -22,6 +22,11 @@ _MARK: Final = 0x80
 class TypedJoinWindowStore(TypedWindowStore):
     """A window store that keeps duplicates, with their headers (implements WindowStore and EngineWindowStore)."""
 
+    @property
+    def with_headers(self) -> bool:
+        """Return False: the serdes of the store receive the headers, readers get the values alone."""
+        return False
+
     def restore(self, keys: Sequence[bytes], values: Sequence[bytes | None], timestamps: Int64Array) -> None:
         """Write the entries of changelog records of `timestamps` (ms), in order."""
         super().restore(list(map(_marked, keys)), values, timestamps)
