@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given
@@ -55,6 +56,32 @@ def test_an_old_value_has_the_headers_that_it_came_with() -> None:
     (left,) = taken(store)
     assert left.change.old_value == "one>h=1<h=1"
     assert left.context.headers == (("h", b"2"),)
+
+
+class OfOneRecord(HeaderStringSerde):
+    """Refuses to write a value under headers of another record."""
+
+    def serialize(self, topic: str, value: str, headers: Headers = ()) -> bytes:
+        if headers and headers[0][1] != value.encode():
+            raise ValueError(f"{value} under {headers}")
+        return super().serialize(topic, value, headers)
+
+
+def test_an_old_value_is_written_under_its_own_headers_only() -> None:
+    store = build_store(
+        replace(BUILDER, value_serde=OfOneRecord()),
+        WITH_HEADERS,
+        MemoryBase().view("b"),
+        RecordCache(0),
+        lambda: current,
+        {},
+    )
+    assert isinstance(store, TimeOrderedChangeBuffer)
+    current = cause(1, (("h", b"one"),))
+    put(store, "one", "zero", current)
+    current = cause(2, (("h", b"two"),))
+    put(store, "two", "one", current)
+    assert taken(store)[0].change.old_value == "one>h=one<h=one"
 
 
 def test_after_a_delete_an_old_value_has_no_headers() -> None:
