@@ -435,9 +435,7 @@ def _writes(
             yield from ((timestamp_of(rank), key, data) for rank, key, data in _ordered(versions, open_base))
         case WindowBytesStoreSupplier(retain_duplicates=True):
             kept = build.keeps_headers_of_duplicates
-            counted = (
-                (key[-SEQUENCE_SIZE:], *(unmarked(key, value) if kept else (key, value))) for key, value in entries
-            )
+            counted = ((key[-SEQUENCE_SIZE:], *unmarked(key, value, kept)) for key, value in entries)
             yield from ((window_start_of(key), key, value) for _, key, value in _ordered(counted, open_base))
         case WindowBytesStoreSupplier():
             yield from ((window_start_of(key), key, value) for key, value in entries)
@@ -490,7 +488,7 @@ def _window(build: _Build, supplier: WindowBytesStoreSupplier) -> TypedStore:
     buffer = build.segmented(build.buffer(), segmentation, log, on_disk)
     cached = None if supplier.retain_duplicates else build.caching_segmented(buffer)
     make = TypedTimestampedWindowStore if build.builder.timestamped else TypedWindowStore
-    if build.keeps_headers_of_duplicates:
+    if supplier.retain_duplicates and build.builder.logs_headers:
         make = TypedJoinWindowStore
     return build.observed(
         make(build.serdes(), supplier, buffer, cached, not build.in_memory, build.metadata, duplicates_log)
