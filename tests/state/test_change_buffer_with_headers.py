@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 from penstock.record import NO_TIMESTAMP, Change, Headers, ValueAndTimestamp
 from penstock.serdes import Serdes
 from penstock.state.api import RecordContext, StoreBuilder
-from penstock.state.build import build_store
+from penstock.state.build import build_store, changelog_records
 from penstock.state.change_buffer_with_headers import ChangeBufferWithHeaders
 from penstock.state.changelog_format import ChangelogRecord
 from penstock.state.memory import MemoryBase
@@ -57,6 +59,32 @@ def test_an_old_value_has_the_headers_that_it_came_with() -> None:
     assert left.context.headers == (("h", b"2"),)
 
 
+class OfOneRecord(HeaderStringSerde):
+    """Refuses to write a value under headers of another record."""
+
+    def serialize(self, topic: str, value: str, headers: Headers = ()) -> bytes:
+        if headers and headers[0][1] != value.encode():
+            raise ValueError(f"{value} under {headers}")
+        return super().serialize(topic, value, headers)
+
+
+def test_an_old_value_is_written_under_its_own_headers_only() -> None:
+    store = build_store(
+        replace(BUILDER, value_serde=OfOneRecord()),
+        WITH_HEADERS,
+        MemoryBase().view("b"),
+        RecordCache(0),
+        lambda: current,
+        {},
+    )
+    assert isinstance(store, TimeOrderedChangeBuffer)
+    current = cause(1, (("h", b"one"),))
+    put(store, "one", "zero", current)
+    current = cause(2, (("h", b"two"),))
+    put(store, "two", "one", current)
+    assert taken(store)[0].change.old_value == "one>h=one<h=one"
+
+
 def test_after_a_delete_an_old_value_has_no_headers() -> None:
     store = build(MemoryBase(), {})
     put(store, None, "zero", cause(1, (("h", b"1"),)))
@@ -98,6 +126,17 @@ def test_an_update_of_a_store_without_headers_is_read() -> None:
     put(store, "two", "one", cause(2, (("h", b"2"),)))
     assert taken(store)[0].change.old_value == "one"
     assert (store.num_records, store.buffer_size, store.min_timestamp) == (0, 0, LONG_MAX)
+
+
+def test_a_store_that_kept_headers_is_exported_without_them() -> None:
+    base = MemoryBase()
+    store = build(base, {})
+    put(store, "one", "zero", cause(1))
+    base.apply({"b": store.changes()}, b"")
+    written = [list(changelog_records(BUILDER, config, base.view("b"), 0, Mock())) for config in (WITH_HEADERS, CONFIG)]
+    (with_headers,), (plain,) = written
+    assert with_headers.value == plain.value, "the time is behind the values"
+    assert (len(with_headers.headers), len(plain.headers)) == (2, 1)
 
 
 def test_a_changelog_of_another_format_is_read() -> None:

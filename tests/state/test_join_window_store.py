@@ -13,7 +13,6 @@ from penstock.serdes import Serdes
 from penstock.state.api import RecordContext, StoreBuilder
 from penstock.state.build import StoreServices, build_store
 from penstock.state.change_logging_store import ChangeLog
-from penstock.state.join_window_store import TypedJoinWindowStore
 from penstock.state.memory import MemoryBase
 from penstock.state.record_cache import RecordCache
 from penstock.state.suppliers import WindowBytesStoreSupplier
@@ -23,7 +22,7 @@ from tests.support.stores import CONFIG, entries_as_records, restored
 WITH_HEADERS = CONFIG.overridden({"dsl.store.format": "headers"})
 
 
-def builder(in_memory: bool = False, logs_headers: bool = True, keeps: bool | None = None) -> StoreBuilder:
+def builder(in_memory: bool | None = False, logs_headers: bool = True, keeps: bool | None = None) -> StoreBuilder:
     supplier = WindowBytesStoreSupplier("s", 1000, 10, True, in_memory, keeps_headers=keeps)
     return StoreBuilder(supplier, Serdes.string(), HeaderStringSerde(), logs_headers=logs_headers)
 
@@ -75,7 +74,6 @@ class Side:
 )
 def test_which_stores_keep_headers(description: StoreBuilder, config: Any, keeps: bool) -> None:
     side = Side(description, config)
-    assert isinstance(side.store, TypedJoinWindowStore) is keeps
     side.put("x", 1, ("h", b"1"))
     written = "x" if not description.logs_headers else "x>h=1"
     assert side.found()[0][1].startswith(written)
@@ -122,3 +120,24 @@ def test_a_restored_store_has_the_headers_of_the_changelog() -> None:
         assert store.fetch_duplicates("k", 0, 9) == [(1, shown), (1, "y")]
     again = entries_as_records(builder(), WITH_HEADERS, records)
     assert [(r.key, r.value, r.headers) for r in again] == [(r.key, r.value, r.headers) for r in records]
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "found"),
+    [
+        ({"dsl.store.suppliers.class": "in_memory"}, {}, [(5, "x>h=1"), (6, "y>h=2")]),
+        ({"dsl.store.format": "headers"}, {}, [(5, "x>h=1"), (6, "y>h=2")]),
+        ({}, {"dsl.store.suppliers.class": "in_memory"}, [(5, "x>h=1"), (6, "y>h=2<h=2")]),
+    ],
+)
+def test_entries_are_read_after_a_change_of_the_format(
+    first: dict[str, str], then: dict[str, str], found: list[tuple[int, str]]
+) -> None:
+    side = Side(builder(in_memory=None), CONFIG.overridden(first))
+    side.put("x", 5, ("h", b"1"))
+    side.commit()
+    side.restart(CONFIG.overridden(then))
+    side.put("y", 6, ("h", b"2"))
+    side.commit()
+    side.restart(CONFIG.overridden(then))
+    assert side.found() == found

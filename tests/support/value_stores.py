@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.record import AggregationWithHeaders, ValueAndTimestamp, ValueTimestampHeaders
+from penstock.state.api import StoreBuilder
 from penstock.state.stores import Stores
+from penstock.state.suppliers import WindowBytesStoreSupplier
 from penstock.windows import SessionWindow, Windowed
 from tests.support.stores import STRING, build
 
@@ -54,6 +56,15 @@ def windows_with_headers(*keys: str) -> Any:
     store = build(Stores.timestamped_window_store_with_headers_builder(supplier, STRING, STRING))
     for key in keys:
         store.put(key, ValueTimestampHeaders(key.upper(), 5, HEADERS), 0)
+    return store
+
+
+def join_windows(*keys: str) -> Any:
+    """Return a store "s" of a join of streams that keeps headers, with a window of each key at 0."""
+    supplier = WindowBytesStoreSupplier("s", 100, 10, retain_duplicates=True, in_memory=True)
+    store = build(StoreBuilder(supplier, STRING, STRING, logs_headers=True))
+    for key in keys:
+        store.put(key, key.upper(), 0)
     return store
 
 

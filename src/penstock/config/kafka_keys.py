@@ -394,6 +394,8 @@ KAFKA_KEYS: Final = (
         "rocksdb",
         "low",
         "Kind of the DSL's stores if the operator names none.",
+        "With dsl.store.format=headers, tables, windows and sessions of the DSL hold other bytes: only those on disk "
+        "keep headers. Give the stores other names, or keep the value.",
     ),
     ConfigKey(
         "dsl.store.format",

@@ -112,6 +112,11 @@ def unpack_change(data: bytes) -> BufferedChange:
     return BufferedChange(prior, old, new, context, Origins(prior_origin, old_origin))
 
 
+def without_origins(data: bytes) -> bytes:
+    """Return a serialised update without the origins of its earlier values, as buffers write it that keep none."""
+    return pack_change(unpack_change(data)._replace(origins=None))
+
+
 def _pack_context(context: RecordContext) -> bytes:
     topic = context.topic
     parts = [

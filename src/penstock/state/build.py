@@ -18,6 +18,7 @@ from penstock.metrics.observer import NOT_OBSERVED, TaskObserver
 from penstock.record import NO_TIMESTAMP, RecordBatch, entries_of
 from penstock.serdes import Serde
 from penstock.state.api import Base, BaseView, EngineStore, RecordContext, StoreBuilder, StoreSource
+from penstock.state.buffered_change import without_origins
 from penstock.state.bytes_store import BufferedBytesStore
 from penstock.state.caching_store import CachingKeyValueStore
 from penstock.state.change_buffer_with_headers import ChangeBufferWithHeaders
@@ -137,7 +138,7 @@ class _Build:
 
     def plain_buffer(self) -> BufferedBytesStore:
         """Return a store of plain values, regardless of the layers above."""
-        kind = self._kind_of_serdes()
+        kind = self.kind_of_serdes()
         if not kind.timestamped:
             return self.buffer()
         return WithoutHeaders(self.buffer()) if kind.with_headers else WithoutTimestamps(self.buffer())
@@ -163,7 +164,7 @@ class _Build:
         return CachingSegmentedStore(self.builder.name, buffer, self.cache, self.context) if self.cached else None
 
     def format(self) -> ChangelogFormat:
-        kind = self._kind_of_serdes()
+        kind = self.kind_of_serdes()
         values = ChangelogValues(kind.timestamped, kind.with_headers, self.builder.logs_headers)
         return changelog_format(self.builder.supplier, values)
 
@@ -213,7 +214,7 @@ class _Build:
         return f"{self.config['application.id'] or ''}-{self.builder.name}-changelog"
 
     def serdes(self) -> StateSerdes:
-        return self._serdes_of(self._kind_of_serdes())
+        return self._serdes_of(self.kind_of_serdes())
 
     def _serdes_of(self, kind: type[_Serdes]) -> _Serdes:
         builder = self.builder
@@ -232,7 +233,7 @@ class _Build:
             return ChangeBufferWithHeaders(self._serdes_of(BufferWithHeadersStateSerdes), *parts)
         return TimeOrderedChangeBuffer(self.serdes(), *parts)
 
-    def _kind_of_serdes(self) -> type[StateSerdes]:
+    def kind_of_serdes(self) -> type[StateSerdes]:
         if isinstance(self.builder.supplier, TimeOrderedBufferBytesStoreSupplier):
             return BufferWithHeadersStateSerdes if self._keeps_headers() else BufferStateSerdes
         if self.keeps_headers_of_duplicates:
@@ -459,9 +460,7 @@ def _writes(
             yield from ((timestamp_of(rank), key, data) for rank, key, data in _ordered(versions, open_base))
         case WindowBytesStoreSupplier(retain_duplicates=True):
             kept = build.keeps_headers_of_duplicates
-            counted = (
-                (key[-SEQUENCE_SIZE:], *(unmarked(key, value) if kept else (key, value))) for key, value in entries
-            )
+            counted = ((key[-SEQUENCE_SIZE:], *unmarked(key, value, kept)) for key, value in entries)
             yield from ((window_start_of(key), key, value) for _, key, value in _ordered(counted, open_base))
         case WindowBytesStoreSupplier():
             yield from ((window_start_of(key), key, value) for key, value in entries)
@@ -471,7 +470,8 @@ def _writes(
             used = ((value[:TIMESTAMP_SIZE], key, value[TIMESTAMP_SIZE:]) for key, value in entries)
             yield from ((None, key, value) for _, key, value in _ordered(used, open_base))
         case TimeOrderedBufferBytesStoreSupplier():
-            yield from ((None, key, value) for key, value in build.view.range(None, AFTER_SEGMENTS, False))
+            as_written: Callable[[bytes], bytes] = bytes if build.kind_of_serdes().with_headers else without_origins
+            yield from ((None, key, as_written(value)) for key, value in build.view.range(None, AFTER_SEGMENTS, False))
         case KeyValueBytesStoreSupplier(keeps_timestamps=False):
             yield from ((None, key, value) for key, value in build.plain_buffer().range(None, None, False))
         case _:
@@ -528,7 +528,7 @@ def _window(build: _Build, supplier: WindowBytesStoreSupplier) -> TypedStore:
     buffer = build.segmented(build.buffer(), segmentation, log, on_disk)
     cached = None if supplier.retain_duplicates else build.caching_segmented(buffer)
     make = TypedTimestampedWindowStore if build.builder.timestamped else TypedWindowStore
-    if build.keeps_headers_of_duplicates:
+    if supplier.retain_duplicates and build.builder.logs_headers:
         make = TypedJoinWindowStore
     return build.observed(
         make(build.serdes(), supplier, buffer, cached, not build.in_memory, build.metadata, duplicates_log)

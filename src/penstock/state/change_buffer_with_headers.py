@@ -57,15 +57,19 @@ class ChangeBufferWithHeaders(TimeOrderedChangeBuffer):
         The old value is bytes unless its serde uses headers, which depend on the waiting update. Raises TypeError for a
         None key, and the errors of the serde.
         """
-        serialized, new, old = super().serialize_change(key, change)
-        return serialized, new, change.old_value if self._shows_origins else old
+        if not self._shows_origins:
+            return super().serialize_change(key, change)
+        serialized, new, _ = super().serialize_change(key, _without_old(change))
+        return serialized, new, change.old_value
 
     def serialize_changes(
         self, keys: Sequence[Any], changes: Sequence[Change]
     ) -> tuple[list[bytes], list[bytes | None], list[Any]]:
         """Return keys and new values as bytes, and old values, as `serialize_change` does."""
-        serialized, new, old = super().serialize_changes(keys, changes)
-        return serialized, new, [change.old_value for change in changes] if self._shows_origins else old
+        if not self._shows_origins:
+            return super().serialize_changes(keys, changes)
+        serialized, new, _ = super().serialize_changes(keys, list(map(_without_old, changes)))
+        return serialized, new, [change.old_value for change in changes]
 
     def deserialize_changes(self, updates: Sequence[WaitingUpdate]) -> tuple[list[Any], list[Change]]:
         """Deserialise the keys and changes of `updates`; the serde of each value receives the headers of its origin."""
@@ -103,6 +107,11 @@ class ChangeBufferWithHeaders(TimeOrderedChangeBuffer):
             return BufferedChange(old, old, new, context, Origins(old_origin, old_origin))
         prior_origin = _origins(before.change).prior
         return BufferedChange(before.change.prior_value, old, new, context, Origins(prior_origin, old_origin))
+
+
+def _without_old(change: Change) -> Change:
+    """Return `change` without its old value, whose headers are not those of the record."""
+    return change._replace(old_value=None)
 
 
 def _origins(change: BufferedChange) -> Origins:

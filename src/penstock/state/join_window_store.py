@@ -1,9 +1,11 @@
-"""The window store of one side of a join of two streams that keeps the headers of its records (KIP-1285).
+"""The window store of one side of a join of two streams, which may keep the headers of its records (KIP-1285).
 
-Kafka class: TimestampedWindowStoreWithHeaders. Operators see the values alone; their serde receives the headers.
+Kafka classes: WindowStore, TimestampedWindowStoreWithHeaders. Operators see the values alone; their serde receives the
+headers that the store keeps.
 
-Earlier versions of Penstock wrote the values without headers. So an entry with headers has a mark: the first bit of its
-sequence number, which is otherwise 0. Marked entries of one window sort after the others, as they are later.
+An entry with headers has a mark: the first bit of its sequence number, which is otherwise 0. So a store also reads the
+entries that it wrote before it kept headers, as those of earlier versions of Penstock, and while it did. Among entries
+of one window, those with headers come last.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from penstock.record import Int64Array
-from penstock.state.headers_layout import NO_HEADERS
+from penstock.state.headers_layout import NO_HEADERS, without_headers
 from penstock.state.layouts import SEQUENCE_SIZE
 from penstock.state.window_store import Entries, TypedWindowStore
 
@@ -20,27 +22,39 @@ _MARK: Final = 0x80
 
 
 class TypedJoinWindowStore(TypedWindowStore):
-    """A window store that keeps duplicates, with their headers (implements WindowStore and EngineWindowStore)."""
+    """A window store that keeps duplicates, with headers if its serdes do (implements EngineWindowStore)."""
+
+    @property
+    def with_headers(self) -> bool:
+        """Return False: the serdes of the store receive the headers, readers get the values alone."""
+        return False
 
     def restore(self, keys: Sequence[bytes], values: Sequence[bytes | None], timestamps: Int64Array) -> None:
         """Write the entries of changelog records of `timestamps` (ms), in order."""
-        super().restore(list(map(_marked, keys)), values, timestamps)
+        super().restore([self._marked(key) for key in keys], values, timestamps)
 
     def _entry_key(self, key: bytes, window_start: int) -> bytes:
-        return _marked(super()._entry_key(key, window_start))
+        return self._marked(super()._entry_key(key, window_start))
 
     def _in_segments(self, time_from: int, time_to: int, first: bytes, last: bytes | None, reverse: bool) -> Entries:
-        return (unmarked(*entry) for entry in super()._in_segments(time_from, time_to, first, last, reverse))
+        keeps = self._serdes.with_headers
+        return (unmarked(*entry, keeps) for entry in super()._in_segments(time_from, time_to, first, last, reverse))
+
+    def _marked(self, key: bytes) -> bytes:
+        """Return the key of an entry that this store writes."""
+        if not self._serdes.with_headers:
+            return key
+        place = len(key) - SEQUENCE_SIZE
+        return key[:place] + bytes((key[place] | _MARK,)) + key[place + 1 :]
 
 
-def unmarked(key: bytes, value: bytes) -> tuple[bytes, bytes]:
-    """Return an entry without its mark; an entry that had none gets empty headers."""
+def unmarked(key: bytes, value: bytes, with_headers: bool) -> tuple[bytes, bytes]:
+    """Return an entry without its mark, as a store with or without headers writes it.
+
+    An entry without headers gets empty ones, or one with headers loses them.
+    """
     place = len(key) - SEQUENCE_SIZE
     if not key[place] & _MARK:
-        return key, NO_HEADERS + value
-    return key[:place] + bytes((key[place] ^ _MARK,)) + key[place + 1 :], value
-
-
-def _marked(key: bytes) -> bytes:
-    place = len(key) - SEQUENCE_SIZE
-    return key[:place] + bytes((key[place] | _MARK,)) + key[place + 1 :]
+        return key, NO_HEADERS + value if with_headers else value
+    plain = key[:place] + bytes((key[place] ^ _MARK,)) + key[place + 1 :]
+    return plain, value if with_headers else without_headers(value)

@@ -158,7 +158,7 @@ class TypedStore:
 
     @property
     def with_headers(self) -> bool:
-        """Whether the store keeps headers with the values."""
+        """Whether the store keeps headers with the values, for its readers."""
         return self._serdes.with_headers
 
     @property

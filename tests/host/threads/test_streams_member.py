@@ -104,6 +104,34 @@ def test_stable_pushes_the_topology_that_the_coordinator_asks_for(stable: Game) 
     assert stable(m.Tick()) == [owns(1, TASKS)]
 
 
+def test_an_epoch_that_is_refused_during_a_push_is_asked_for_after_it(stable: Game) -> None:
+    refused = m.CommitRefused(ErrorCode.stale_member_epoch, "me", 1)
+    stable.heartbeat()
+    stable(m.StreamsHeartbeatAnswered(ErrorCode.none, stable.now, 1, HEARTBEAT_MS, wants_topology=True))
+    assert stable(refused) == []
+    assert stable(m.TopologyPushed(ErrorCode.none)) == [owns(1, TASKS)]
+    assert stable(refused) == [v.SessionTimedOut()]
+    assert stable.answer(2) == [v.Reconnected()]
+    assert stable.state is MemberState.STABLE
+
+
+def test_an_epoch_that_is_refused_during_a_description_is_asked_for_after_it(stable: Game) -> None:
+    stable(m.ProducerFenced())
+    stable.heartbeat()
+    assert stable.answer() == [DESCRIBE]
+    assert stable(m.CommitRefused(ErrorCode.stale_member_epoch, "me", 1)) == []
+    assert stable(m.StreamsMemberDescribed(ErrorCode.none, StreamsTasks())) == [owns(1, TASKS)]
+    assert stable.answer(2) == []
+
+
+def test_an_epoch_is_asked_for_once(stable: Game) -> None:
+    stable.heartbeat()
+    assert stable(m.CommitRefused(ErrorCode.stale_member_epoch, "me", 1)) == []  # the heartbeat returns it
+    asked = m.StreamsHeartbeatAnswered(ErrorCode.none, stable.now, 1, HEARTBEAT_MS, wants_topology=True)
+    assert stable(asked) == [m.PushTopology("me")]
+    assert stable(m.TopologyPushed(ErrorCode.none)) == []
+
+
 def test_stable_is_fenced_when_its_push_is_of_no_member(stable: Game) -> None:
     stable.heartbeat()
     stable(m.StreamsHeartbeatAnswered(ErrorCode.none, stable.now, 1, HEARTBEAT_MS, wants_topology=True))

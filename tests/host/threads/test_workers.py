@@ -38,10 +38,10 @@ from penstock.host.threads.workers.worker_process import WorkerDiedError
 from penstock.host.threads.workers.worker_processes import WorkerProcesses, starter_of_workers
 from penstock.plan.subtopology import TaskId
 from penstock.plan.topology import Topology, built_topology
-from penstock.record import FailedRecord, PartitionBatch, RecordBatch, TopicPartition
+from penstock.record import AggregationWithHeaders, FailedRecord, PartitionBatch, RecordBatch, TopicPartition
 from penstock.serdes import Serdes
 from penstock.state.api import Base
-from penstock.windows import TimeWindows
+from penstock.windows import SessionWindows, TimeWindows
 from penstock_broker.common.clock import MockClock
 from tests.host.threads.inline import InlineInstance
 from tests.host.threads.memory_broker import MemoryBroker
@@ -88,12 +88,28 @@ def topology() -> Topology:
     return builder.build()
 
 
+def sessions() -> Topology:
+    """Return counts by session."""
+    builder = StreamsBuilder()
+    by_word = builder.stream("in").group_by(lambda _, word: word)
+    by_word.windowed_by(SessionWindows.of_inactivity_gap_with_no_grace(10)).count(Materialized.as_("sessions"))
+    return builder.build()
+
+
 class Workers:
     """Two processes, each action answered before the next (implements inline.Processing)."""
 
-    def __init__(self, directory: Path, number: int = 2, turns: TopologyTurns | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        number: int = 2,
+        turns: TopologyTurns | None = None,
+        of: Callable[[], Topology] = topology,
+        **settings: Any,
+    ) -> None:
         self.config = config_in(directory, **settings)
-        self.layout = layout_in(self.config)
+        self.topology = of()
+        self.layout = layout_in(self.config, lambda: self.topology)
         self.directory = StateDirectory(self.config)
         self.directory.acquire()
         self.path = directory / "app"
@@ -174,7 +190,13 @@ class Play:
         config = config_in(Path("nowhere")) if workers is None else workers.config
         replaced = StreamThreadExceptionResponse.REPLACE_THREAD
         self.instance = InlineInstance(
-            topology(), config, self.broker, self.clock, response=replaced, processing=workers, **options
+            topology() if workers is None else workers.topology,
+            config,
+            self.broker,
+            self.clock,
+            response=replaced,
+            processing=workers,
+            **options,
         )
 
     def write(self, *lines: str, topic: str = "in") -> None:
@@ -279,6 +301,21 @@ def test_uncommitted_writes_of_workers_are_seen_where_they_are_asked_for(workers
     play.end()
     assert seen == {Visibility.WRITTEN: {"a": 2, "b": 1}, Visibility.FLUSHED: {}, Visibility.COMMITTED: {}}
     assert read == {Visibility.WRITTEN: 3, Visibility.FLUSHED: 0, Visibility.COMMITTED: 0}
+
+
+def test_sessions_of_workers_have_headers_at_each_level(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"dsl.store.format": "headers"}
+    workers = Workers(tmp_path, 1, of=sessions, **settings)
+    try:
+        play = Play(workers)
+        play.write("a")
+        play.instance.run()
+        for visible in Visibility:
+            stores: list[Any] = [each.store for each in workers.processes.readable("sessions", visible)]
+            assert [value for each in stores for _, value in each.fetch("a")] == [AggregationWithHeaders(1, ())]
+        play.end()
+    finally:
+        workers.close()
 
 
 def test_workers_switch_between_threads_often(play: Play) -> None:

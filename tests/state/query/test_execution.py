@@ -32,6 +32,7 @@ from tests.support.custom_stores import DictStore
 from tests.support.value_stores import (
     HEADERS,
     SESSION,
+    join_windows,
     key_values,
     sessions,
     timestamped,
@@ -90,6 +91,7 @@ def test_a_key_query_has_one_value(store: Any, query: Query, value: Any) -> None
             [Record(WINDOW, "A", 5, HEADERS)],
         ),
         (windows("a"), WindowKeyQuery("a", 1, 9), []),
+        (join_windows("a"), WindowKeyQuery("a", 0, 9), [(0, "A")]),
         (sessions("a", "b"), WindowRangeQuery.with_key("a"), [(SESSION, "A")]),
         (
             sessions("a", "b"),
@@ -123,6 +125,8 @@ def test_a_range_query_has_an_iterator(store: Any, query: Query, entries: list[A
         (versions(), TimestampedRangeWithHeadersQuery(), "doesn't know how to execute"),
         (with_headers(), TimestampedWindowKeyWithHeadersQuery("a", 0, 5), "doesn't know how to execute"),
         (windows(), TimestampedWindowKeyWithHeadersQuery("a", 0, 5), r"\(TimestampedWindowKey.*\)\. Contact"),
+        (join_windows("a"), TimestampedWindowKeyWithHeadersQuery("a", 0, 5), "doesn't know how to execute"),
+        (join_windows("a"), TimestampedWindowRangeWithHeadersQuery(None, 0, 5), "doesn't know how to execute"),
         (windows(), TimestampedWindowRangeWithHeadersQuery(None, 0, 5), r"\(TimestampedWindowRange.*\)\. Contact"),
         (windows_with_headers(), TimestampedKeyWithHeadersQuery("a"), "doesn't know how to execute"),
         (

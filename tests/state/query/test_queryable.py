@@ -17,18 +17,27 @@ from penstock.state.query.queryable import (
     check_known,
 )
 from tests.support.custom_stores import DictStore
-from tests.support.value_stores import HEADERS, key_values, sessions, timestamped, versions, windows, with_headers
+from tests.support.value_stores import (
+    HEADERS,
+    join_windows,
+    key_values,
+    sessions,
+    timestamped,
+    versions,
+    windows,
+    with_headers,
+)
 
 TYPES: dict[Any, list[Callable[..., Any]]] = {
     QueryableStoreTypes.key_value_store(): [key_values, timestamped, with_headers],
     QueryableStoreTypes.timestamped_key_value_store(): [timestamped, with_headers],
     QueryableStoreTypes.timestamped_key_value_store_with_headers(): [with_headers],
-    QueryableStoreTypes.window_store(): [windows],
+    QueryableStoreTypes.window_store(): [windows, join_windows],
     QueryableStoreTypes.timestamped_window_store(): [windows],
     QueryableStoreTypes.timestamped_window_store_with_headers(): [],
     QueryableStoreTypes.session_store(): [sessions],
     QueryableStoreTypes.session_store_with_headers(): [sessions],
-    StoreTableType(): [key_values, timestamped, with_headers, windows, sessions, versions],
+    StoreTableType(): [key_values, timestamped, with_headers, windows, join_windows, sessions, versions],
 }
 
 
@@ -38,7 +47,7 @@ def provider(*stores: Any, partition: int | None = None) -> StoresOfPartitions:
 
 @pytest.mark.parametrize("type_", TYPES, ids=str)
 def test_a_type_accepts_stores_of_its_kind_that_keep_its_values(type_: Any) -> None:
-    every = [key_values, timestamped, with_headers, windows, sessions, versions, lambda: DictStore("s")]
+    every = [key_values, timestamped, with_headers, windows, join_windows, sessions, versions, lambda: DictStore("s")]
     assert [make for make in every if type_.accepts(make())] == TYPES[type_]
 
 

@@ -94,3 +94,9 @@ def test_a_request_has_the_default_level_unless_it_names_one() -> None:
     wrong: Any = "READ_COMMITTED"
     with pytest.raises(TypeError, match="Expected an IsolationLevel, got 'READ_COMMITTED'"):
         request.with_isolation_level(wrong)
+
+
+@pytest.mark.parametrize("level", ["READ_UNCOMMITTED", "READ_COMMITTED", True])
+def test_a_request_is_made_with_an_isolation_level_only(level: Any) -> None:
+    with pytest.raises(TypeError, match=r"Expected an IsolationLevel.*IsolationLevel.READ_COMMITTED"):
+        StateQueryRequest("s", KeyQuery("k"), isolation_level=level)

@@ -93,8 +93,11 @@ class CommitCycle:
         self._has_processed |= event.records > 0
 
     def _are_tasks_large(self) -> bool:
+        """Return whether a commit would free more than the limit of all tasks."""
         most = self._most_of_all_tasks
-        return most is not None and sum(task.uncommitted_bytes for task in self._tasks) > most
+        if most is None:
+            return False
+        return sum(task.uncommitted_bytes for task in self._tasks if self._is_committed(task)) > most
 
     def begin(self, now: int) -> None:
         """Begin a commit: tasks flush their caches. Nothing may be in flight."""

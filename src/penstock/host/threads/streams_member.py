@@ -70,6 +70,8 @@ class StreamsMember(AbstractMember):
         self._must_describe = False
         self._must_look = False
         """Whether to check for another member with the process id of this one."""
+        self._must_ask = False
+        """Whether to ask for the epoch after the answer to the request in flight, unless that is a heartbeat."""
         self._missing_since: int | None = None
         self._is_told = False
         """Whether a heartbeat has requested the end of the application for this member."""
@@ -95,10 +97,10 @@ class StreamsMember(AbstractMember):
                 return self._heard(event, now)
             case m.StreamsMemberDescribed() if self.state is MemberState.STABLE:
                 self._out = False
-                return self._described(event, now)
+                return [*self._described(event, now), *self._ask_now(now)]
             case m.TopologyPushed() if self.state is MemberState.STABLE:
                 self._out = False
-                return self._pushed(event, now)
+                return [*self._pushed(event, now), *self._ask_now(now)]
             case m.ProducerFenced():
                 self._must_look = True
                 return []
@@ -106,6 +108,7 @@ class StreamsMember(AbstractMember):
                 return []
 
     def _heard(self, answer: m.StreamsHeartbeatAnswered, now: int) -> list[m.MemberCommand]:
+        self._must_ask = False
         if answer.code != ErrorCode.none:
             return self._refused(answer.code, now, answer.message)
         statuses = answer.statuses or {}
@@ -216,10 +219,15 @@ class StreamsMember(AbstractMember):
 
     def _ask_generation(self, now: int) -> list[m.MemberCommand]:
         """Send a heartbeat to get the epoch from its answer, unless one is in flight."""
+        self._must_ask = self._out
         if self._out or self.state is not MemberState.STABLE:
             return []
         self._out, self._next_ms = True, now + self._timing.heartbeat_ms
         return [self._heartbeat()]
+
+    def _ask_now(self, now: int) -> list[m.MemberCommand]:
+        """Ask for the epoch if a commit was refused while another request than a heartbeat was in flight."""
+        return self._ask_generation(now) if self._must_ask else []
 
     def _refused(self, code: int, now: int, message: str = "") -> list[m.MemberCommand]:
         if code == ErrorCode.group_id_not_found and self.state is MemberState.STABLE:

@@ -154,6 +154,9 @@ class StateQueryRequest:
         active_required: whether only an active task may answer.
         execution_info_enabled: whether results include the answering store.
         isolation_level: the level of the reads; None for `default.interactive.query.isolation.level`.
+
+    Raises:
+        TypeError: the isolation level is another value.
     """
 
     store_name: str
@@ -163,6 +166,10 @@ class StateQueryRequest:
     active_required: bool = False
     execution_info_enabled: bool = False
     isolation_level: IsolationLevel | None = None
+
+    def __post_init__(self) -> None:
+        if self.isolation_level is not None:
+            checked_level(self.isolation_level)
 
     @staticmethod
     def in_store(store_name: str) -> InStore:

@@ -365,7 +365,7 @@ class WorkerProcesses:
             snapshot = StandbySnapshot(task, builders, config, entries, found.processor_metadata).store(name)
             assert snapshot is not None
             return snapshot
-        store = empty_store(builders[name], config)
+        store = empty_store(builders[name], config).exposed()
         assert isinstance(store, TypedStore)
         return store.over(lambda part: _remote_reads(worker, task, name, visible, part))
 
