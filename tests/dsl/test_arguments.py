@@ -121,6 +121,8 @@ CONFIG = {"application.id": "a"}
         (lambda: grouped().count(NAMED, KEPT), "give it by name, named="),
         (lambda: grouped().aggregate(list, lambda k, v, a: a, NAMED, KEPT), "give it by name, named="),
         (lambda: stream().to_table().map_values(lambda v: v, KEPT), "give it by name, materialized="),
+        (lambda: stream().deduplicate_by_key(5, NAMED), "Deduplicated.as_(name) create one"),
+        (lambda: stream().repartition(KEPT), "Repartitioned.as_(name) create one"),
         (lambda: stream().print(TEXT), "Printed.to_sys_out()"),
         (lambda: stream().process(WithoutProcess), "WithoutProcess must define process(self, record)"),
         (lambda: Stores.key_value_store_builder(TEXT, S, S), "Stores.persistent_key_value_store('x')"),

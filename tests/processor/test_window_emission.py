@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import time
 from typing import Any
 
 import pytest
@@ -17,8 +18,10 @@ from penstock import (
     StreamsBuilder,
     TimeWindows,
 )
+from penstock.state.memory import MemoryBase
 from penstock.testing import TestRecord, TopologyTestDriver
 from tests.support.tables import STRINGS, UNCACHED, Row, updates
+from tests.task.topologies import batch_of, sent, task_of
 
 
 def final(windows: Any, aggregate: Callable[[Any], KTable] = lambda stream: stream.count()) -> StreamsBuilder:
@@ -119,3 +122,24 @@ def test_a_window_is_emitted_once_whatever_the_size_of_the_next_ones() -> None:
         ("[a@1711922400000/1712008800000]", 4),
         ("[a@1712008800000/1712095200000]", 4),
     ]
+
+
+def test_no_result_is_lost_or_doubled_when_days_begin_at_another_time() -> None:
+    base, checkpoint, emitted = MemoryBase(), None, []
+    midnight = LAST_DAY_OF_WINTER + 2 * 24 * HOUR_MS - HOUR_MS  # of 2024-04-01
+    for start_of_day, hours in ((time(), (-12, 10)), (time(6), (12, 36)), (time(), (60,)), (time(18), (72, 96))):
+        days = CalendarWindows.days("Europe/Berlin", 0, start_of_day=start_of_day)
+        task = task_of(
+            final(days).build(),
+            base=base,
+            checkpoint=checkpoint,
+            config={"penstock.emit.interval.ms": 0, "default.key.serde": Serdes.string()},
+        )
+        task.add_records("in", 0, batch_of(*(("a", "x", midnight + hour * HOUR_MS) for hour in hours)))
+        task.process()
+        emitted += [key for _, key, _, _ in sent(task)]
+        commit = task.prepare_commit()
+        task.committed(commit.changes, b"1")
+        checkpoint = commit.checkpoint
+    begun = [round((int((key or "")[3:16]) - midnight) / HOUR_MS) for key in emitted]
+    assert begun == [-23, 0, 6, 30, 48, 66]

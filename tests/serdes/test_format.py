@@ -13,6 +13,7 @@ from penstock.calendar_windows import CalendarWindows
 from penstock.serdes import ListSerde, Serde, Serdes
 from penstock.serdes.annotated import serde_of_annotation
 from penstock.serdes.format import are_alike, format_of, is_misread, read_type, written_type
+from penstock.serdes.key_and_id import KeyAndIdSerde
 from penstock.serdes.windowed import WindowedSerdes
 from penstock.windows import Windowed
 
@@ -85,6 +86,9 @@ def test_annotations_are_alike_if_they_select_the_same_serde() -> None:
         (WindowedSerdes.calendar_windowed(S, DAYS), "string in Time windows"),  # the same bytes
         (WindowedSerdes.session_windowed(Serdes.long()), "long in Session windows"),
         (WindowedSerdes.session_windowed(OWN), None),
+        (KeyAndIdSerde(S, Serdes.long()), "string with a long id"),
+        (KeyAndIdSerde(S, OWN), None),
+        (KeyAndIdSerde(None, S), None),
         (OWN, None),
         (None, None),
     ],

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.calendar_windows import CalendarWindows
 from penstock.errors import SerializationError
 from penstock.record import Headers
 from penstock.serdes import Serdes
 from penstock.serdes.windowed import WindowedSerdes
-from penstock.windows import LONG_MAX, SessionWindow, TimeWindow, Windowed
+from penstock.windows import LONG_MAX, SessionWindow, TimeWindow, TimeWindows, Windowed
 from tests.serdes.test_api import LoudSerde
 
 TIMES = st.integers(0, 2**40)
@@ -63,6 +65,16 @@ def test_bytes_shorter_than_a_window_are_refused_unless_empty(serde: Any, least:
     for read in (serde.deserialize, lambda topic, data: serde.deserialize_column(topic, [data])):
         with pytest.raises(SerializationError, match=f"from 't': a windowed key has at least {least} bytes"):
             read("t", bytes(least - 1))
+
+
+def test_windows_of_another_class_are_refused_when_the_serde_is_made() -> None:
+    days = CalendarWindows.days("UTC", 0)
+    minutes: Any = TimeWindows.of_size_with_no_grace(timedelta(minutes=5))
+    with pytest.raises(TypeError, match=r"Expected CalendarWindows, got TimeWindows.*WindowedSerdes.time_windowed"):
+        WindowedSerdes.calendar_windowed(Serdes.string(), minutes)
+    with pytest.raises(TypeError, match="Expected window_size_ms as a timedelta or a whole number of milliseconds"):
+        WindowedSerdes.time_windowed(Serdes.string(), days)  # type: ignore[arg-type]  # the error
+    assert WindowedSerdes.time_windowed(Serdes.string(), timedelta(minutes=5)).window_size_ms == minutes.size_ms
 
 
 def test_a_key_without_a_window_is_refused() -> None:

@@ -62,6 +62,9 @@ _KEYWORDS: Mapping[str, str] = {
 }
 """The keywords of options that are positional in Java."""
 
+_ALONE = frozenset({"Deduplicated", "Grouped", "Produced", "Repartitioned"})
+"""The options of operators that have no keywords for others."""
+
 
 def option(given: Options | None, otherwise: Options) -> Options:
     """Return `given`, or `otherwise` if it is None; raises TypeError for different classes."""
@@ -76,7 +79,8 @@ def option(given: Options | None, otherwise: Options) -> Options:
     elif isinstance(given, Serde) or _makes_serdes(given):
         hint = f"write {name}.with_(key_serde, value_serde)"
     else:
-        hint = by_name_hint(given) or f"{name}.with_(...) and {name}.as_(name) create one"
+        hint = "" if name in _ALONE else by_name_hint(given)
+        hint = hint or f"{name}.with_(...) and {name}.as_(name) create one"
     raise TypeError(f"Expected {name}, got {given!r}: {hint}.")
 
 

@@ -144,7 +144,11 @@ class _EmitOnClose:
             return
         for key, value, timestamp in self._closed(*bounds):
             self._context.forward(Record(key, Change(value, None), timestamp, record.headers))
-        self._metadata[self._last_close_time] = close_time
+        self._metadata[self._last_close_time] = self._remembered(close_time)
+
+    def _remembered(self, close_time: int) -> int:
+        """Return what the next emission receives as the last close time (ms) after one at `close_time`."""
+        return close_time
 
     @abstractmethod
     def _bounds(self, last_close_time: int, close_time: int) -> tuple[int, int] | None:
@@ -215,7 +219,8 @@ class EmitTimeWindowsOnClose(_EmitWindowsOnClose):
 class EmitCalendarWindowsOnClose(_EmitWindowsOnClose):
     """Forwards the results of closed calendar windows.
 
-    They begin before the window with the close time.
+    They begin before the window with the close time. The start of that window is remembered: by the next emission, the
+    calendar may have changed, and a window of the old one may begin before the window that then has the close time.
 
     Args:
         store: the store of the results.
@@ -230,6 +235,9 @@ class EmitCalendarWindowsOnClose(_EmitWindowsOnClose):
     ) -> None:
         super().__init__(store, context, name, store_name)
         self._windows = windows
+
+    def _remembered(self, close_time: int) -> int:
+        return self._windows.window_at(close_time).start
 
     def _bounds(self, last_close_time: int, close_time: int) -> tuple[int, int] | None:
         if close_time < 0:

@@ -13,6 +13,7 @@ from penstock.serdes import primitive
 from penstock.serdes.annotated import AnnotatedSerde
 from penstock.serdes.api import Serde
 from penstock.serdes.json import JsonSerde, PydanticSerde, TypedJsonSerde
+from penstock.serdes.key_and_id import KeyAndIdSerde
 from penstock.serdes.list import ListSerde
 from penstock.serdes.message_pack import MessagePackSerde, PydanticMessagePackSerde
 from penstock.serdes.windowed import CalendarWindowedSerde, SessionWindowedSerde, TimeWindowedSerde, WindowedSerde
@@ -120,5 +121,8 @@ def format_of(serde: Serde | None) -> str | None:
             return None if inner is None else f"{inner} in {type(serde).__name__.removesuffix('WindowedSerde')} windows"
         case CalendarWindowedSerde():
             return format_of(TimeWindowedSerde(serde.inner))
+        case KeyAndIdSerde():
+            key, id = format_of(serde.key_serde), format_of(serde.id_serde)
+            return None if key is None or id is None else f"{key} with a {id} id"
         case _:
             return _FORMATS.get(type(serde)) if serde is not None else None

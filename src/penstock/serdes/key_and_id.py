@@ -24,32 +24,32 @@ class KeyAndIdSerde(Serde[tuple[Any, Any]]):
 
     def __init__(self, key_serde: Serde | None, id_serde: Serde) -> None:
         self.key_serde = key_serde
-        self._id_serde = id_serde
+        self.id_serde = id_serde
 
     def with_defaults(self, key_serde: Serde | None, value_serde: Serde | None) -> Serde[tuple[Any, Any]]:
         """Return this serde with the default key serde if it is missing, also within its parts."""
         return KeyAndIdSerde(
             or_default(self.key_serde, key_serde, key_serde, value_serde),
-            self._id_serde.with_defaults(key_serde, value_serde),
+            self.id_serde.with_defaults(key_serde, value_serde),
         )
 
     @property
     def uses_headers(self) -> bool:
         """Whether one of the two serdes uses the headers."""
-        return any_uses_headers(self.key_serde, self._id_serde)
+        return any_uses_headers(self.key_serde, self.id_serde)
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
         """Serialise the pair."""
         key, id = value
         data = inner_serde(self.key_serde, "key").serialize(topic, key, headers)
-        return _SIZE.pack(len(data)) + data + self._id_serde.serialize(topic, id, headers)
+        return _SIZE.pack(len(data)) + data + self.id_serde.serialize(topic, id, headers)
 
     def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> tuple[Any, Any]:
         """Deserialise the pair."""
         key, id = split_key_and_id(data)
         return (
             inner_serde(self.key_serde, "key").deserialize(topic, key, headers),
-            self._id_serde.deserialize(topic, id, headers),
+            self.id_serde.deserialize(topic, id, headers),
         )
 
 

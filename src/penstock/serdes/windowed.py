@@ -17,6 +17,7 @@ from penstock.errors import SerializationError
 from penstock.record import Headers
 from penstock.serdes.api import Serde
 from penstock.windows import LONG_MAX, SessionWindow, TimeWindow, Window, Windowed
+from penstock_broker.common.durations import Duration, milliseconds
 
 _TIME = struct.Struct(">q")
 _END_AND_START = struct.Struct(">qq")
@@ -142,12 +143,20 @@ class CalendarWindowedSerde(WindowedSerde):
     Args:
         inner: the serde of the keys.
         windows: the windows that are read.
+
+    Raises:
+        TypeError: the windows are not those of a calendar.
     """
 
     window_size = _TIME.size
 
     def __init__(self, inner: Serde, windows: CalendarWindows) -> None:
         super().__init__(inner)
+        if not isinstance(windows, CalendarWindows):
+            raise TypeError(
+                f"Expected CalendarWindows, got {windows!r}: write CalendarWindows.days(zone, grace), for example. "
+                "WindowedSerdes.time_windowed is for the keys of other windows."
+            )
         self.windows = windows
 
     def _write_window(self, window: Window) -> bytes:
@@ -181,18 +190,19 @@ class WindowedSerdes:
     """Creates the serdes of windowed keys (Kafka class: WindowedSerdes)."""
 
     @staticmethod
-    def time_windowed(inner: Serde, window_size_ms: int = LONG_MAX) -> TimeWindowedSerde:
+    def time_windowed(inner: Serde, window_size_ms: Duration = LONG_MAX) -> TimeWindowedSerde:
         """Return the serde of keys of time windows (Kafka: timeWindowedSerdeFrom).
 
-        window_size_ms: size of the windows; without it, read windows have no end.
+        window_size_ms: size of the windows (ms, or a timedelta); without it, read windows have no end. TypeError for
+        others.
         """
-        return TimeWindowedSerde(inner, window_size_ms)
+        return TimeWindowedSerde(inner, milliseconds(window_size_ms, "window_size_ms"))
 
     @staticmethod
     def calendar_windowed(inner: Serde, windows: CalendarWindows) -> CalendarWindowedSerde:
         """Return the serde of keys of calendar windows, whose bytes are those of `time_windowed`.
 
-        windows: the windows that are read; they determine the ends.
+        windows: the windows that are read; they determine the ends. TypeError for windows of other classes.
         """
         return CalendarWindowedSerde(inner, windows)
 
