@@ -58,6 +58,7 @@ BLOCKS: Mapping[str, int] = {
     "docs/security.md": 1,
     "docs/sizing.md": 1,
     "docs/spark.md": 3,
+    "docs/testing-kafka-programs.md": 6,
     "docs/threads.md": 2,
     "docs/topics-on-spark.md": 1,
     "docs/topologies.md": 8,
