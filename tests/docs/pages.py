@@ -53,6 +53,7 @@ BLOCKS: Mapping[str, int] = {
     "docs/life.md": 3,
     "docs/metrics.md": 1,
     "docs/notebook.md": 7,
+    "docs/orchestrators.md": 1,
     "docs/partitioners.md": 1,
     "docs/queries.md": 7,
     "docs/security.md": 1,
