@@ -18,7 +18,7 @@ demo: bootstrap ## count the words of a real text on Spark, and watch the counts
 PYTEST = PENSTOCK_BROKERS=$(BROKERS) exec $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --max-worker-restart 0
 
 # The parts of `make quick`, one for each building: tests in this process, without a JVM and mostly without a broker.
-core := tests/application tests/config tests/dsl tests/kip28 tests/metrics tests/plan tests/processor tests/serdes tests/state \
+core := tests/aggregations tests/application tests/config tests/dsl tests/kip28 tests/metrics tests/plan tests/processor tests/serdes tests/state \
   tests/task $(wildcard tests/test_*.py)
 broker := tests/broker
 threads := tests/host/commits tests/host/deployment tests/host/measuring tests/host/storage tests/host/supervision tests/host/threads

@@ -40,8 +40,8 @@ PACKAGES = {
 INTRODUCTION = """# Coverage of the Kafka Streams API
 
 This page lists every public class and method of Kafka Streams 4.4.0 in the packages `kstream`, `processor`, `query` and
-`state`, and of `Topology` and `StreamsBuilder`. `scripts/coverage.py` writes it: the script looks up each name in the
-package, in snake_case unless `scripts/kafka_api/coverage.toml` gives another name.
+`state`, and of `KafkaStreams`, `StreamsConfig`, `Topology` and `StreamsBuilder`. `scripts/coverage.py` writes it: the
+script looks up each name in the package, in snake_case unless `scripts/kafka_api/coverage.toml` gives another name.
 """
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from penstock.application.prometheus import prometheus_name
-from penstock.metrics.host_metrics import DESCRIPTIONS, STORE_OPERATIONS
+from penstock.metrics.host_metrics import DESCRIPTIONS, NUM_KEYS, STORE_OPERATIONS
 from penstock.metrics.rocksdb_names import ROCKSDB_PROPERTIES
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -59,6 +59,8 @@ def when(group: str, name: str) -> str:
             return "threads"
         case "stream-task-metrics" if name.startswith(("restore", "update")):
             return "threads; tasks with changelogs"
+        case "stream-state-metrics" if name == NUM_KEYS:
+            return "stores in memory"
         case "stream-state-metrics" if name in ROCKSDB_PROPERTIES:
             return "RocksDB"
         case "stream-state-metrics" if name.rpartition("-")[0].removesuffix("-latency") in STORE_OPERATIONS:

@@ -102,6 +102,7 @@ if TYPE_CHECKING:
     from penstock.state.restore_listener import StateRestoreListener
     from penstock.state.rocksdb_options import RocksDBConfigSetter
     from penstock.state.stores import Stores
+    from penstock.state.ttl import OnExpiry, TtlClock
     from penstock.state.versioned_api import (
         PUT_RETURN_CODE_NOT_PUT,
         PUT_RETURN_CODE_VALID_TO_UNDEFINED,
@@ -226,6 +227,7 @@ _MODULES = {
     "penstock.state.restore_listener": ("StateRestoreListener",),
     "penstock.state.rocksdb_options": ("RocksDBConfigSetter",),
     "penstock.state.stores": ("Stores",),
+    "penstock.state.ttl": ("OnExpiry", "TtlClock"),
     "penstock.state.versioned_api": (
         "PUT_RETURN_CODE_NOT_PUT",
         "PUT_RETURN_CODE_VALID_TO_UNDEFINED",
@@ -300,6 +302,7 @@ __all__ = [
     "Named",
     "NamedTopology",
     "NamedTopologyBuilder",
+    "OnExpiry",
     "PartitionGrouper",
     "Position",
     "PositionBound",
@@ -366,6 +369,7 @@ __all__ = [
     "Topology",
     "TopologyConfig",
     "TopologyDescription",
+    "TtlClock",
     "UnlimitedWindow",
     "UnlimitedWindows",
     "ValueAndTimestamp",

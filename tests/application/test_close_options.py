@@ -8,7 +8,7 @@ import pytest
 
 from penstock.application.close_options import DEFAULT_CLOSE_TIMEOUT_MS, CloseOptions, GroupMembershipOperation
 
-LEAVE, REMAIN = GroupMembershipOperation
+DEFAULT, LEAVE, REMAIN = GroupMembershipOperation
 
 
 def test_options_are_the_same_in_any_order() -> None:
@@ -19,6 +19,7 @@ def test_options_are_the_same_in_any_order() -> None:
 
 def test_without_options_the_host_decides_and_the_time_is_a_minute() -> None:
     assert CloseOptions() == CloseOptions(None, None) == CloseOptions.timeout(7).with_timeout(None)
+    assert CloseOptions.group_membership_operation(DEFAULT) == CloseOptions()
     assert DEFAULT_CLOSE_TIMEOUT_MS == 60_000
 
 

@@ -277,6 +277,7 @@ def test_close_takes_options(host: TestHost) -> None:
     [
         (None, True),
         (CloseOptions.timeout(7), True),
+        (CloseOptions.group_membership_operation(GroupMembershipOperation.DEFAULT), True),
         (CloseOptions.group_membership_operation(GroupMembershipOperation.REMAIN_IN_GROUP), False),
     ],
 )

@@ -114,6 +114,16 @@ def test_keys_without_meaning_here_are_left_out_and_named_once(caplog: pytest.Lo
     assert caplog.text.count("rack.aware.assignment.strategy") == 1
 
 
+def test_the_push_of_metrics_to_brokers_can_be_turned_off_for_all_clients_or_one_kind(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    given = {"enable__metrics__push": False, "producer__enable__metrics__push": True}
+    with caplog.at_level(logging.WARNING):
+        pushes = {role: settings(role, **given)["enable.metrics.push"] for role in (CONSUMER, PRODUCER, ADMIN)}
+    assert pushes == {CONSUMER: False, PRODUCER: True, ADMIN: False}
+    assert caplog.messages == []
+
+
 def test_the_default_partitioner_is_that_of_kafka() -> None:
     assert settings(PRODUCER)["partitioner"] == "murmur2_random"
 

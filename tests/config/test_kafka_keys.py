@@ -24,6 +24,7 @@ from penstock.config.keys import KEYS
         ("probing.rebalance.interval.ms", 600_000),
         ("replication.factor", -1),
         ("state.cleanup.delay.ms", 600_000),
+        ("state.cleanup.dir.max.age.ms", -1),
         ("statestore.cache.max.bytes", 10_485_760),
         ("task.timeout.ms", 300_000),
         ("topology.optimization", "none"),

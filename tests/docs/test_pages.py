@@ -95,6 +95,12 @@ def test_topologies(capsys: pytest.CaptureFixture[str]) -> None:
         for price, time in ((1.0, 1000), (3.0, 2000), (4.0, 200_000)):
             trades.pipe_input("ABC", {"ticker": "ABC", "price": price}, time)
         assert driver.create_output_topic("named-trades", STRING, STRING).read_value() == "Abc Inc: 1.0"
+        doubles, lists = Serdes.double(), Serdes.list(Serdes.json())
+        assert driver.create_output_topic("means", STRING, doubles).read_values_to_list() == [1.0, 2.0, 4.0]
+        dearest = driver.create_output_topic("dearest", STRING, lists).read_values_to_list()[-1]
+        assert [trade["price"] for trade in dearest] == [4.0, 3.0, 1.0]
+        summary = driver.create_output_topic("summaries", STRING, JSON).read_values_to_list()[-1]
+        assert summary == {"trades": 3, "highest": 4.0, "quantiles": [3.0, 4.0]}
         alarm = driver.create_output_topic("alarms", STRING, STRING).read_record()
         assert (alarm.key, alarm.value, alarm.headers) == ("ABC", "doubled", (("before", b"1.0"),))
         assert -2.0 in driver.create_output_topic("differences", STRING, DOUBLE).read_values_to_list()
@@ -115,6 +121,13 @@ def test_the_page_on_calendar_windows() -> None:
     session = WindowedSerdes.session_windowed(STRING).deserialize("t", keys["orders-as-sessions"] or b"")
     assert session == Windowed("shop", SessionWindow(start, end - 1))
     assert names["serde"].deserialize("t", b"shop" + start.to_bytes(8, "big")).window.end == end
+
+
+@pytest.mark.parametrize("number", range(BLOCKS["docs/formats.md"]))
+def test_formats(number: int) -> None:
+    if "json_schema" in blocks("docs/formats.md")[number]:
+        pytest.importorskip("jsonschema", reason="jsonschema is not installed")
+    run_and_compare("docs/formats.md", number, {"__name__": "page"})
 
 
 def test_the_handlers_of_the_guide_send_a_failed_record_to_the_dead_letter_queue() -> None:
@@ -253,6 +266,12 @@ def test_the_global_table_of_the_topics_page_converts_orders() -> None:
         assert driver.create_output_topic("converted", STRING, DOUBLE).read_key_value() == ("o1", 10.0)
 
 
+def test_the_stores_of_the_page_on_state_have_a_time_to_live() -> None:
+    names: dict[str, Any] = {"__name__": "page"}
+    run_block("docs/state.md", 0, names)
+    assert names["sessions"].ttl.duration_ms == 3_600_000
+
+
 def test_the_first_draft_runs() -> None:
     names = given(KafkaProcessor=kip28.KafkaProcessor, PTopology=kip28.PTopology)
     for number in range(BLOCKS["docs/first-papers.md"]):
@@ -298,6 +317,16 @@ def test_the_producer_of_the_page_on_partitioners_places_keys_as_kafka_does(embe
         )
     assert names["producer"].flush(30) == 0
     assert placed == {key: partition_for(key, 8) for key in keys}
+
+
+def test_the_partitioner_of_the_page_on_partitioners_chooses_by_a_header() -> None:
+    names: dict[str, Any] = {"__name__": "page"}
+    run_block("docs/partitioners.md", 1, names)
+    names["orders"].to("out")
+    with TopologyTestDriver(names["builder"].build(), SERDES | {"default.value.serde": STRING}) as driver:
+        driver.create_input_topic("orders", STRING, STRING).pipe_input("k", "v", 1)
+        assert driver.create_output_topic("out", STRING, STRING).read_value() == "v"
+    assert names["by_region"]("t", "k", "v", (("region", b"\x05"),), 4) == {1}
 
 
 def test_the_page_on_kafka_reads_what_is_there(embedded_broker: BrokerProcess) -> None:

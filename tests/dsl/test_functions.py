@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from penstock.dsl.functions import checked, takes_key
+from penstock.dsl.functions import checked, joiner_keys, takes_key
 
 
 class Callable2:
@@ -34,6 +35,38 @@ def test_two_required_parameters_take_key_and_value(function: Callable[..., Any]
 def test_any_other_number_is_refused_and_both_forms_are_shown(function: Any) -> None:
     with pytest.raises(TypeError, match=r"mapper\(value\) or mapper\(key, value\)"):
         takes_key(function, "mapper")
+
+
+@pytest.mark.parametrize(
+    ("joiner", "keys"),
+    [
+        (lambda value, row: row, 0),
+        (lambda value, row, extra=1: row, 0),
+        (lambda *all: all, 0),
+        (divmod, 0),
+        (lambda key, value, row: row, 1),
+        (lambda key, value, row, extra=1: row, 1),
+        (lambda key, selected, value, row: row, 2),
+        (lambda key, selected, value, row, *more: row, 2),
+    ],
+)
+def test_the_joiner_of_a_global_table_takes_as_many_keys_as_it_requires(joiner: Callable[..., Any], keys: int) -> None:
+    assert joiner_keys(joiner) == keys
+
+
+@pytest.mark.parametrize("joiner", [lambda value: 1, lambda a, b, c, d, e: a, lambda v, w, *, option: v, "no function"])
+def test_any_other_joiner_of_a_global_table_is_refused_and_all_forms_are_shown(joiner: Any) -> None:
+    forms = "joiner(value, table_value), joiner(key, value, table_value) or joiner(key, mapped_key, value, table_value)"
+    with pytest.raises(TypeError, match=re.escape(forms)):
+        joiner_keys(joiner)
+
+
+def test_a_generator_is_no_joiner() -> None:
+    def joiner(key: Any, selected: Any, value: Any, row: Any) -> Any:
+        yield value
+
+    with pytest.raises(TypeError, match="is a generator function"):
+        joiner_keys(joiner)
 
 
 def test_a_function_that_cannot_be_called_as_it_must_be_is_refused() -> None:

@@ -23,7 +23,7 @@ LEAST_RUN = {
     "composite": 11,
     "emit_final": 134,
     "errors": 82,
-    "foreign_key_join": 51,
+    "foreign_key_join": 56,
     "handlers": 112,
     "headers": 73,
     "naming": 139,
@@ -32,10 +32,10 @@ LEAST_RUN = {
     "record_context": 219,
     "session_windows": 67,
     "sliding_windows": 57,
-    "stateless": 92,
+    "stateless": 94,
     "store_format": 30,
     "stores": 31,
-    "stream_global_join": 23,
+    "stream_global_join": 35,
     "stream_stream_join": 115,
     "stream_table_join": 45,
     "suppress": 90,
@@ -44,7 +44,7 @@ LEAST_RUN = {
     "tables": 56,
     "time_windows": 97,
     "timestamps": 24,
-    "topology": 71,
+    "topology": 72,
 }
 
 DIVERGENT = [

@@ -253,11 +253,14 @@ def test_rocksdb_says_how_to_install_it(site: Path) -> None:
     assert "pip install 'penstock-streams[rocksdb]'" in ran.stderr
 
 
-@pytest.mark.parametrize("extra", ["avro", "protobuf"])
-def test_the_serdes_of_a_schema_registry_say_how_to_install_them(site: Path, extra: str) -> None:
-    ran = run(site, "-c", f"import penstock.serdes.{extra}")
+@pytest.mark.parametrize(
+    ("extra", "module"),
+    [("avro", "avro"), ("avro", "avro_format"), ("jsonschema", "json_schema"), ("protobuf", "protobuf")],
+)
+def test_the_serdes_of_a_schema_registry_say_how_to_install_them(site: Path, extra: str, module: str) -> None:
+    ran = run(site, "-c", f"import penstock.serdes.{module}")
     *_, told = ran.stderr.splitlines()
-    assert told.startswith(f"ModuleNotFoundError: penstock.serdes.{extra} needs the package ")
+    assert told.startswith(f"ModuleNotFoundError: penstock.serdes.{module} needs the package ")
     assert told.endswith(f"which is not installed: pip install 'penstock-streams[{extra}]'.")
 
 

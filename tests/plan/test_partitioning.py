@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -16,6 +18,8 @@ from penstock.plan.partitioning import (
     partition_column,
     partition_for,
 )
+from penstock.record import Headers
+from penstock.serdes.primitive import StringSerde
 
 # The answers of org.apache.kafka.common.utils.Utils.murmur2, as signed numbers of 32 bits.
 KNOWN = [
@@ -66,10 +70,24 @@ def test_records_without_a_key_are_spread_over_all_partitions(step: int, moves: 
     assert not np.array_equal(chosen, others)
 
 
+class Named(StringSerde):
+    """Writes the values of the headers before the text."""
+
+    def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
+        return b"".join(each or b"" for _, each in headers) + super().serialize(topic, value)
+
+
 @given(st.text(max_size=8), st.integers(0, 100), st.integers(1, 300))
 def test_all_windows_of_a_key_go_to_the_partition_of_the_key(key: str, start: int, partitions: int) -> None:
     choose = WindowedStreamPartitioner(Serdes.string())
-    assert choose("t", Windowed(key, SessionWindow(start, 100)), 1, partitions) == {
+    assert choose("t", Windowed(key, SessionWindow(start, 100)), 1, (), partitions) == {
         partition_for(key.encode(), partitions)
     }
-    assert choose("t", None, 1, partitions) is None
+    assert choose("t", None, 1, (), partitions) is None
+
+
+def test_the_key_of_a_window_is_written_with_the_headers_of_the_record() -> None:
+    choose = WindowedStreamPartitioner(Named())
+    windowed = Windowed("k", SessionWindow(0, 100))
+    assert choose("t", windowed, 1, (("name", b"n"),), 300) == {partition_for(b"nk", 300)}
+    assert choose("t", windowed, 1, (), 300) == {partition_for(b"k", 300)}

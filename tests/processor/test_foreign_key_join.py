@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from penstock import KTable, StreamsBuilder, TableJoined
 from penstock.errors import StreamsError
 from penstock.processor.foreign_key_join import SingletonPartitioner, partition_of_response
+from penstock.record import Headers
 from penstock.serdes.subscription import SubscriptionResponseWrapper, SubscriptionResponseWrapperSerde, hash_of
 from penstock.testing import TopologyTestDriver
 from tests.support.joins import LEFT, OUT, RIGHT, STRING, Row, final, last, pair, run, updates
@@ -63,14 +65,24 @@ def test_the_partitioner_of_the_user_chooses_by_the_key_alone(chosen: set[int] |
         calls.append(arguments)
         return chosen
 
-    assert SingletonPartitioner(partitioner)("topic", "k", "v", 4) == chosen
+    assert SingletonPartitioner(partitioner)("topic", "k", "v", (), 4) == chosen
     assert calls == [("topic", "k", None, 4)]
+
+
+def test_the_partitioner_of_the_user_gets_the_headers_if_it_takes_them() -> None:
+    def partitioner(topic: str, key: Any, value: Any, headers: Headers, partitions: int) -> set[int]:
+        return {len(headers) % partitions}
+
+    choose = SingletonPartitioner(partitioner)
+    assert choose("topic", "k", "v", (("a", b"1"), ("b", None)), 4) == {2}
+    again = pickle.loads(pickle.dumps(SingletonPartitioner(max)))
+    assert vars(again) == {"_partitioner": max}
 
 
 @pytest.mark.parametrize("chosen", [set(), {0, 1}])
 def test_a_partitioner_must_choose_exactly_one_partition(chosen: set[int]) -> None:
     with pytest.raises(ValueError, match="should be a singleton set"):
-        SingletonPartitioner(lambda topic, key, value, partitions: chosen)("topic", "k", None, 4)
+        SingletonPartitioner(lambda topic, key, value, partitions: chosen)("topic", "k", None, (), 4)
 
 
 @pytest.mark.parametrize(("partition", "chosen"), [(3, {3}), (0, {0}), (None, None)])

@@ -6,7 +6,7 @@ import inspect
 
 import pytest
 
-from penstock.processor.joiner import JoinType, keyed_joiner
+from penstock.processor.joiner import JoinType, keyed_joiner, mapped_key_joiner
 
 
 @pytest.mark.parametrize(
@@ -32,3 +32,17 @@ def test_a_joiner_gets_the_left_value_first_on_both_sides(joiner, with_key: bool
     this, other = ("R", "L") if reverse else ("L", "R")
     assert keyed("k", this, other) == f"{key}LR"
     assert inspect.unwrap(keyed) is joiner
+
+
+def of_both_keys_and_values(key: str, table_key: str, left: str, right: str) -> str:
+    return key + table_key + left + right
+
+
+@pytest.mark.parametrize(
+    ("joiner", "keys", "result"),
+    [(of_values, 0, "LR"), (of_key_and_values, 1, "kLR"), (of_both_keys_and_values, 2, "ktLR")],
+)
+def test_a_joiner_gets_the_keys_that_it_takes(joiner, keys: int, result: str) -> None:  # type: ignore[no-untyped-def]  # any function
+    mapped = mapped_key_joiner(joiner, keys)
+    assert mapped("k", "t", "L", "R") == result
+    assert inspect.unwrap(mapped) is joiner

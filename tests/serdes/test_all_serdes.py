@@ -22,6 +22,9 @@ from hypothesis import strategies as st
 from penstock import Consumed, Materialized, Produced, Serde, Serdes, StreamsBuilder
 from penstock.calendar_windows import CalendarWindows
 from penstock.record import Headers
+from penstock.serdes.cloud_event import CloudEvent
+from penstock.serdes.cloud_events import CloudEventSerde, StructuredCloudEventSerde
+from penstock.serdes.debezium import DebeziumChange, DebeziumOperation, DebeziumSerde
 from penstock.serdes.protobuf import ProtobufSerde
 from penstock.serdes.windowed import WindowedSerdes
 from penstock.testing import TopologyTestDriver
@@ -130,6 +133,13 @@ def same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and len(parts) == len(others) and all(map(same, parts, others))
 
 
+def is_of_64_bits(value: Any) -> bool:
+    """Return whether MessagePack has all whole numbers of a value."""
+    if isinstance(value, int):
+        return -(2**63) <= value < 2**64
+    return all(map(is_of_64_bits, value if isinstance(value, frozenset) else parts_of(value)))
+
+
 def signed(topic: str, value: str, headers: Headers) -> bytes:
     return (value + str(len(headers))).encode()
 
@@ -144,6 +154,12 @@ json_values = st.recursive(
     st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts,
     lambda inner: st.lists(st.none() | inner, max_size=3) | st.dictionaries(texts, st.none() | inner, max_size=3),
     max_leaves=6,
+)
+rows = st.dictionaries(texts, json_values, max_size=2)
+events = st.builds(
+    lambda name, data: CloudEvent("type", "/source", f"id{name}", data, datacontenttype="application/json"),
+    texts,
+    json_values,
 )
 keys = st.sampled_from(
     [
@@ -160,6 +176,10 @@ keys = st.sampled_from(
         Written(Serdes.json(), json_values),
         Written(ProtobufSerde("mock://all", Point), st.builds(Point, x=st.integers(-9, 9), name=texts)),
         Written(Serdes.serde_from(signed, unsigned), texts),
+        Written(Serdes.msgpack(), json_values.filter(is_of_64_bits)),
+        Written(CloudEventSerde(), events),
+        Written(StructuredCloudEventSerde(), events),
+        Written(DebeziumSerde(), st.builds(DebeziumChange, st.sampled_from(DebeziumOperation), st.none() | rows, rows)),
     ]
 )
 times = st.integers(0, 10**12)

@@ -17,6 +17,7 @@ from penstock import Serde, Serdes
 from penstock.serdes.annotated import serde_of_annotation
 from penstock.serdes.avro import AvroSerde
 from penstock.serdes.fields import fields_of, fields_of_class
+from penstock.serdes.json_schema import JsonSchemaSerde
 from penstock.serdes.protobuf import ProtobufSerde
 
 
@@ -75,6 +76,8 @@ def test_the_fields_of_a_dataclass_have_the_types_of_its_annotations() -> None:
 def test_fields_have_the_names_that_are_written() -> None:
     assert pairs(Serdes.json(Renamed)) == [("orderNumber", "int")]
     assert pairs(Serdes.json(Model)) == [("number", "int"), ("theText", "str")]
+    assert pairs(Serdes.msgpack(Renamed)) == [("orderNumber", "int")]
+    assert pairs(Serdes.msgpack(Model)) == [("number", "int"), ("theText", "str")]
     assert pairs(Serdes.json(Typed)) == [("number", "int"), ("text", "str")]
 
 
@@ -119,6 +122,11 @@ def test_the_fields_of_an_avro_schema_have_its_types() -> None:
     assert pairs(AvroSerde("mock://fields", '"string"')) == []
     assert pairs(AvroSerde("mock://fields")) == []
     assert pairs(AvroSerde("mock://fields", type=Address)) == [("city", "str")]
+
+
+def test_the_fields_of_a_json_schema_are_those_of_the_class() -> None:
+    assert pairs(JsonSchemaSerde("mock://fields", type=Address)) == [("city", "str")]
+    assert pairs(JsonSchemaSerde("mock://fields")) == []
 
 
 def test_the_fields_of_a_message_have_the_types_of_its_file() -> None:

@@ -69,10 +69,17 @@ def test_values_that_do_not_fit_the_schema_are_refused(name: str, wrong: Any) ->
 
 
 @pytest.mark.parametrize(
-    ("extra", "package"),
-    [("avro", "fastavro"), ("avro", "httpx"), ("protobuf", "google.protobuf"), ("protobuf", "cachetools")],
+    ("extra", "module", "package"),
+    [
+        ("avro", "avro", "fastavro"),
+        ("avro", "avro", "httpx"),
+        ("avro", "avro_format", "fastavro"),
+        ("jsonschema", "json_schema", "jsonschema"),
+        ("protobuf", "protobuf", "google.protobuf"),
+        ("protobuf", "protobuf", "cachetools"),
+    ],
 )
-def test_a_missing_package_names_the_extra_that_brings_it(extra: str, package: str) -> None:
+def test_a_missing_package_names_the_extra_that_brings_it(extra: str, module: str, package: str) -> None:
     program = f"""
 import sys
 class Missing:
@@ -80,12 +87,12 @@ class Missing:
         if name.startswith("{package}"):
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 sys.meta_path.insert(0, Missing())
-import penstock.serdes.{extra}
+import penstock.serdes.{module}
 """
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     *_, told = ran.stderr.splitlines()
     assert told == (
-        f"ModuleNotFoundError: penstock.serdes.{extra} needs the package {package}, "
+        f"ModuleNotFoundError: penstock.serdes.{module} needs the package {package}, "
         f"which is not installed: pip install 'penstock-streams[{extra}]'."
     )
 

@@ -218,6 +218,17 @@ def test_a_directory_that_nobody_uses_is_deleted_and_one_in_use_is_not(tmp_path:
     assert content(path, RUN) == (None, {})
 
 
+def test_a_base_that_is_found_open_counts_as_used_also_after_its_process_was_killed(tmp_path: Path) -> None:
+    path = tmp_path / "0_1"
+    used = fill(path)
+    used.enter()
+    os.utime(path / "lock", (1_000, 1_000))
+    assert not directory(path).delete_if_unused(1_001)
+    for marker in path.glob("open.*"):
+        marker.unlink()  # as if the process had ended
+    assert not directory(path).delete_if_unused(1_001)
+
+
 def test_who_waits_for_a_directory_that_is_deleted_makes_another_one(tmp_path: Path) -> None:
     path = tmp_path / "0_1"
     fill(path)

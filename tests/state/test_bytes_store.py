@@ -7,6 +7,7 @@ import pytest
 from penstock.state.bytes_store import BufferedBytesStore, CachingBytesStore
 from penstock.state.caching_store import CachingKeyValueStore
 from penstock.state.change_logging_store import ChangeLoggingStore
+from penstock.state.expiring_store import ExpiringCachingStore, ExpiringStore
 from penstock.state.lru import LruStore
 from penstock.state.segmented import CachingSegmentedStore, SegmentedStore
 from penstock.state.uncommitted import UncommittedStore
@@ -20,10 +21,12 @@ from tests.support.protocols import differences
         (BufferedBytesStore, UncommittedStore),
         (BufferedBytesStore, WithoutHeaders),
         (BufferedBytesStore, ChangeLoggingStore),
+        (BufferedBytesStore, ExpiringStore),
         (BufferedBytesStore, LruStore),
         (BufferedBytesStore, SegmentedStore),
         (CachingBytesStore, CachingKeyValueStore),
         (CachingBytesStore, CachingSegmentedStore),
+        (CachingBytesStore, ExpiringCachingStore),
     ],
     ids=lambda kind: kind.__name__,
 )

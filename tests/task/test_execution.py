@@ -70,6 +70,7 @@ STATEFUL = {
     "count": lambda store: StreamCount(store),
     "reduce": lambda store: StreamReduce(store, lambda a, b: a + 1),
     "aggregate": lambda store: StreamAggregate(store, lambda: 0, lambda k, v, a: None if a == 2 else a + 1),
+    "expiring": lambda store: StreamAggregate(store, lambda: 0, lambda k, v, a: a + 1, True),
 }
 
 UNIQUE = {
@@ -86,7 +87,7 @@ def shapes(draw: st.DrawFn) -> list[Node]:
     """Nodes as (kind, numbers of parents, whether a sink hangs on it); parent 0 is the source."""
     nodes: list[Node] = []
     for number in range(1, draw(st.integers(1, 7)) + 1):
-        kind = draw(st.sampled_from([*KINDS, *UNIQUE, "count", "aggregate", "split"]))
+        kind = draw(st.sampled_from([*KINDS, *UNIQUE, "count", "aggregate", "expiring", "split"]))
         parents = draw(st.lists(st.integers(0, number - 1), min_size=1, max_size=2, unique=True))
         nodes.append((kind, parents, draw(st.booleans()) or number == 1))
     return nodes
@@ -101,9 +102,8 @@ def build(nodes: list[Node], caching: bool) -> Topology:
             store = f"S{number}"
             make = STATEFUL[kind]
             topology.add_processor(f"{name}-a", supplier(partial(make, store)), *parent_names)
-            topology.add_state_store(
-                StoreBuilder(KeyValueBytesStoreSupplier(store, True), STRING, LONG, True, caching), f"{name}-a"
-            )
+            entries = StoreBuilder(KeyValueBytesStoreSupplier(store, True), STRING, LONG, True, caching)
+            topology.add_state_store(entries.with_ttl(7) if kind == "expiring" else entries, f"{name}-a")
             topology.add_processor(f"{name}-t", supplier(TableToStream), f"{name}-a")
             topology.add_processor(
                 name, supplier(lambda: StreamMapValues(lambda v: None if v is None else str(v), False)), f"{name}-t"

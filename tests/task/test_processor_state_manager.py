@@ -69,3 +69,15 @@ def test_what_is_not_committed_is_lost_when_the_stores_are_closed() -> None:
     manager.close()
     assert not manager.stores["one"].is_open()
     assert base.view("one").get(b"k") is None, "the base stays open"
+
+
+def test_the_keys_of_stores_in_memory_are_counted_with_uncommitted_writes() -> None:
+    manager = manager_of(MemoryBase())
+    put(manager, "one", "k", "v")
+    put(manager, "one", "l", "v")
+    manager.committed(manager.changes(), b"stamp")
+    put(manager, "one", "k", None)
+    put(manager, "one", "m", "v")
+    put(manager, "one", "n", "v")
+    found = {operation: each.most for operation, each in manager.num_keys().items()}
+    assert found == {"num-keys/in-memory-state-id/one": 3, "num-keys/in-memory-state-id/other": 0}

@@ -12,7 +12,7 @@ from penstock.exception_handlers import LogAndContinueExceptionHandler
 from penstock.plan.subtopology import SinkSpec, SubtopologySpec, TaskId
 from penstock.plan.topology import Topology
 from penstock.processor.api import Processor, ProcessorContext
-from penstock.record import Record, RecordBatch, RecordMetadata
+from penstock.record import Headers, Record, RecordBatch, RecordMetadata
 from penstock.serdes import Serdes
 from penstock.task.error_handling import ProcessingError
 from penstock.task.processor_topology import ProcessorNode, ProcessorTopology, SinkNode
@@ -101,6 +101,20 @@ def test_a_partitioner_sends_to_all_that_it_chooses(chosen: set[int] | None, sen
     nodes.topology.nodes["K"].process(Record("k", "v", 5))  # type: ignore[union-attr]  # a sink
     assert [sent.partition for sent in nodes.collector.drain_in_order()] == sent_to
     assert sum(nodes.task.dropped_records.values()) == (chosen == set())
+
+
+def test_a_partitioner_that_takes_the_headers_gets_those_of_the_record() -> None:
+    def by_count(topic: str, key: str, value: str, headers: Headers, count: int) -> set[int]:
+        return {len(headers)}
+
+    nodes = nodes_of(sink_with(partitioner=by_count), partitions=4)
+    sink = nodes.topology.nodes["K"]
+    assert isinstance(sink, SinkNode)
+    two = (("a", b"1"), ("a", None))
+    sink.process(Record("k", "v", 5, two))
+    first = nodes.collector.reserve(1)
+    sink.process_columns(RecordBatch.of([("k", "v", 5, 0, two)]), np.arange(first, first + 1))
+    assert [sent.partition for sent in nodes.collector.drain_in_order()] == [2, 2]
 
 
 MISTAKES: list[tuple[dict[str, Any], str]] = [

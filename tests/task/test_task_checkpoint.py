@@ -41,6 +41,12 @@ def test_equal_checkpoints_have_equal_bytes_in_any_order() -> None:
     assert TaskCheckpoint.decode(one.encode()) == one
 
 
+def test_the_cursors_of_sweeps_are_read_as_they_were_written() -> None:
+    checkpoint = TaskCheckpoint(5, sweep_cursors={"s": b"\xff", "r": b"a"})
+    assert TaskCheckpoint.decode(checkpoint.encode()) == checkpoint
+    assert TaskCheckpoint(5, sweep_cursors={"r": b"a", "s": b"\xff"}).encode() == checkpoint.encode()
+
+
 def test_a_checkpoint_of_an_earlier_version_has_no_deadlines() -> None:
     content = orjson.loads(TaskCheckpoint(5, idle_deadlines={TopicPartition("a", 0): 7}).encode())
     assert TaskCheckpoint.decode(orjson.dumps(content[:-1])) == TaskCheckpoint(5)

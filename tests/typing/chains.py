@@ -14,12 +14,14 @@ from penstock import (
     KGroupedStream,
     KStream,
     KTable,
+    Materialized,
     Record,
     Serdes,
     SessionWindows,
     StreamsBuilder,
     TimeWindows,
     Windowed,
+    aggregations,
 )
 
 
@@ -106,6 +108,22 @@ assert_type(
     KTable[int, str],
 )
 
+# ready aggregations
+assert_type(trades.group_by_key().aggregate(aggregations.mean(lambda trade: trade.price)), KTable[str, float])
+assert_type(minutes.aggregate(aggregations.top(3, by=lambda trade: trade.price)), KTable[Windowed[str], list[Trade]])
+assert_type(sessions.aggregate(aggregations.sum(lambda trade: trade.price)), KTable[Windowed[str], float])
+assert_type(lines.group_by_key().aggregate(aggregations.approx_distinct()), KTable[str, int])
+assert_type(
+    companies.group_by(lambda key, company: (company.name, 1.5)).aggregate(aggregations.mean()), KTable[str, float]
+)
+assert_type(
+    lines.group_by_key().aggregate(
+        aggregations.combined(longest=aggregations.max(len), number=aggregations.count()),
+        materialized=Materialized.as_("summary"),
+    ),
+    KTable[str, dict[str, Any]],
+)
+
 # joins
 assert_type(
     trades.join(lines, lambda trade, line: (trade.price, line), JoinWindows.of_time_difference_with_no_grace(5)),
@@ -121,6 +139,22 @@ assert_type(trades.left_join(companies, lambda trade, company: company), KStream
 assert_type(
     trades.join(markets, lambda trade, rate: trade.price * rate, key_selector=lambda key, trade: int(trade.price)),
     KStream[str, float],
+)
+assert_type(
+    trades.join(
+        markets,
+        lambda key, market, trade, rate: (key, market, trade.price * rate),
+        key_selector=lambda key, trade: int(trade.price),
+    ),
+    KStream[str, tuple[str, int, float]],
+)
+assert_type(
+    trades.left_join(
+        markets,
+        lambda key, market, trade, rate: (key, market, trade, rate),
+        key_selector=lambda key, trade: int(trade.price),
+    ),
+    KStream[str, tuple[str, int | None, Trade, float | None]],
 )
 counts = by_price.count()
 assert_type(counts.join(counts, lambda one, other: one - other), KTable[int, int])

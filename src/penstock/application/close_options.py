@@ -16,11 +16,13 @@ class GroupMembershipOperation(Enum):
     """Whether the application leaves its consumer group at the end (Kafka class:
     CloseOptions.GroupMembershipOperation).
 
-    After leaving, the other instances receive the tasks at once instead of after the session timeout.
+    After leaving, the other instances receive the tasks at once instead of after the session timeout. DEFAULT, that of
+    `close`, leaves the group (KIP-1284). In no case does a static member (`group.instance.id`) leave.
 
-    On Spark both are the same: there is no membership, only positions for tools that show the lag.
+    On Spark all are the same: there is no membership, only positions for tools that show the lag.
     """
 
+    DEFAULT = "DEFAULT"
     LEAVE_GROUP = "LEAVE_GROUP"
     REMAIN_IN_GROUP = "REMAIN_IN_GROUP"
 
@@ -31,11 +33,15 @@ class CloseOptions:
 
     Args:
         timeout_ms: the maximum wait (ms); None for DEFAULT_CLOSE_TIMEOUT_MS.
-        operation: whether the application leaves its group; None for the default of the host.
+        operation: whether the application leaves its group; None means DEFAULT.
     """
 
     timeout_ms: int | None = None
-    operation: GroupMembershipOperation | None = None
+    operation: GroupMembershipOperation | None = GroupMembershipOperation.DEFAULT
+
+    def __post_init__(self) -> None:
+        if self.operation is None:
+            object.__setattr__(self, "operation", GroupMembershipOperation.DEFAULT)
 
     @staticmethod
     def timeout(timeout_ms: Duration) -> CloseOptions:

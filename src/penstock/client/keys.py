@@ -25,7 +25,7 @@ OF_LIBRDKAFKA = (
     "acks", "allow.auto.create.topics", "auto.commit.interval.ms", "batch.num.messages", "batch.size",
     "broker.address.family", "broker.address.ttl", "check.crcs", "client.dns.lookup", "client.rack",
     "compression.codec", "compression.level", "compression.type", "connections.max.idle.ms",
-    "coordinator.query.interval.ms", "debug", "delivery.timeout.ms", "enable.gapless.guarantee",
+    "coordinator.query.interval.ms", "debug", "delivery.timeout.ms", "enable.gapless.guarantee", "enable.metrics.push",
     "enable.sasl.oauthbearer.unsecure.jwt", "enable.sparse.connections", "enable.ssl.certificate.verification",
     "fetch.error.backoff.ms", "fetch.max.bytes", "fetch.message.max.bytes", "fetch.min.bytes", "fetch.queue.backoff.ms",
     "fetch.wait.max.ms", "group.instance.id", "heartbeat.interval.ms", "https.ca.location", "https.ca.pem", "linger.ms",

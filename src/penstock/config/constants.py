@@ -42,6 +42,7 @@ class ConfigConstants:
     UPGRADE_FROM_40: Final = "4.0"
     UPGRADE_FROM_41: Final = "4.1"
     UPGRADE_FROM_42: Final = "4.2"
+    UPGRADE_FROM_43: Final = "4.3"
     AT_LEAST_ONCE: Final = "at_least_once"
     EXACTLY_ONCE_V2: Final = "exactly_once_v2"
     RACK_AWARE_ASSIGNMENT_STRATEGY_NONE: Final = "none"
@@ -85,6 +86,7 @@ class ConfigConstants:
     ERRORS_DEAD_LETTER_QUEUE_TOPIC_NAME_CONFIG: Final = "errors.dead.letter.queue.topic.name"
     LOG_SUMMARY_INTERVAL_MS_CONFIG: Final = "log.summary.interval.ms"
     MAX_TASK_IDLE_MS_CONFIG: Final = "max.task.idle.ms"
+    MAX_TASK_IDLE_MS_DISABLED: Final = -1
     MAX_WARMUP_REPLICAS_CONFIG: Final = "max.warmup.replicas"
     METADATA_MAX_AGE_CONFIG: Final = "metadata.max.age.ms"
     METRICS_NUM_SAMPLES_CONFIG: Final = "metrics.num.samples"
@@ -114,6 +116,7 @@ class ConfigConstants:
     SEND_BUFFER_CONFIG: Final = "send.buffer.bytes"
     STATE_CLEANUP_DELAY_MS_CONFIG: Final = "state.cleanup.delay.ms"
     STATE_CLEANUP_DIR_MAX_AGE_MS_CONFIG: Final = "state.cleanup.dir.max.age.ms"
+    STATE_CLEANUP_DIR_MAX_AGE_MS_DISABLED: Final = -1
     STATE_DIR_CONFIG: Final = "state.dir"
     STATESTORE_CACHE_MAX_BYTES_CONFIG: Final = "statestore.cache.max.bytes"
     STATESTORE_UNCOMMITTED_MAX_BYTES_CONFIG: Final = "statestore.uncommitted.max.bytes"

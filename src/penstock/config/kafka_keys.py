@@ -19,6 +19,7 @@ from penstock.config.definition import (
     topic_name,
     whole,
 )
+from penstock.config.endpoint import endpoint
 from penstock.config.isolation_level import IsolationLevel
 from penstock.config.offset_reset import EARLIEST, offset_reset
 from penstock.exception_handlers import (
@@ -39,7 +40,7 @@ UPGRADE_FROM: Final = (
     *("0.10.0", "0.10.1", "0.10.2", "0.11.0", "1.0", "1.1"),
     *(f"2.{minor}" for minor in range(9)),
     *(f"3.{minor}" for minor in range(10)),
-    *(f"4.{minor}" for minor in range(3)),
+    *(f"4.{minor}" for minor in range(4)),
 )
 """The versions of Kafka Streams allowed in `upgrade.from`."""
 
@@ -63,7 +64,7 @@ KAFKA_KEYS: Final = (
     ),
     ConfigKey(
         "application.server",
-        text,
+        endpoint,
         None,
         "low",
         "host:port at which the program offers its state to others; query_metadata_for_key returns it.",
@@ -342,6 +343,19 @@ KAFKA_KEYS: Final = (
         600_000,
         "low",
         "How long (ms) the copy of a task's state stays on a machine after the task has moved to another one.",
+    ),
+    ConfigKey(
+        "state.cleanup.dir.max.age.ms",
+        whole(-1),
+        -1,
+        "low",
+        "Age (ms) since its last use from which a start deletes the state of a task on this machine, which is then "
+        "restored; -1: never. Set it below delete.retention.ms of the changelogs: after that, they have forgotten "
+        "which keys were deleted.",
+        without_effect={
+            SPARK: "the checkpoint has the state of tasks, and knows all deleted keys at any age; "
+            "state.cleanup.delay.ms deletes the copies"
+        },
     ),
     ConfigKey(
         "topology.optimization",

@@ -28,7 +28,7 @@ from penstock.plan.suppliers import SupplierLike, checked_supplier
 from penstock.plan.topology import Topology, check_no_pattern, check_store_builder
 from penstock.plan.topology_config import TopologyConfig
 from penstock.processor.api import ProcessorSupplier
-from penstock.state.api import StoreBuilder
+from penstock.state.api import StoreBuilder, filled_by_topic
 from penstock.state.suppliers import VersionedBytesStoreSupplier
 
 
@@ -164,7 +164,7 @@ class StreamsBuilder(Shell):
                 given alone.
             materialized: name and base of the store; it gets no changelog, because the topic serves as one.
 
-        Raises TopologyError for a versioned store.
+        Raises TopologyError for a versioned store, TypeError for one with a time to live.
         """
         _check_one_topic(topic, "global table")
         consumed, materialized = _in_order(consumed, materialized)
@@ -175,7 +175,7 @@ class StreamsBuilder(Shell):
         queryable = options.user_store_name
         store_name = self._graph.names.new_store_name(f"{topic}-") if queryable is None else queryable
         options = options.with_key_serde(reading.key_serde).with_value_serde(reading.value_serde)
-        store = options.store_builder(store_name, None, None)
+        store = filled_by_topic(options.store_builder(store_name, None, None))
         id = self._add_global_source(topic, reading, store, None)
         return GlobalKTable(id, reading.key_serde, store_name, queryable)
 

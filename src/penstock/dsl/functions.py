@@ -1,4 +1,4 @@
-"""Checks of user functions at the creation of a node: their parameters, and whether they include the key."""
+"""Checks of user functions at the creation of a node: their parameters, and the keys among them."""
 
 from __future__ import annotations
 
@@ -49,25 +49,48 @@ def takes_key(function: Callable[..., Any], role: str, values: tuple[str, ...] =
 
 def items_take_key(function: Callable[..., Any], role: str, values: tuple[str, ...] = ("value",)) -> bool:
     """Like `takes_key`, but accepts a generator function, since the result is iterated."""
-    listed = ", ".join(values)
-    forms = f"{role}({listed}) or {role}(key, {listed})"
+    what = "the value, or of key and value" if len(values) == 1 else "the two values, or of key and values"
+    return _keys_taken(function, role, ("key",), values, what) == 1
+
+
+def joiner_keys(function: Callable[..., Any]) -> int:
+    """Return how many keys the joiner of a stream with a global table takes before the two values.
+
+    0 if it requires two positional parameters, 1 (the key of the record) if three, 2 (also the selected key) if four.
+    All else is as in `takes_key`.
+    """
+    _check_no_generator(function, "joiner")
+    what = "the two values, of key and values, or of both keys and values"
+    return _keys_taken(function, "joiner", ("key", "mapped_key"), ("value", "table_value"), what)
+
+
+def _keys_taken(
+    function: Callable[..., Any], role: str, keys: tuple[str, ...], values: tuple[str, ...], what: str
+) -> int:
+    """Return how many of `keys` the function requires before its `values`.
+
+    Raises TypeError for any other number of parameters.
+
+    what: the parameters of all forms in words, for the message.
+    """
+    written = [f"{role}({', '.join((*keys[:taken], *values))})" for taken in range(len(keys) + 1)]
+    forms = f"{', '.join(written[:-1])} or {written[-1]}"
     if not callable(function):
         raise TypeError(f"Expected a function {forms}, got {function!r}.")
     _check_plain(function, role)
     signature = None if isinstance(function, type) else signature_of(function)
     if signature is None:
-        return False
+        return 0
     parameters = signature.parameters.values()
     positional = [p for p in parameters if p.kind in _POSITIONAL]
     required = sum(p.default is p.empty for p in positional)
     accepted = len(positional) >= len(values) or any(p.kind is p.VAR_POSITIONAL for p in parameters)
     keyword_required = any(p.kind is p.KEYWORD_ONLY and p.default is p.empty for p in parameters)
-    if required > len(values) + 1 or not accepted or keyword_required:
-        what = "the value, or of key and value" if len(values) == 1 else "the two values, or of key and values"
+    if required > len(values) + len(keys) or not accepted or keyword_required:
         raise TypeError(
-            f"The {role} must be a function of {what}: write {forms}; {_shown(function, signature)} is neither."
+            f"The {role} must be a function of {what}: write {forms}; {_shown(function, signature)} does not fit."
         )
-    return required == len(values) + 1
+    return max(0, required - len(values))
 
 
 def _check_plain(function: Callable[..., Any], role: str) -> None:

@@ -6,14 +6,16 @@ Every method adds nodes; nothing runs.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Generic, overload
+from typing import TYPE_CHECKING, Any, Generic, overload
 
+from penstock.aggregations import Aggregation
 from penstock.dsl.aggregate_builder import GroupedStreamAggregateBuilder
 from penstock.dsl.arguments import check_windows, first, option
 from penstock.dsl.cogrouped import CogroupedKStream
 from penstock.dsl.functions import checked
 from penstock.dsl.graph import Graph
 from penstock.dsl.options import Materialized, Named, name_of
+from penstock.dsl.ready_aggregation import ReadyAggregation
 from penstock.dsl.shell import Shell
 from penstock.dsl.type_variables import VR, K, V
 from penstock.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
@@ -87,25 +89,59 @@ class KGroupedStream(Shell, Generic[K, V]):
             queryable,
         )
 
+    @overload
+    def aggregate(
+        self,
+        initializer: Aggregation[V, VR],
+        /,
+        *,
+        materialized: Materialized | None = None,
+        named: Named | str | None = None,
+    ) -> KTable[K, VR]: ...
+    @overload
     def aggregate(
         self,
         initializer: Callable[[], VR],
         aggregator: Callable[[K, V, VR], VR],
         materialized: Materialized | None = None,
         named: Named | str | None = None,
-    ) -> KTable[K, VR]:
+    ) -> KTable[K, VR]: ...
+    def aggregate(
+        self,
+        initializer: Callable[[], Any] | Aggregation[Any, Any],
+        aggregator: Any = None,
+        materialized: Materialized | None = None,
+        named: Named | str | None = None,
+    ) -> KTable[K, Any]:
         """Return the table of an aggregate of each key.
 
         It starts as `initializer()` and is updated by `aggregator(key, value, aggregate)`; None deletes the key.
 
         The serde of the aggregate comes from `materialized`, else from `default.value.serde`, else from the annotation
         of `aggregator` or `initializer`.
+
+        Instead of the functions, a ready aggregation such as `aggregations.mean()` gives the table of its results. Its
+        options are keywords.
         """
+        if isinstance(initializer, Aggregation):
+            value_serde = self.aggregate_builder.value_serde
+            ready = ReadyAggregation.of(initializer, value_serde, materialized, aggregator)
+            states = self._aggregate(initializer.initial, ready.adder, ready.store_serde, ready.store_options, named)
+            return ready.results(states, named)
         checked(initializer, "initializer()")
-        checked(aggregator, "aggregator(key, value, aggregate)")
-        store, queryable = self._store(
-            materialized, names.STREAM_AGGREGATE, serde_of_aggregate(initializer, aggregator)
-        )
+        function = checked(aggregator, "aggregator(key, value, aggregate)")
+        serde = serde_of_aggregate(initializer, function)
+        return self._aggregate(initializer, function, serde, materialized, named)
+
+    def _aggregate(
+        self,
+        initializer: Callable[[], Any],
+        aggregator: Callable[..., Any],
+        value_serde: Serde | None,
+        materialized: Materialized | None,
+        named: Named | str | None,
+    ) -> KTable[K, Any]:
+        store, queryable = self._store(materialized, names.STREAM_AGGREGATE, value_serde)
         name = self.aggregate_builder.graph.names.processor_name(name_of(named), names.STREAM_AGGREGATE)
         return self._aggregated(
             lambda parent: nodes.AggregateNode(

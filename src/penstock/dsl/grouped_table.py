@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic
+from typing import TYPE_CHECKING, Any, Generic, overload
 
+from penstock.aggregations import Aggregation
 from penstock.dsl.arguments import option
 from penstock.dsl.functions import checked
 from penstock.dsl.graph import Graph
 from penstock.dsl.options import Grouped, Materialized, Named, name_of
+from penstock.dsl.ready_aggregation import ReadyAggregation
 from penstock.dsl.shell import Shell
 from penstock.dsl.type_variables import VR, K, V
 from penstock.plan import names, nodes
@@ -79,6 +81,16 @@ class KGroupedTable(Shell, Generic[K, V]):
         )
         return self._table(node, place)
 
+    @overload
+    def aggregate(
+        self,
+        initializer: Aggregation[V, VR],
+        /,
+        *,
+        materialized: Materialized | None = None,
+        named: Named | str | None = None,
+    ) -> KTable[K, VR]: ...
+    @overload
     def aggregate(
         self,
         initializer: Callable[[], VR],
@@ -86,7 +98,15 @@ class KGroupedTable(Shell, Generic[K, V]):
         subtractor: Callable[[K, V, VR], VR],
         materialized: Materialized | None = None,
         named: Named | str | None = None,
-    ) -> KTable[K, VR]:
+    ) -> KTable[K, VR]: ...
+    def aggregate(
+        self,
+        initializer: Callable[[], Any] | Aggregation[Any, Any],
+        adder: Any = None,
+        subtractor: Any = None,
+        materialized: Materialized | None = None,
+        named: Named | str | None = None,
+    ) -> KTable[K, Any]:
         """Return the table of an aggregate of each group.
 
         It starts as `initializer()` and is updated by `adder(key, value, aggregate)` for new values and
@@ -94,11 +114,30 @@ class KGroupedTable(Shell, Generic[K, V]):
 
         The serde of the aggregate comes from `materialized`, else from `default.value.serde`, else from the annotation
         of `adder`, `subtractor` or `initializer`.
+
+        Instead of the functions, a ready aggregation such as `aggregations.mean()` gives the table of its results. Its
+        options are keywords.
         """
+        if isinstance(initializer, Aggregation):
+            ready = ReadyAggregation.of(initializer, self._grouped.value_serde, materialized, adder, subtractor)
+            subtract, serde, options = ready.subtractor, ready.store_serde, ready.store_options
+            states = self._aggregate(initializer.initial, ready.adder, subtract, serde, options, named)
+            return ready.results(states, named)
         checked(initializer, "initializer()")
-        checked(adder, "adder(key, value, aggregate)")
-        checked(subtractor, "subtractor(key, value, aggregate)")
-        value_serde = serde_of_aggregate(initializer, adder, subtractor)
+        adding = checked(adder, "adder(key, value, aggregate)")
+        subtracting = checked(subtractor, "subtractor(key, value, aggregate)")
+        value_serde = serde_of_aggregate(initializer, adding, subtracting)
+        return self._aggregate(initializer, adding, subtracting, value_serde, materialized, named)
+
+    def _aggregate(
+        self,
+        initializer: Callable[[], Any],
+        adder: Callable[..., Any],
+        subtractor: Callable[..., Any],
+        value_serde: Serde | None,
+        materialized: Materialized | None,
+        named: Named | str | None,
+    ) -> KTable[K, Any]:
         place = self._place(named, materialized, names.TABLE_AGGREGATE, value_serde)
         node = nodes.TableAggregateNode(
             name=place.name,

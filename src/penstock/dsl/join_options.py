@@ -13,6 +13,7 @@ from penstock.dsl.arguments import by_position, check_serdes
 from penstock.dsl.options import STORE_TYPES
 from penstock.plan.names import check_name
 from penstock.plan.subtopology import StreamPartitioner
+from penstock.processor.stream_partitioner import check_partitioner
 from penstock.serdes import Serde
 from penstock.state.suppliers import WindowBytesStoreSupplier
 from penstock_broker.common.durations import Duration, milliseconds
@@ -202,6 +203,8 @@ class TableJoined:
     name: str | None = None
 
     def __post_init__(self) -> None:
+        check_partitioner("TableJoined", self.partitioner)
+        check_partitioner("TableJoined for the foreign table", self.other_partitioner)
         if self.name is not None:
             check_name(self.name)
 

@@ -14,6 +14,7 @@ from penstock.dsl.type_variables import KR, VR, K, V
 from penstock.plan.names import check_name
 from penstock.plan.offset_reset import OffsetReset, check_offset_reset
 from penstock.plan.subtopology import StreamPartitioner
+from penstock.processor.stream_partitioner import check_partitioner
 from penstock.processor.timestamps import TimestampExtractor
 from penstock.serdes import Serde
 from penstock.state.api import StoreBuilder
@@ -23,6 +24,7 @@ from penstock.state.suppliers import (
     StoreSupplier,
     VersionedBytesStoreSupplier,
 )
+from penstock.state.ttl import OnExpiry, Ttl, TtlClock, checked_ttl
 from penstock_broker.common.durations import Duration, milliseconds
 
 STORE_TYPES = ("in_memory", "rocksdb")
@@ -159,6 +161,7 @@ class Produced:
 
     def __post_init__(self) -> None:
         check_serdes(self, "key_serde", "value_serde")
+        check_partitioner("Produced", self.partitioner)
         _check_optional(self.name)
 
     @staticmethod
@@ -265,6 +268,7 @@ class Repartitioned:
 
     def __post_init__(self) -> None:
         check_serdes(self, "key_serde", "value_serde")
+        check_partitioner("Repartitioned", self.partitioner)
         _check_optional(self.name)
 
     @staticmethod
@@ -323,6 +327,7 @@ class Materialized:
         logging: whether the store has a changelog topic.
         changelog_config: the configs of the changelog topic.
         caching: whether the record cache holds updates back.
+        ttl: the time to live of the entries; None keeps them.
     """
 
     store_name: str | None = None
@@ -334,6 +339,7 @@ class Materialized:
     logging: bool = True
     caching: bool = True
     changelog_config: Mapping[str, str] = field(default_factory=dict)
+    ttl: Ttl | None = None
 
     def __post_init__(self) -> None:
         check_serdes(self, "key_serde", "value_serde")
@@ -402,6 +408,28 @@ class Materialized:
         """Return a copy that forwards every update."""
         return replace(self, caching=False)
 
+    def with_ttl(
+        self,
+        ttl: Duration,
+        *,
+        clock: TtlClock = TtlClock.STREAM_TIME,
+        on_expiry: OnExpiry = OnExpiry.FORWARD_DELETE,
+    ) -> Materialized:
+        """Return a copy whose entries expire after `ttl`, counted from their timestamps.
+
+        An expired entry is no longer read. Sweeps delete expired entries from the store and its changelog. For tables
+        without windows.
+
+        Args:
+            ttl: the lifetime of an entry, at least 1 ms.
+            clock: the clock that measures it.
+            on_expiry: whether the operators below the table receive the deletes.
+
+        Raises TypeError if an argument has another type, ValueError if the lifetime is below 1 ms. The operator raises
+        TypeError for a store with windows or versions, or without timestamps.
+        """
+        return replace(self, ttl=checked_ttl(ttl, clock, on_expiry))
+
     @property
     def user_store_name(self) -> str | None:
         """The user's name of the store, or None if the name is generated."""
@@ -441,6 +469,7 @@ class Materialized:
             logging=self.logging,
             changelog_config=self.changelog_config,
             with_headers=None,
+            ttl=self.ttl,
         )
 
     def store_builder(self, name: str, key_serde: Serde | None, value_serde: Serde | None) -> StoreBuilder:

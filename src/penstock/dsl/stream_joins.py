@@ -18,7 +18,7 @@ from penstock.dsl.arguments import (
     is_function,
     option,
 )
-from penstock.dsl.functions import checked, takes_key
+from penstock.dsl.functions import checked, joiner_keys, takes_key
 from penstock.dsl.global_table import GlobalKTable
 from penstock.dsl.graph import Graph
 from penstock.dsl.join_options import Joined, StreamJoined
@@ -51,7 +51,9 @@ class StreamJoins(Shell, Generic[K, V]):
     """The joins of KStream.
 
     A `joiner` is a function of the two values, or of key and the two values if it requires three arguments; the left
-    value is this stream's. Records without key or value have no result, unless a method states otherwise.
+    value is this stream's. With a global table, a joiner that requires four arguments takes the key of the record, the
+    selected key and the two values (KIP-1340). Records without key or value have no result, unless a method states
+    otherwise.
     """
 
     _graph: Graph
@@ -111,6 +113,16 @@ class StreamJoins(Shell, Generic[K, V]):
         named: Named | str | None = None,
     ) -> KStream[K, VR]: ...
 
+    @overload
+    def join(
+        self,
+        other: GlobalKTable[KO, VO],
+        joiner: Callable[[K, KO, V, VO], VR],
+        *,
+        key_selector: Callable[[K, V], KO | None],
+        named: Named | str | None = None,
+    ) -> KStream[K, VR]: ...
+
     def join(
         self,
         other: Any,
@@ -123,7 +135,7 @@ class StreamJoins(Shell, Generic[K, V]):
 
         Args:
             other: a stream, a table, or a global table.
-            joiner: returns the result for the two values.
+            joiner: returns the result for the two values; it may take keys before them, see StreamJoins.
             windows: the maximum time between records of two streams.
             stream_joined: with a stream: serdes, names and stores.
             joined: with a table: serdes, name, grace period.
@@ -177,6 +189,16 @@ class StreamJoins(Shell, Generic[K, V]):
         self,
         other: GlobalKTable[KO, VO],
         joiner: Callable[[K, V, VO | None], VR],
+        *,
+        key_selector: Callable[[K, V], KO | None],
+        named: Named | str | None = None,
+    ) -> KStream[K, VR]: ...
+
+    @overload
+    def left_join(
+        self,
+        other: GlobalKTable[KO, VO],
+        joiner: Callable[[K, KO | None, V, VO | None], VR],
         *,
         key_selector: Callable[[K, V], KO | None],
         named: Named | str | None = None,
@@ -363,7 +385,7 @@ class StreamJoins(Shell, Generic[K, V]):
         key_selector: Callable[[Any, Any], Any] | None = None,
         named: Named | str | None = None,
     ) -> KStream:
-        with_key = takes_key(joiner, "joiner", ("value", "table_value"))
+        keys = joiner_keys(joiner)
         if key_selector is None:
             raise TypeError(
                 "A join with a global table needs the key to look up for each record of the stream: give it with "
@@ -378,7 +400,7 @@ class StreamJoins(Shell, Generic[K, V]):
             table_store=table.store_name,
             key_selector=key_selector,
             joiner=joiner,
-            with_key=with_key,
+            keys=keys,
             type=type,
         )
         return self._graph.stream(

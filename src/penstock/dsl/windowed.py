@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, overload
 
+from penstock.aggregations import Aggregation
 from penstock.dsl.aggregate_builder import GroupedStreamAggregateBuilder
 from penstock.dsl.arguments import first, option
 from penstock.dsl.functions import checked
 from penstock.dsl.options import Materialized, Named, name_of
+from penstock.dsl.ready_aggregation import ReadyAggregation
 from penstock.dsl.shell import Shell
 from penstock.dsl.type_variables import VR, K, V
 from penstock.dsl.window_stores import session_store, session_table_serde, window_store, window_table_serde
@@ -109,13 +111,30 @@ class TimeWindowedKStream(Shell, Generic[K, V]):
         name = self._builder.graph.names.processor_name(name_of(named), names.STREAM_REDUCE)
         return self._build(name, store, queryable, no_aggregate, Reduction(reducer))
 
+    @overload
+    def aggregate(
+        self,
+        initializer: Aggregation[V, VR],
+        /,
+        *,
+        materialized: Materialized | None = None,
+        named: Named | str | None = None,
+    ) -> KTable[Windowed[K], VR]: ...
+    @overload
     def aggregate(
         self,
         initializer: Callable[[], VR],
         aggregator: Callable[[K, V, VR], VR],
         materialized: Materialized | None = None,
         named: Named | str | None = None,
-    ) -> KTable[Windowed[K], VR]:
+    ) -> KTable[Windowed[K], VR]: ...
+    def aggregate(
+        self,
+        initializer: Callable[[], Any] | Aggregation[Any, Any],
+        aggregator: Any = None,
+        materialized: Materialized | None = None,
+        named: Named | str | None = None,
+    ) -> KTable[Windowed[K], Any]:
         """Return the table of an aggregate of each key and window.
 
         It starts as `initializer()` and is updated by `aggregator(key, value, aggregate)`; None deletes the result of
@@ -123,12 +142,28 @@ class TimeWindowedKStream(Shell, Generic[K, V]):
 
         The serde of the aggregate comes from `materialized`, else from `default.value.serde`, else from the annotation
         of `aggregator` or `initializer`.
+
+        Instead of the functions, a ready aggregation such as `aggregations.mean()` gives the table of its results. Its
+        options are keywords.
         """
+        if isinstance(initializer, Aggregation):
+            ready = ReadyAggregation.of(initializer, self._builder.value_serde, materialized, aggregator)
+            states = self._aggregate(initializer.initial, ready.adder, ready.store_serde, ready.store_options, named)
+            return ready.results(states, named)
         checked(initializer, "initializer()")
-        checked(aggregator, "aggregator(key, value, aggregate)")
-        store, queryable = self._store(
-            materialized, names.STREAM_AGGREGATE, serde_of_aggregate(initializer, aggregator)
-        )
+        function = checked(aggregator, "aggregator(key, value, aggregate)")
+        value_serde = serde_of_aggregate(initializer, function)
+        return self._aggregate(initializer, function, value_serde, materialized, named)
+
+    def _aggregate(
+        self,
+        initializer: Callable[[], Any],
+        aggregator: Callable[..., Any],
+        value_serde: Serde | None,
+        materialized: Materialized | None,
+        named: Named | str | None,
+    ) -> KTable[Windowed[K], Any]:
+        store, queryable = self._store(materialized, names.STREAM_AGGREGATE, value_serde)
         name = self._builder.graph.names.processor_name(name_of(named), names.STREAM_AGGREGATE)
         return self._build(name, store, queryable, initializer, aggregator)
 
@@ -250,6 +285,16 @@ class SessionWindowedKStream(Shell, Generic[K, V]):
             MergedReduction(reducer),
         )
 
+    @overload
+    def aggregate(
+        self,
+        initializer: Aggregation[V, VR],
+        /,
+        *,
+        materialized: Materialized | None = None,
+        named: Named | str | None = None,
+    ) -> KTable[Windowed[K], VR]: ...
+    @overload
     def aggregate(
         self,
         initializer: Callable[[], VR],
@@ -257,7 +302,15 @@ class SessionWindowedKStream(Shell, Generic[K, V]):
         merger: Callable[[K, VR, VR], VR],
         materialized: Materialized | None = None,
         named: Named | str | None = None,
-    ) -> KTable[Windowed[K], VR]:
+    ) -> KTable[Windowed[K], VR]: ...
+    def aggregate(
+        self,
+        initializer: Callable[[], Any] | Aggregation[Any, Any],
+        aggregator: Any = None,
+        merger: Any = None,
+        materialized: Materialized | None = None,
+        named: Named | str | None = None,
+    ) -> KTable[Windowed[K], Any]:
         """Return the table of an aggregate of each key and session.
 
         It starts as `initializer()` and is updated by `aggregator(key, value, aggregate)`; `merger(key, one, other)`
@@ -265,13 +318,28 @@ class SessionWindowedKStream(Shell, Generic[K, V]):
 
         The serde of the aggregate comes from `materialized`, else from `default.value.serde`, else from the annotation
         of `aggregator` or `initializer`.
+
+        Instead of the functions, a ready aggregation such as `aggregations.mean()` gives the table of its results. Its
+        options are keywords.
         """
+        if isinstance(initializer, Aggregation):
+            ready = ReadyAggregation.of(initializer, self._builder.value_serde, materialized, aggregator, merger)
+            states = self._aggregated(
+                names.STREAM_AGGREGATE,
+                ready.store_options,
+                named,
+                ready.store_serde,
+                initializer.initial,
+                ready.adder,
+                ready.merger,
+            )
+            return ready.results(states, named)
         checked(initializer, "initializer()")
-        checked(aggregator, "aggregator(key, value, aggregate)")
-        checked(merger, "merger(key, one, other)")
-        value_serde = serde_of_aggregate(initializer, aggregator, merger)
+        function = checked(aggregator, "aggregator(key, value, aggregate)")
+        merging = checked(merger, "merger(key, one, other)")
+        value_serde = serde_of_aggregate(initializer, function, merging)
         return self._aggregated(
-            names.STREAM_AGGREGATE, materialized, named, value_serde, initializer, aggregator, merger
+            names.STREAM_AGGREGATE, materialized, named, value_serde, initializer, function, merging
         )
 
     def _aggregated(

@@ -71,6 +71,7 @@ OUTPUT_AGE: Final = "committed-output-age"
 STREAM_TIME: Final = "stream-time"
 THREAD_STATE: Final = "thread-state"
 STATE_SIZE: Final = "state-size"
+NUM_KEYS: Final = "num-keys"
 SUPPRESSION_EMIT: Final = "suppression-emit"
 SUPPRESSION_BUFFER_SIZE: Final = "suppression-buffer-size"
 SUPPRESSION_BUFFER_COUNT: Final = "suppression-buffer-count"
@@ -198,6 +199,7 @@ DESCRIPTIONS: Mapping[tuple[str, str], str] = {
     **{(_STATE, f"{name}-rate"): f"The number of calls to {name} a second" for name in STORE_OPERATIONS},
     **{(_STATE, f"{name}-latency-avg"): f"The average time of a call to {name} in ns" for name in STORE_OPERATIONS},
     **{(_STATE, f"{name}-latency-max"): f"The longest time of a call to {name} in ns" for name in STORE_OPERATIONS},
+    (_STATE, NUM_KEYS): "The number of keys in the store at the last commit, if it is in memory",
     (_STATE, OPEN_ITERATORS): "The number of iterators of the store that are open",
     (_STATE, OLDEST_ITERATOR): "Since when the oldest open iterator of the store is open, in ms since the epoch",
     (_STATE, "iterator-duration-avg"): "The average time in ns from the opening of an iterator to its end",
@@ -306,7 +308,7 @@ _BUCKET: Final = "bucket"
 _OF_ALL_TASKS: Final = frozenset((POLL, POLL_RECORDS))
 """The operations reported by tasks that belong to no single task."""
 _GAUGES: Final = frozenset(
-    (*ROCKSDB_PROPERTIES, STREAM_TIME, STATE_SIZE, BUFFER_COUNT, OPEN_ITERATORS, OLDEST_ITERATOR, *FALLING)
+    (*ROCKSDB_PROPERTIES, STREAM_TIME, STATE_SIZE, NUM_KEYS, BUFFER_COUNT, OPEN_ITERATORS, OLDEST_ITERATOR, *FALLING)
 )
 """Values that are not added up; only the last value is shown."""
 _NANOSECONDS_OF_MS: Final = 1_000_000

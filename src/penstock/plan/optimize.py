@@ -91,10 +91,11 @@ def merge_duplicate_sources(plan: n.Plan) -> n.Plan:
 def reuse_table_source_topics(plan: n.Plan) -> n.Plan:
     """Return `plan` with the source topics of tables as changelogs of their stores.
 
-    A table's topic already contains all its records. Kafka: reuse.ktable.source.topics.
+    A table's topic already contains all its records. Kafka: reuse.ktable.source.topics. A table with a time to live
+    keeps its own changelog, since the topic has no tombstones of the expired entries.
     """
     return {
-        id: replace(node, reuse_topic=True) if isinstance(node, n.TableSourceNode) else node
+        id: replace(node, reuse_topic=True) if isinstance(node, n.TableSourceNode) and node.store.ttl is None else node
         for id, node in plan.items()
     }
 

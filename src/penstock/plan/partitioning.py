@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.stride_tricks import sliding_window_view
 
-from penstock.record import Int64Array
+from penstock.record import Headers, Int64Array
 from penstock.serdes import Serde
 from penstock.windows import Windowed
 
@@ -120,8 +120,10 @@ class WindowedStreamPartitioner:
 
     inner: Serde
 
-    def __call__(self, topic: str, key: Windowed[Any] | None, value: Any, partitions: int) -> set[int] | None:
+    def __call__(
+        self, topic: str, key: Windowed[Any] | None, value: Any, headers: Headers, partitions: int
+    ) -> set[int] | None:
         """Return the partition of a windowed key, or None (Kafka's default) without a key."""
         if key is None:
             return None
-        return {partition_for(self.inner.serialize(topic, key.key), partitions)}
+        return {partition_for(self.inner.serialize(topic, key.key, headers), partitions)}

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from penstock.processor.api import ProcessorSupplier
+from penstock.processor.stream_partitioner import PartitionerWithHeaders, check_partitioner
 from penstock.processor.timestamps import TimestampExtractor
 from penstock.serdes import Serde
 from penstock.state.api import RecordContext, StoreBuilder
@@ -38,11 +39,12 @@ class TaskId(NamedTuple):
         return task_id
 
 
-StreamPartitioner = Callable[[str, Any, Any, int], "set[int] | None"]
+StreamPartitioner = Callable[[str, Any, Any, int], "set[int] | None"] | PartitionerWithHeaders
 """Chooses the partitions of a record.
 
-The arguments are topic, key, value and number of partitions. An empty set drops the record, None means the default
-(Kafka class: StreamPartitioner, KIP-837).
+The arguments are topic, key, value and number of partitions; a function that requires five arguments also takes the
+headers, before the number of partitions. An empty set drops the record, None means the default
+(Kafka class: StreamPartitioner, KIP-837, KIP-1321).
 """
 
 TopicNameExtractor = Callable[[Any, Any, RecordContext], str]
@@ -103,6 +105,9 @@ class SinkSpec:
     value_serde: Serde | None = None
     partitioner: StreamPartitioner | None = None
     repartition: bool = False
+
+    def __post_init__(self) -> None:
+        check_partitioner(f"sink {self.name}", self.partitioner)
 
 
 @dataclass(frozen=True, eq=False)

@@ -41,7 +41,7 @@ from penstock.plan.topology_config import TopologyConfig
 from penstock.plan.user_lines import calling_line
 from penstock.processor.timestamps import TimestampExtractor
 from penstock.serdes import Serde
-from penstock.state.api import StoreBuilder
+from penstock.state.api import StoreBuilder, filled_by_topic
 
 _log = logging.getLogger(__name__)
 
@@ -225,7 +225,7 @@ class InternalTopologyBuilder:
             raise TopologyError("sourceName and processorName must be different.")
         for topic in source.topics:
             self._check_topic(topic)
-        self._global_stores[store.name] = store.with_logging_disabled()
+        self._global_stores[store.name] = filled_by_topic(store)
         self._note_line(self._store_lines, store.name)
         self._global_nodes[source.name] = source, processor
         self._add_node(source)
@@ -536,7 +536,7 @@ class Topology(InternalTopologyBuilder):
             by_position, key_serde=key_serde, value_serde=value_serde, timestamp_extractor=timestamp_extractor
         )
         _check_given(storeBuilder=store_builder, sourceName=source, topic=read, processorName=node)
-        store = store_builder.with_logging_disabled()
+        store = filled_by_topic(store_builder)
         self.add_source(source, read, **options, offset_reset=EARLIEST)
         self.add_processor(node, makes, source)
         self.add_state_store(store, node)

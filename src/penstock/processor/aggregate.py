@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from itertools import compress
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -38,11 +38,42 @@ from penstock.record import (
     take_from,
 )
 from penstock.serdes import Serde
-from penstock.serdes.columns import distinct
+from penstock.serdes.columns import Places, distinct
 
 Initializer = Callable[[], Any]
 Aggregator = Callable[[Any, Any, Any], Any]
 Reducer = Callable[[Any, Any], Any]
+
+
+class KeyUpdates(NamedTuple):
+    """The distinct keys of a batch, ordered by their last rows.
+
+    Args:
+        keys: the keys as bytes.
+        last_rows: the last row of each key.
+        timestamps: the largest timestamp (ms) of each key's rows.
+        places: for each row, the place of its key in the order of first rows.
+        order: for each key, its place in the order of first rows.
+    """
+
+    keys: list[bytes]
+    last_rows: Int64Array
+    timestamps: Int64Array
+    places: Places
+    order: Int64Array
+
+    @staticmethod
+    def of(batch: RecordBatch, keys: Sequence[bytes]) -> KeyUpdates:
+        """Return the updates by a batch; `keys` are those of its rows as bytes."""
+        known, places = distinct(keys)
+        rows, maximum = np.empty(len(known), np.int64), np.full(len(known), NO_TIMESTAMP, np.int64)
+        rows[places] = np.arange(len(keys))  # the last of the rows with the same key wins
+        if bool((batch.timestamps[1:] < batch.timestamps[:-1]).any()):
+            np.maximum.at(maximum, places, batch.timestamps)
+        else:
+            maximum = batch.timestamps[rows]
+        order = np.argsort(rows)
+        return KeyUpdates(take_from(known, order), rows[order], maximum[order], places, order)
 
 
 class _KeyedAggregation(BatchProcessor):
@@ -98,8 +129,20 @@ class _KeyedAggregation(BatchProcessor):
         Reads and writes each key once. Returns the updates if there is no cache.
         """
         batch, keys, rows = self._with_key_and_value(batch, self._store.serialize_keys(batch.keys))
-        if not keys:
-            return batch, rows
+        return self._update_each(batch, keys, rows, self._update, failures) if keys else (batch, rows)
+
+    def _update_each(
+        self,
+        batch: RecordBatch,
+        keys: Sequence[bytes],
+        rows: RowOrigin,
+        update: Aggregator,
+        failures: FailureHandler,
+    ) -> tuple[RecordBatch, RowOrigin]:
+        """Update the aggregates of the rows' keys with `update`, row by row.
+
+        `keys` and `rows` are those of `_with_key_and_value`.
+        """
         known = list(dict.fromkeys(keys))
         old_values, old_timestamps = self._store.get_columns(known)
         current = dict(zip(known, zip(old_values, old_timestamps.tolist(), strict=True), strict=True))
@@ -108,7 +151,7 @@ class _KeyedAggregation(BatchProcessor):
         timestamps: list[int] = []
         updated: list[int] = []
         fresh = self._store.fresh
-        initial, update, cached, send_old = self._initial, self._update, self._store.cached, self._send_old_values
+        initial, cached, send_old = self._initial, self._store.cached, self._send_old_values
         for row, (serialized, key, value, timestamp) in enumerate(
             zip(keys, batch.keys, batch.values, batch.timestamps.tolist(), strict=True)
         ):
@@ -280,19 +323,11 @@ class StreamCount(_KeyedAggregation, SerializedBatchProcessor):
     def _count(self, batch: RecordBatch, keys: Sequence[bytes]) -> None:
         if not keys:
             return
-        known, places = distinct(keys)
-        rows, maximum = np.empty(len(known), np.int64), np.full(len(known), NO_TIMESTAMP, np.int64)
-        rows[places] = np.arange(len(keys))  # the last of the rows with the same key wins
-        if bool((batch.timestamps[1:] < batch.timestamps[:-1]).any()):
-            np.maximum.at(maximum, places, batch.timestamps)
-        else:
-            maximum = batch.timestamps[rows]
-        order = np.argsort(rows)
-        known, rows = take_from(known, order), rows[order]
-        counts = np.bincount(places, minlength=len(known))[order].tolist()
-        old, timestamps = self._store.get_columns(known)
+        updates = KeyUpdates.of(batch, keys)
+        counts = np.bincount(updates.places, minlength=len(updates.keys))[updates.order].tolist()
+        old, timestamps = self._store.get_columns(updates.keys)
         values = [count if before is None else before + count for before, count in zip(old, counts, strict=True)]
-        self._write(batch, known, values, np.maximum(timestamps, maximum[order]), rows)
+        self._write(batch, updates.keys, values, np.maximum(timestamps, updates.timestamps), updates.last_rows)
 
 
 class RecordByRecord(Processor, UsesResults):

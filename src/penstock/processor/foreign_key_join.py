@@ -10,12 +10,14 @@ At the primary table, a response counts only if the row has not changed since: i
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, NamedTuple, cast
 
 from penstock.metrics.drop_reasons import DropReason
 from penstock.processor.api import EngineContext, Processor, ProcessorContext
 from penstock.processor.first_results import FOREIGN_KEY, TABLE_JOINER, UsesResults, adapting
 from penstock.processor.store_reader import StoreReader
+from penstock.processor.stream_partitioner import PartitionerWithHeaders, with_headers
 from penstock.processor.table import ValueGetterSupplier
 from penstock.record import Change, Headers, Record, ValueAndTimestamp
 from penstock.serdes import BytesSerde, Serde
@@ -334,19 +336,26 @@ class ResponseJoin(Processor, UsesResults, StoreReader):
 class SingletonPartitioner:
     """Asks a user's partitioner for the single partition of a key, without its value.
 
+    Kafka classes: SubscriptionSinkPartitioner, ForeignResponseSinkPartitioner (in KTableImpl).
+
     Args:
         partitioner: the user's partitioner.
     """
 
-    def __init__(self, partitioner: Callable[[str, Any, Any, int], set[int] | None]) -> None:
+    def __init__(self, partitioner: Callable[..., set[int] | None]) -> None:
         self._partitioner = partitioner
 
-    def __call__(self, topic: str, key: Any, value: Any, partitions: int) -> set[int] | None:
+    @cached_property
+    def _choose(self) -> PartitionerWithHeaders:
+        # Not set by the constructor: checkpoints of earlier versions have objects without it.
+        return with_headers(self._partitioner)
+
+    def __call__(self, topic: str, key: Any, value: Any, headers: Headers, partitions: int) -> set[int] | None:
         """Return the partition, None for Kafka's default.
 
         Raises ValueError if the partitioner returns more or less than one partition.
         """
-        chosen = self._partitioner(topic, key, None, partitions)
+        chosen = self._choose(topic, key, None, headers, partitions)
         if chosen is not None and len(chosen) != 1:
             raise ValueError(_NOT_SINGLE)
         return chosen

@@ -94,7 +94,8 @@ def _plain(record: VersionedRecord | None) -> ValueAndTimestamp | None:
 class TimestampedTupleForwarder:
     """Forwards the updates of one store (Kafka class: TimestampedTupleForwarder).
 
-    It forwards them when they leave the store's cache, or immediately if the store has no cache.
+    It forwards them when they leave the store's cache, or immediately if the store has no cache. The deletes of expired
+    entries are updates too.
 
     Args:
         store: the store.
@@ -109,6 +110,8 @@ class TimestampedTupleForwarder:
         self._send_old_values = send_old_values
         if store.cached:
             store.set_flush_listener(self._forward_flushed, send_old_values)
+        else:
+            store.set_expiry_listener(self._forward_flushed, send_old_values)
 
     def maybe_forward(self, record: Record[Any, Change]) -> None:
         """Forward an update that was just written, unless the cache holds it back."""

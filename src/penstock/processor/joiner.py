@@ -11,6 +11,12 @@ from penstock.processor.first_results import adapting
 KeyedJoiner = Callable[[Any, Any, Any], Any]
 """Called with key, this side's value and the other side's value (Kafka class: ValueJoinerWithKey)."""
 
+MappedKeyJoiner = Callable[[Any, Any, Any, Any], Any]
+"""Called with the stream's key, the table's key, the stream's value and the table's value.
+
+Kafka class: ValueJoinerWithStreamAndMappedKey (KIP-1340).
+"""
+
 
 class JoinType(Enum):
     """The sides whose records have a result without a match."""
@@ -43,3 +49,17 @@ def keyed_joiner(joiner: Callable[..., Any], with_key: bool, reverse: bool = Fal
     if reverse:
         return adapting(joiner, lambda key, this, other: joiner(other, this))
     return adapting(joiner, lambda key, this, other: joiner(this, other))
+
+
+def mapped_key_joiner(joiner: Callable[..., Any], keys: int) -> MappedKeyJoiner:
+    """Return the user's joiner as a function of stream key, table key, stream value and table value.
+
+    Args:
+        joiner: the user's joiner.
+        keys: the number of keys that it takes: 0, 1 for the stream's, 2 for the stream's and the table's.
+    """
+    if keys == 2:
+        return joiner
+    if keys == 1:
+        return adapting(joiner, lambda key, table_key, value, table_value: joiner(key, value, table_value))
+    return adapting(joiner, lambda key, table_key, value, table_value: joiner(value, table_value))

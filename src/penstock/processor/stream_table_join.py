@@ -13,7 +13,7 @@ from typing import Any, cast
 from penstock.metrics.drop_reasons import DropReason
 from penstock.processor.api import EngineContext, Processor, ProcessorContext
 from penstock.processor.first_results import KEYED_JOINER, UsesResults
-from penstock.processor.joiner import keyed_joiner
+from penstock.processor.joiner import mapped_key_joiner
 from penstock.processor.operator_time import ObservedStreamTime
 from penstock.processor.store_reader import StoreReader
 from penstock.processor.table import ValueGetterSupplier
@@ -31,17 +31,15 @@ class StreamTableJoin(Processor, UsesResults, StoreReader):
     Args:
         table: looks up the values.
         joiner: the user's joiner.
-        with_key: whether the joiner takes the key too.
+        keys: the number of keys that the joiner takes.
         keeps_left: whether a record has a result without a value in the table.
     """
 
     held = (KEYED_JOINER,)
 
-    def __init__(
-        self, table: ValueGetterSupplier, joiner: Callable[..., Any], with_key: bool, keeps_left: bool
-    ) -> None:
+    def __init__(self, table: ValueGetterSupplier, joiner: Callable[..., Any], keys: int, keeps_left: bool) -> None:
         self._table_supplier = table
-        self._joiner = keyed_joiner(joiner, with_key)
+        self._joiner = mapped_key_joiner(joiner, keys)
         self._keeps_left = keeps_left
 
     def read_stores(self) -> tuple[str, ...]:
@@ -74,7 +72,7 @@ class StreamTableJoin(Processor, UsesResults, StoreReader):
             found = table.get_as_of(table_key, record.timestamp) if table.is_versioned else table.get(table_key)
         value = None if found is None else found.value
         if value is not None or self._keeps_left:
-            result = self._joiner(record.key, record.value, value)
+            result = self._joiner(record.key, table_key, record.value, value)
             self.context.forward(Record(record.key, result, record.timestamp, record.headers))
 
 
@@ -87,7 +85,7 @@ class StreamGlobalTableJoin(StreamTableJoin):
         table: looks up the values.
         key_selector: returns the key of the global table from key and value.
         joiner: the user's joiner.
-        with_key: whether the joiner takes the key too.
+        keys: the number of keys that the joiner takes.
         keeps_left: whether a record has a result without a value in the table.
     """
 
@@ -96,10 +94,10 @@ class StreamGlobalTableJoin(StreamTableJoin):
         table: ValueGetterSupplier,
         key_selector: Callable[[Any, Any], Any],
         joiner: Callable[..., Any],
-        with_key: bool,
+        keys: int,
         keeps_left: bool,
     ) -> None:
-        super().__init__(table, joiner, with_key, keeps_left)
+        super().__init__(table, joiner, keys, keeps_left)
         self._key_selector = key_selector
 
     def process(self, record: Record[Any, Any]) -> None:

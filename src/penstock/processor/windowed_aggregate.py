@@ -75,7 +75,7 @@ class _TimeWindowAggregation(WindowedAggregation[Windows, EngineWindowStore]):
         self._results.time_passed(record, close_time)
 
 
-class _Updates(NamedTuple):
+class WindowUpdates(NamedTuple):
     """The updates of open windows by a batch.
 
     Args:
@@ -130,7 +130,7 @@ class TimeWindowAggregate(_TimeWindowAggregation, BatchProcessor):
             return batch.slice(0, 0), np.empty(0, np.int64)
         return self._changed(batch, updates.columns.take(done), changes, change_times)
 
-    def _updates(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> _Updates:
+    def _updates(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> WindowUpdates:
         """Return the updates by the rows.
 
         Rows without a key and late updates are counted as dropped.
@@ -157,17 +157,32 @@ class TimeWindowAggregate(_TimeWindowAggregation, BatchProcessor):
         if with_key is not None:
             columns = columns._replace(rows=with_key[columns.rows])
         entries, key_places, starts = grouped(places[columns.rows].astype(np.int64), columns.starts, len(known))
-        return _Updates(columns, entries, self._store.entry_keys(take_from(known, key_places), starts))
+        return WindowUpdates(columns, entries, self._store.entry_keys(take_from(known, key_places), starts))
 
     def _aggregate(
         self,
         batch: RecordBatch,
-        updates: _Updates,
+        updates: WindowUpdates,
         aggregates: list[Any],
         timestamps: list[int],
         failures: FailureHandler,
     ) -> tuple[list[Change], list[int], Int64Array]:
         """Run the user's functions.
+
+        Arguments and results are those of `_aggregate_each`.
+        """
+        return self._aggregate_each(batch, updates, aggregates, timestamps, self._aggregator, failures)
+
+    def _aggregate_each(
+        self,
+        batch: RecordBatch,
+        updates: WindowUpdates,
+        aggregates: list[Any],
+        timestamps: list[int],
+        aggregator: Aggregator,
+        failures: FailureHandler,
+    ) -> tuple[list[Change], list[int], Int64Array]:
+        """Update the aggregates with `aggregator`, one update after the other.
 
         `aggregates` and `timestamps`, those of the entries, are updated in place.
 
@@ -179,7 +194,7 @@ class TimeWindowAggregate(_TimeWindowAggregation, BatchProcessor):
         failed: list[int] = []
         failed_row = -1
         written = [False] * len(aggregates)
-        initializer, aggregator = self._initializer, self._aggregator
+        initializer = self._initializer
         cached, fresh = self._store.cached, self._store.fresh
         keys, values, times = batch.keys, batch.values, batch.timestamps.tolist()
         for update, (row, entry) in enumerate(
@@ -209,7 +224,7 @@ class TimeWindowAggregate(_TimeWindowAggregation, BatchProcessor):
         return changes, change_times, np.delete(np.arange(len(updates.entries), dtype=np.int64), failed)
 
     def _write(
-        self, batch: RecordBatch, updates: _Updates, done: Int64Array, aggregates: list[Any], timestamps: list[int]
+        self, batch: RecordBatch, updates: WindowUpdates, done: Int64Array, aggregates: list[Any], timestamps: list[int]
     ) -> None:
         """Write the updated entries, ordered by their last updates.
 

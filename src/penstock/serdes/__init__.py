@@ -4,6 +4,7 @@ from penstock.serdes.api import Serde
 from penstock.serdes.factory import Serdes, WrapperSerde, serde_of_type
 from penstock.serdes.json import JsonSerde, PydanticSerde, TypedJsonSerde
 from penstock.serdes.list import ListSerde
+from penstock.serdes.message_pack import MessagePackSerde, PydanticMessagePackSerde
 from penstock.serdes.primitive import (
     BooleanSerde,
     ByteBufferSerde,
@@ -28,6 +29,8 @@ __all__ = [
     "JsonSerde",
     "ListSerde",
     "LongSerde",
+    "MessagePackSerde",
+    "PydanticMessagePackSerde",
     "PydanticSerde",
     "Serde",
     "Serdes",

@@ -30,9 +30,9 @@ class Serde(Generic[T]):
     None represents null and is never passed in.
 
     Your own serde overrides `serialize` and `deserialize`; override the column methods only for speed, with the same
-    result for each row. Their `headers` has one entry per row, or is None if no row has headers. All methods raise
-    TypeError for a value of an unsupported type, and SerializationError for other values or bytes that they cannot
-    convert.
+    result for each row. Their `headers` has one entry per row, or is None if no row has headers. A serde that writes
+    headers of records derives from `HeaderSerde`. All methods raise TypeError for a value of an unsupported type, and
+    SerializationError for other values or bytes that they cannot convert.
     """
 
     unchanging_types: frozenset[type] = frozenset()
@@ -48,6 +48,11 @@ class Serde(Generic[T]):
         If not, stores need not know the record of the headers, and process records with headers by column, too.
         """
         return True
+
+    @property
+    def writes_headers(self) -> bool:
+        """Whether `serialize_record` changes the headers of a record."""
+        return False
 
     repeatable: bool = False
     """Whether a value that was read survives another round trip unchanged.
@@ -74,6 +79,14 @@ class Serde(Generic[T]):
     def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> T:
         """Deserialise `data`, not None, from `topic`."""
         raise NotImplementedError
+
+    def serialize_record(self, topic: str, value: Any, headers: Headers = ()) -> tuple[bytes, Headers]:
+        """Serialise `value`, not None, for a record of `topic`, and return its headers as well.
+
+        Sinks call this method, and stores `serialize`: only a record has headers to write to (Kafka:
+        Serializer.serialize with headers).
+        """
+        return self.serialize(topic, value, headers), headers
 
     def with_defaults(self, key_serde: Serde | None, value_serde: Serde | None) -> Serde[T]:
         """Return this serde with the configured defaults in place of its missing inner serdes.
@@ -130,7 +143,7 @@ class Serde(Generic[T]):
 
 _OF_BOTH = ("is_canonical_column", "unchanging_types", "repeatable", "uses_headers")
 _FOLLOWING: Final = {
-    "serialize": ("serialize_column", "serialize_distinct", *_OF_BOTH),
+    "serialize": ("serialize_record", "writes_headers", "serialize_column", "serialize_distinct", *_OF_BOTH),
     "deserialize": ("deserialize_column", "is_readable_column", *_OF_BOTH),
 }
 """The column methods and properties that depend on each method for single values."""

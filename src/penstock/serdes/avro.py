@@ -5,17 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from datetime import date, datetime, time
-from decimal import Decimal
 from functools import lru_cache
 from typing import Any, TypeVar
 from uuid import UUID
 
-import msgspec
-
 from penstock.extras import missing_from
 from penstock.serdes.fields import SchemaField, fields_of, fields_of_class
-from penstock.serdes.objects import is_model, name_of
+from penstock.serdes.objects import name_of
 
 try:
     from confluent_kafka.schema_registry import (
@@ -28,16 +24,13 @@ try:
     from confluent_kafka.serialization import SerializationContext
     from fastavro.read import SchemaResolutionError
 
-    from penstock.serdes.avro_types import check_type, converter, has_choices
+    from penstock.serdes.avro_types import check_type, converter, has_choices, writer
     from penstock.serdes.avro_values import AvroSchema
     from penstock.serdes.schema_registry import SchemaRegistrySerde
 except ModuleNotFoundError as error:
     raise missing_from("avro", error, "penstock.serdes.avro") from error
 
 T = TypeVar("T")
-
-_NATIVE = (bytes, datetime, date, time, Decimal, UUID)
-"""Types that Avro's logical types accept unchanged."""
 
 _LEAST_BYTES = 5
 """Size in bytes of a schema id: AvroDeserializer expects more bytes than these."""
@@ -75,17 +68,16 @@ class AvroSerde(SchemaRegistrySerde[T]):
             check_type(type)
             if schema is None and has_choices(type):
                 raise TypeError(f"AvroSerde needs the schema of {name_of(type)}, which has a union of several classes.")
-        super().__init__(registry, is_key=is_key)
+        latest = {} if schema is not None else {"auto.register.schemas": False, "use.latest.version": True}
+        super().__init__(registry, is_key=is_key, config={**latest, **(config or {})})
         self._schema = schema
         self._type = type
-        latest = {} if schema is not None else {"auto.register.schemas": False, "use.latest.version": True}
-        self._config = {**latest, **(config or {})}
 
     def make_serializer(self) -> Callable[[Any, SerializationContext], Any]:
         """Return confluent-kafka's AvroSerializer."""
         schema = None if self._schema is None else AvroSchema(self._schema)
         config = self._config if schema is not None else _checking_by_latest(self.client(), self._config)
-        write = _writer(self._type, schema)
+        write = writer(self._type, schema)
 
         def to_dict(value: Any, context: Any) -> Any:
             context.written = write(value)
@@ -147,17 +139,6 @@ def _text_of_type(type_: Any) -> str:
             return _text_of_type(inner)
         case _:
             return str(type_)
-
-
-def _writer(type_: Any, schema: AvroSchema | None) -> Callable[[Any], Any]:
-    """Return the function from a value to fastavro's input."""
-    check = _unchanged if schema is None else schema.write
-    if type_ is None:
-        return check
-    if is_model(type_) or has_choices(type_) or (schema is not None and schema.has_choices):
-        # msgspec does not support models, and in a union an object's class determines its branch.
-        return lambda value: msgspec.to_builtins(check(value), builtin_types=_NATIVE)
-    return lambda value: check(msgspec.to_builtins(value, builtin_types=_NATIVE))
 
 
 def _readable(data: bytes | None) -> bytes | None:

@@ -1,4 +1,4 @@
-"""The classes of objects that AvroSerde reads, if msgspec alone is not enough.
+"""The classes of objects that Avro's serdes read and write, if msgspec alone is not enough.
 
 These are pydantic models, and unions of several classes, whose records carry class names (serdes/avro_values.py).
 """
@@ -8,12 +8,19 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Callable, Mapping
+from datetime import date, datetime, time
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any
+from uuid import UUID
 
 import msgspec
 
+from penstock.serdes.avro_values import AvroSchema
 from penstock.serdes.objects import check_readable, field_names, is_model, name_of
+
+_NATIVE = (bytes, datetime, date, time, Decimal, UUID)
+"""Types that Avro's logical types accept unchanged."""
 
 _UNIONS = (typing.Union, types.UnionType)
 
@@ -37,6 +44,17 @@ def converter(type_: Any) -> Callable[[Any], Any]:
         validate: Callable[[Any], Any] = type_.model_validate
         return validate
     return lambda value: msgspec.convert(value, type_)
+
+
+def writer(type_: Any, schema: AvroSchema | None) -> Callable[[Any], Any]:
+    """Return the function from a value to fastavro's input."""
+    check = _unchanged if schema is None else schema.write
+    if type_ is None:
+        return check
+    if is_model(type_) or has_choices(type_) or (schema is not None and schema.has_choices):
+        # msgspec does not support models, and in a union an object's class determines its branch.
+        return lambda value: msgspec.to_builtins(check(value), builtin_types=_NATIVE)
+    return lambda value: check(msgspec.to_builtins(value, builtin_types=_NATIVE))
 
 
 @lru_cache(maxsize=1024)
@@ -106,3 +124,7 @@ def _made_object(type_: Any, value: Any) -> Any:
         if name in value:
             fields[name if is_model(type_) else field] = _made(hints[field], value[name])
     return type_.model_validate(fields) if is_model(type_) else type_(**fields)
+
+
+def _unchanged(value: Any) -> Any:
+    return value

@@ -73,6 +73,11 @@ class AvroSchema:
         """Whether a default is a list or a dict: fastavro shares one object among all records."""
 
     @property
+    def root(self) -> Any:
+        """The parsed schema, for fastavro."""
+        return self._root
+
+    @property
     def names(self) -> Mapping[str, Any]:
         """The definitions of the schema by full name."""
         return self._names

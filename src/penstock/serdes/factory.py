@@ -17,8 +17,11 @@ from uuid import UUID
 
 from penstock.record import Headers
 from penstock.serdes.api import Serde
+from penstock.serdes.cloud_event import CloudEvent
+from penstock.serdes.debezium import DebeziumChange
 from penstock.serdes.json import JsonSerde, PydanticSerde, TypedJsonSerde
 from penstock.serdes.list import ListSerde
+from penstock.serdes.message_pack import MessagePackSerde, PydanticMessagePackSerde
 from penstock.serdes.objects import is_model
 from penstock.serdes.primitive import (
     BooleanSerde,
@@ -51,6 +54,9 @@ _BY_TYPE: Mapping[Any, Callable[[], Serde]] = {
     None: VoidSerde,
     dict: JsonSerde,
 }
+
+_OF_SEVERAL_SERDES = frozenset({CloudEvent, DebeziumChange})
+"""Classes of values whose bytes depend on a choice, such as the content mode: no annotation selects one."""
 
 
 class _Function:
@@ -212,6 +218,23 @@ class Serdes:
 
     @overload
     @staticmethod
+    def msgpack(type: None = None) -> Serde[Any]: ...
+
+    @overload
+    @staticmethod
+    def msgpack(type: type[T]) -> Serde[T]: ...
+
+    @staticmethod
+    def msgpack(type: Any = None) -> Serde[Any]:
+        """Return the serde of plain values, or of objects of `type`, as MessagePack.
+
+        The type is a dataclass, a TypedDict, a NamedTuple or a pydantic model. Raises TypeError for a type that cannot
+        be read from MessagePack.
+        """
+        return PydanticMessagePackSerde(type) if is_model(type) else MessagePackSerde(type)
+
+    @overload
+    @staticmethod
     def serde_from(type: type[T], deserializer: None = None) -> Serde[T]: ...
 
     @overload
@@ -262,6 +285,8 @@ def serde_of_type(annotation: Any) -> Serde | None:
         return make()
     if is_model(annotation):
         return PydanticSerde(annotation)
+    if isinstance(annotation, type) and annotation in _OF_SEVERAL_SERDES:
+        return None
     if typing.is_typeddict(annotation) or (isinstance(annotation, type) and dataclasses.is_dataclass(annotation)):
         return TypedJsonSerde(annotation)
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)

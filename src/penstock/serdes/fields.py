@@ -13,7 +13,10 @@ from typing import Annotated, Any, NamedTuple
 from penstock.serdes.annotated import AnnotatedSerde
 from penstock.serdes.api import Serde
 from penstock.serdes.json import PydanticSerde, TypedJsonSerde
+from penstock.serdes.message_pack import MessagePackSerde, PydanticMessagePackSerde
 from penstock.serdes.objects import field_names, name_of
+
+_OfClass = TypedJsonSerde[Any] | PydanticSerde[Any] | MessagePackSerde[Any] | PydanticMessagePackSerde[Any]
 
 
 class SchemaField(NamedTuple):
@@ -36,7 +39,9 @@ def _of_annotated(serde: AnnotatedSerde) -> tuple[SchemaField, ...]:
 
 @fields_of.register(TypedJsonSerde)
 @fields_of.register(PydanticSerde)
-def _of_class(serde: TypedJsonSerde[Any] | PydanticSerde[Any]) -> tuple[SchemaField, ...]:
+@fields_of.register(MessagePackSerde)
+@fields_of.register(PydanticMessagePackSerde)
+def _of_class(serde: _OfClass) -> tuple[SchemaField, ...]:
     return fields_of_class(serde.type)
 
 

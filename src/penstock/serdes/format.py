@@ -14,6 +14,7 @@ from penstock.serdes.annotated import AnnotatedSerde
 from penstock.serdes.api import Serde
 from penstock.serdes.json import JsonSerde, PydanticSerde, TypedJsonSerde
 from penstock.serdes.list import ListSerde
+from penstock.serdes.message_pack import MessagePackSerde, PydanticMessagePackSerde
 from penstock.serdes.windowed import CalendarWindowedSerde, SessionWindowedSerde, TimeWindowedSerde, WindowedSerde
 from penstock.windows import Windowed
 
@@ -31,7 +32,12 @@ _FORMATS: dict[type[Serde], str] = {
     JsonSerde: "json",
     TypedJsonSerde: "json",
     PydanticSerde: "json",
+    MessagePackSerde: "messagepack",
+    PydanticMessagePackSerde: "messagepack",
 }
+
+_OF_CLASSES = (TypedJsonSerde, PydanticSerde, MessagePackSerde, PydanticMessagePackSerde)
+"""The serdes with a class of objects as `type`."""
 
 _OF_FIXED_SIZE = ("boolean", "short", "integer", "long", "float", "double")
 
@@ -55,7 +61,7 @@ _TYPES: dict[type[Serde], type] = {
 
 def written_type(serde: Serde) -> type | None:
     """Return the only type that `serde` accepts, or None if unknown."""
-    return serde.type if isinstance(serde, PydanticSerde) else _TYPES.get(type(serde))
+    return serde.type if isinstance(serde, PydanticSerde | PydanticMessagePackSerde) else _TYPES.get(type(serde))
 
 
 def read_type(serde: Serde) -> type | None:
@@ -66,7 +72,7 @@ def read_type(serde: Serde) -> type | None:
     if isinstance(serde, AnnotatedSerde):
         annotated = read_type(serde.with_defaults(None, None))
         return None if annotated is float else annotated
-    if isinstance(serde, TypedJsonSerde):
+    if isinstance(serde, TypedJsonSerde | MessagePackSerde):
         return serde.type if dataclasses.is_dataclass(serde.type) else None
     return written_type(serde)
 
@@ -79,7 +85,7 @@ def are_alike(one: Serde | None, other: Serde | None) -> bool:
         return True
     if isinstance(one, AnnotatedSerde) and isinstance(other, AnnotatedSerde):  # a configured default replaces both
         return are_alike(one.with_defaults(None, None), other.with_defaults(None, None))
-    if isinstance(one, TypedJsonSerde | PydanticSerde) and isinstance(other, TypedJsonSerde | PydanticSerde):
+    if isinstance(one, _OF_CLASSES) and isinstance(other, _OF_CLASSES):
         return one.type is other.type
     if isinstance(one, ListSerde | WindowedSerde) and isinstance(other, ListSerde | WindowedSerde):
         return _ends(one) == _ends(other) and are_alike(one.inner, other.inner)

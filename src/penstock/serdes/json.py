@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -20,15 +19,13 @@ from penstock.errors import SerializationError
 from penstock.record import Headers
 from penstock.serdes.api import Serde
 from penstock.serdes.objects import JsonModel, check_readable, field_names, is_written_by_alias, name_of
+from penstock.serdes.read_back import check_read_back, not_read_back, values_in
 
 T = TypeVar("T")
 
 _EQUAL_DIGITS = bytes.maketrans(b"123456789", 9 * b"0")
 _BEYOND_64_BITS = 19 * b"0"
 """Digits, as zeros, of a number that may exceed 64 bits: orjson reads it as a float, and cannot write it."""
-
-_WITHOUT_PARTS = frozenset({str, int, float, bool, bytes, type(None)})
-"""The types of most values, known at once to have no parts."""
 
 _QUOTED_FLOATS = re.compile(rb'"(NaN|-?Infinity)"')
 """Floats that JSON lacks, in Jackson's notation."""
@@ -49,7 +46,7 @@ class JsonSerde(Serde[Any]):
         try:
             data = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
         except orjson.JSONEncodeError as error:
-            if not any(isinstance(each, int) and each.bit_length() > 63 for each in _values_in(value)):
+            if not any(isinstance(each, int) and each.bit_length() > 63 for each in values_in(value)):
                 raise SerializationError(f"Cannot write to {topic!r} as JSON: {error}.") from error
             data = _encoded(topic, _LARGE_NUMBERS, value)
         return _without_nan(topic, value, data)
@@ -110,15 +107,15 @@ class TypedJsonSerde(Serde[T]):
 
         Raises SerializationError if it has lost data.
         """
-        if not all(map(_is_in_json, _values_in(value))):
+        if not all(map(_is_in_json, values_in(value))):
             data = _encoded(
                 topic, self._encoder, value, lambda each: _with_quoted_floats(_plain_with_sorted_sets(each))
             )
         try:
             found = self._read(data)
         except msgspec.DecodeError as error:
-            raise _not_read_back(topic, value, self.type, str(error)) from error
-        _check_read_back(topic, value, found, self.type)
+            raise not_read_back(topic, value, self.type, str(error)) from error
+        check_read_back(topic, value, found, self.type)
         return data
 
     def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> T:
@@ -171,18 +168,18 @@ class PydanticSerde(Serde[M]):
             data = value.model_dump_json(by_alias=self._by_alias, round_trip=True).encode()
             found = self.type.model_validate_json(data)
         except ValueError as error:
-            raise _not_read_back(topic, value, self.type, str(error)) from error
-        _check_read_back(topic, value, found, self.type)
+            raise not_read_back(topic, value, self.type, str(error)) from error
+        check_read_back(topic, value, found, self.type)
         return data
 
     def _of_fields(self, topic: str, fields: Mapping[str, Any]) -> M:
         try:
             found = self.type.model_validate(fields)
         except ValueError as error:
-            raise _not_read_back(topic, fields, self.type, str(error)) from error
+            raise not_read_back(topic, fields, self.type, str(error)) from error
         written = {*found.model_dump(by_alias=self._by_alias, round_trip=True), *(field_names(self.type) or ())}
         if not fields.keys() <= written:
-            raise _not_read_back(topic, fields, self.type, f"it has no field {min(fields.keys() - written)!r}")
+            raise not_read_back(topic, fields, self.type, f"it has no field {min(fields.keys() - written)!r}")
         return found
 
     def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> M:
@@ -214,7 +211,7 @@ def _encoded(
 def _without_nan(topic: str, value: Any, data: bytes) -> bytes:
     """Return `data`; raises SerializationError if it has a null instead of NaN or infinity."""
     if b"null" in data and orjson.loads(data) != value:
-        for each in _values_in(value):
+        for each in values_in(value):
             if not _is_in_json(each):
                 raise SerializationError(
                     f"Cannot write to {topic!r} as JSON: JSON has no {each}, and null would be read; write None, or "
@@ -259,59 +256,3 @@ def _with_quoted_floats(value: Any) -> Any:
             return "Infinity" if value > 0 else "-Infinity"
         case _:
             return value
-
-
-def _values_in(value: Any) -> Iterator[Any]:
-    """Yield the values within `value` that have no parts."""
-    parts = _parts_of_value(value)
-    if parts is None:
-        yield value
-    else:
-        for part in parts.values() if isinstance(parts, Mapping) else parts:
-            yield from _values_in(part)
-
-
-def _parts_of_value(value: Any) -> Mapping[Any, Any] | Sequence[Any] | None:
-    if type(value) in _WITHOUT_PARTS:
-        return None
-    if isinstance(value, dict):
-        return value
-    if isinstance(value, list | tuple | set | frozenset):
-        return list(value)
-    names = field_names(type(value))
-    if names is not None:
-        return {name: getattr(value, name) for name in names}
-    return value if isinstance(value, Mapping) else None
-
-
-def _check_read_back(topic: str, value: Any, found: Any, wanted: Any) -> None:
-    if not (found == value or _is_same(value, found)):
-        raise _not_read_back(topic, value, wanted, f"it would be read as {found!r:.200}")
-
-
-def _is_same(value: Any, found: Any) -> bool:
-    """Return whether `found` contains all data of `value`.
-
-    Classes may define no equality, tuples may become lists, and defaults may fill fields that a dict omitted.
-    """
-    parts, others = _parts_of_value(value), _parts_of_value(found)
-    if parts is None or others is None or isinstance(value, set | frozenset):
-        return _is_same_single(value, found)
-    if isinstance(parts, Mapping) and isinstance(others, Mapping):
-        return all(name in others and _is_same(part, others[name]) for name, part in parts.items())
-    both_are_sequences = not isinstance(parts, Mapping) and not isinstance(others, Mapping)
-    return both_are_sequences and len(parts) == len(others) and all(map(_is_same, parts, others))
-
-
-def _is_same_single(value: Any, found: Any) -> bool:
-    if isinstance(value, datetime) and isinstance(found, datetime) and value.tzinfo and found.tzinfo:
-        # In the repeated hour of a clock change, a time is unequal to all times of other zones.
-        return value.astimezone(UTC) == found.astimezone(UTC)
-    return bool(value == found or (value != value and found != found))  # NaN is unequal to itself
-
-
-def _not_read_back(topic: str, value: Any, wanted: Any, reason: str) -> SerializationError:
-    return SerializationError(
-        f"Cannot write {value!r:.200} to {topic!r} as {name_of(wanted)}, for it could not be read again: {reason}. "
-        "Change the value or the class, or write it with a serde of your own."
-    )

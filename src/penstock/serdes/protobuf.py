@@ -43,9 +43,8 @@ class ProtobufSerde(SchemaRegistrySerde[M]):
         is_key: bool = False,
         config: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__(registry, is_key=is_key)
+        super().__init__(registry, is_key=is_key, config=config)
         self._message = message
-        self._config = dict(config or {})
 
     def make_serializer(self) -> Callable[[Any, SerializationContext], Any]:
         """Return confluent-kafka's ProtobufSerializer."""

@@ -23,6 +23,8 @@ from penstock.state.suppliers import (
     VersionedBytesStoreSupplier,
     WindowBytesStoreSupplier,
 )
+from penstock.state.ttl import OnExpiry, Ttl, TtlClock, check_has_timestamps, checked_ttl
+from penstock_broker.common.durations import Duration
 
 _log = logging.getLogger(__name__)
 
@@ -179,6 +181,7 @@ class StoreBuilder:
         with_headers: whether headers are kept with values; None, for stores of the DSL, leaves it to the supplier.
         logs_headers: whether changelog records carry the headers of the written record although the store drops them.
         source: the topic that fills the store, if that topic is its changelog.
+        ttl: the time to live of the entries; None keeps them.
     """
 
     supplier: StoreSupplier
@@ -191,11 +194,14 @@ class StoreBuilder:
     with_headers: bool | None = False
     logs_headers: bool = False
     source: StoreSource | None = None
+    ttl: Ttl | None = None
 
     def __post_init__(self) -> None:
         if getattr(self.supplier, "name", None) is None:
             kind = type(self.supplier).__name__
             raise TypeError(f"A {kind} has no name: call super().__init__(name) in {kind}.__init__.")
+        if self.ttl is not None:
+            check_has_timestamps(self.supplier, self.timestamped)
 
     @property
     def name(self) -> str:
@@ -259,6 +265,35 @@ class StoreBuilder:
     def with_logging_disabled(self) -> StoreBuilder:
         """Return a copy without a changelog topic."""
         return replace(self, logging=False, changelog_config={})
+
+    def with_ttl(self, ttl: Duration, *, clock: TtlClock = TtlClock.STREAM_TIME) -> StoreBuilder:
+        """Return a copy whose entries expire after `ttl`, counted from their timestamps.
+
+        An expired entry is no longer read. Sweeps delete expired entries from the store and its changelog, and forward
+        nothing.
+
+        Args:
+            ttl: the lifetime of an entry, at least 1 ms.
+            clock: the clock that measures it.
+
+        Raises:
+            TypeError: the store is no key-value store with timestamps, or an argument has another type.
+            ValueError: the lifetime is below 1 ms.
+        """
+        return replace(self, ttl=checked_ttl(ttl, clock, OnExpiry.DROP))
+
+
+def filled_by_topic(builder: StoreBuilder) -> StoreBuilder:
+    """Return a copy for a store that a topic fills: without a changelog.
+
+    Raises TypeError for a time to live, since the store could not delete the records of the topic.
+    """
+    if builder.ttl is not None:
+        raise TypeError(
+            f"Store {builder.name!r} cannot have a time to live (with_ttl): its topic fills it again, and the store "
+            "does not write there. Set retention.ms of the topic, or let a table with a time to live write the topic."
+        )
+    return builder.with_logging_disabled()
 
 
 # ---------- interface of a base
@@ -449,6 +484,10 @@ class EngineStore(StateStore, Protocol):
 
     def set_flush_listener(self, listener: FlushListener, send_old_values: bool) -> None:
         """Call `listener` for entries leaving the cache, with old values if `send_old_values`."""
+        ...
+
+    def set_expiry_listener(self, listener: FlushListener, send_old_values: bool) -> None:
+        """Call `listener` for expired entries that a store without a cache deletes."""
         ...
 
     def uncommitted_bytes(self) -> int:

@@ -152,7 +152,8 @@ class BaseDirectory:
     def delete_if_unused(self, since: float) -> bool:
         """Delete the directory if it is unused; return whether it was deleted.
 
-        It is unused if no process has the base open or has used it after `since`.
+        It is unused if no process has the base open or has used it after `since`. An open base counts as used now, so
+        that its time is right even if its process is killed.
 
         Args:
             since: machine time in seconds.
@@ -161,6 +162,8 @@ class BaseDirectory:
             return False
         with _locked(self._path):
             alive, _ = self._markers()
+            if alive:
+                self.keep()
             if alive or not self._is_unused(since):
                 return False
             gone = self._path.with_name(f".{self._path.name}.{uuid.uuid4().hex}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -23,6 +24,9 @@ from penstock.state.change_buffer_with_headers import ChangeBufferWithHeaders
 from penstock.state.change_logging_store import ChangeLog, ChangeLoggingStore, StoreChangeLog
 from penstock.state.changelog_format import ChangelogFormat, ChangelogRecord, ChangelogValues, changelog_format
 from penstock.state.custom import CustomStore, CustomStoreSupplier
+from penstock.state.expiring_store import ExpiringCachingStore, ExpiringStore
+from penstock.state.expiry import Expiry, ExpiryServices
+from penstock.state.headers_layout import without_headers
 from penstock.state.join_window_store import TypedJoinWindowStore, unmarked
 from penstock.state.key_value_store import TypedKeyValueStore, TypedTimestampedKeyValueStore
 from penstock.state.layouts import (
@@ -81,6 +85,9 @@ _CHUNK: Final = 20_000
 _SCOPES: Final = {"window": "-window", "session": "-session", "lru": "-lru"}
 """Suffixes of Kafka's store scopes, by kind."""
 
+COUNTED_SCOPES: Final = frozenset(("in-memory", "in-memory-window", "in-memory-session"))
+"""Kafka's scopes of the stores whose keys are counted (KIP-1250)."""
+
 
 class StoreServices(NamedTuple):
     """The services of a task to one of its stores; the defaults fit task-less stores.
@@ -90,12 +97,14 @@ class StoreServices(NamedTuple):
         change_log: collects the changelog records of the stores that it names; None omits the layer.
         observer: receives the store's measurements.
         task_id: the store's task, for user-defined stores.
+        expiry: serves stores with a time to live; None for readers of committed state.
     """
 
     count_dropped: Callable[[int], None] = lambda records: None
     change_log: ChangeLog | None = None
     observer: TaskObserver = NOT_OBSERVED
     task_id: str = ""
+    expiry: ExpiryServices | None = None
 
 
 _NO_SERVICES: Final = StoreServices()
@@ -117,8 +126,7 @@ class _Build:
 
     @property
     def in_memory(self) -> bool:
-        given = self.builder.in_memory
-        return self.config["dsl.store.suppliers.class"] == "in_memory" if given is None else given
+        return _is_in_memory(self.builder, self.config)
 
     @property
     def cached(self) -> bool:
@@ -172,6 +180,13 @@ class _Build:
         log = self.log()
         return below if log is None else ChangeLoggingStore(below, log)
 
+    def expiry(self) -> Expiry | None:
+        """Return the expiry of the entries, or None without a time to live."""
+        if self.builder.ttl is None:
+            return None
+        timestamp = _timestamp_after_headers if self._keeps_headers() else timestamp_of
+        return Expiry(self.builder.name, self.builder.ttl, timestamp, self.metadata, self.services.expiry)
+
     def lru(self, buffer: UncommittedStore, max_entries: int) -> LruStore:
         """Return an LRU store that reports its evictions to its changelog.
 
@@ -189,8 +204,7 @@ class _Build:
     def observed(self, store: TypedStore) -> TypedStore:
         """Return `store`, with its calls recorded if metrics ask for it."""
         if self.services.observer.should_record:
-            scope = ("in-memory" if self.in_memory else "rocksdb") + _SCOPES.get(self.builder.supplier.kind, "")
-            store.report_calls(self.services.observer, scope)
+            store.report_calls(self.services.observer, scope_of(self.builder, self.config))
         return store
 
     @property
@@ -260,6 +274,16 @@ class _Build:
                 return wanted if kept is None else kept
             case _:
                 return False
+
+
+def _is_in_memory(builder: StoreBuilder, config: StreamsConfig) -> bool:
+    given = builder.in_memory
+    return config["dsl.store.suppliers.class"] == "in_memory" if given is None else given
+
+
+def scope_of(builder: StoreBuilder, config: StreamsConfig) -> str:
+    """Return Kafka's scope of the metrics of a store, such as rocksdb-window."""
+    return ("in-memory" if _is_in_memory(builder, config) else "rocksdb") + _SCOPES.get(builder.supplier.kind, "")
 
 
 def store_serde(builder: StoreBuilder, part: str, config: StreamsConfig) -> Serde:
@@ -479,8 +503,22 @@ def _no_context() -> RecordContext:
 def _key_value(build: _Build, buffer: BufferedBytesStore) -> TypedStore:
     buffer = build.logging(buffer)
     cached = CachingKeyValueStore(build.builder.name, buffer, build.cache, build.context) if build.cached else None
-    make = TypedTimestampedKeyValueStore if build.builder.timestamped else TypedKeyValueStore
-    return build.observed(make(build.serdes(), buffer, cached, not build.in_memory, build.logged))
+    make = partial(
+        TypedTimestampedKeyValueStore if build.builder.timestamped else TypedKeyValueStore,
+        build.serdes(),
+        persistent=not build.in_memory,
+        logged=build.logged,
+    )
+    expiry = build.expiry()
+    if expiry is None:
+        return build.observed(make(buffer, cached))
+    if cached is None:
+        return build.observed(make(ExpiringStore(buffer, expiry), None))
+    return build.observed(make(buffer, ExpiringCachingStore(cached, buffer, expiry)))
+
+
+def _timestamp_after_headers(value: bytes) -> int:
+    return timestamp_of(without_headers(value))
 
 
 def _window(build: _Build, supplier: WindowBytesStoreSupplier) -> TypedStore:

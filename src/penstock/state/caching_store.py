@@ -69,6 +69,10 @@ class CachingKeyValueStore:
         """Write an entry (None deletes) with the current context."""
         self._cache.put(key, value, self._context())
 
+    def put_in_context(self, key: bytes, value: bytes | None, context: RecordContext) -> None:
+        """Write an entry (None deletes) with `context`."""
+        self._cache.put(key, value, context)
+
     def put_many(
         self, keys: Sequence[bytes], values: Sequence[bytes | None], contexts: Sequence[RecordContext] | None = None
     ) -> None:

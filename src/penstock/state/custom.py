@@ -198,6 +198,9 @@ class CustomStore:
     def set_flush_listener(self, listener: FlushListener, send_old_values: bool) -> None:
         """Do nothing, since the store has no record cache."""
 
+    def set_expiry_listener(self, listener: FlushListener, send_old_values: bool) -> None:
+        """Do nothing, since the store has no time to live."""
+
     def uncommitted_bytes(self) -> int:
         """Return the approximate memory size (bytes) of the changes since the last commit."""
         return self._buffer.uncommitted_bytes()

@@ -21,6 +21,7 @@ from penstock.record import Headers, Int64Array, KeyValue
 from penstock.serdes import Serde
 from penstock.state.api import FlushListener
 from penstock.state.bytes_store import BufferedBytesStore, BytesStore, CachingBytesStore
+from penstock.state.expiring_store import ExpiringStore
 from penstock.state.guarded import Guard, GuardedReads
 from penstock.state.state_serdes import StateSerdes
 from penstock_broker.common.log_limits import limit_rate
@@ -89,6 +90,10 @@ class TypedStore:
     def persistent(self) -> bool:
         """Return whether the store's base outlives the process."""
         return self._persistent
+
+    def num_keys(self) -> int:
+        """Return the number of entries, without those that are only in the record cache (Kafka metric: num-keys)."""
+        return self._buffer.approximate_num_entries()
 
     def flush(self) -> None:
         """Write cached entries through and forward them."""
@@ -181,6 +186,11 @@ class TypedStore:
         """Pass each entry leaving the record cache to `listener`; no effect without a cache."""
         if self._cache is not None:
             self._cache.set_flush_listener(listener, send_old_values)
+
+    def set_expiry_listener(self, listener: FlushListener, send_old_values: bool) -> None:
+        """Pass each deleted expired entry to `listener`; no effect with a cache, or without a time to live."""
+        if isinstance(self._buffer, ExpiringStore):
+            self._buffer.set_expiry_listener(listener, send_old_values)
 
     def uncommitted_bytes(self) -> int:
         """Return the approximate memory size (bytes) of the uncommitted writes."""

@@ -45,7 +45,8 @@ class ColumnPlan:
 def column_nodes(topology: ProcessorTopology, errors: ErrorHandling) -> frozenset[str]:
     """Return the names of nodes that support columns while no other node uses their stores.
 
-    The evictions of a bounded store depend on every single read, so its nodes work record by record. If the task may
+    The evictions of a bounded store depend on every single read, and the entries of a store with a time to live on the
+    time of every single record, so their nodes work record by record. If the task may
     continue after an error, only a user's function may fail in these nodes, which affects one row: they have no stores,
     and no sinks or suppress() below, whose errors may belong to their parent. A user's handler is called in the order
     of the records, so no node works on columns then.

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
+from types import MappingProxyType
 
 from penstock.errors import ProcessorStateError, StreamsError
+from penstock.metrics.host_metrics import NUM_KEYS, operation_of, state_id
+from penstock.metrics.measurements import Measurement, measured_once
 from penstock.plan.subtopology import SubtopologySpec
 from penstock.state.api import Base, Changes, EngineStore
-from penstock.state.build import StoreServices, build_store
+from penstock.state.build import COUNTED_SCOPES, StoreServices, build_store, scope_of
 from penstock.state.change_logging_store import ChangeLog
 from penstock.state.record_cache import RecordCache
 from penstock.state.spilled import SpilledChanges
+from penstock.state.typed_store import TypedStore
 from penstock.task.context import TaskContext
 from penstock.task.error_handling import ProcessingError, told_cause
+from penstock.task.store_expiry import StoreExpiry
 
 
 class ProcessorStateManager:
@@ -26,6 +32,10 @@ class ProcessorStateManager:
         cache: the record cache for cached stores.
         change_log: collects the changelog records of the stores that it names.
         spilled: receives the uncommitted changes that exceed memory; None keeps them there.
+        sweep_cursors: where the sweeps of stores with a time to live continue.
+
+    Attributes:
+        expiry: the sweeps of these stores.
     """
 
     def __init__(
@@ -37,6 +47,7 @@ class ProcessorStateManager:
         cache: RecordCache,
         change_log: ChangeLog | None = None,
         spilled: SpilledChanges | None = None,
+        sweep_cursors: Mapping[str, bytes] = MappingProxyType({}),
     ) -> None:
         config = context.config
         self._log_prefix = log_prefix
@@ -44,6 +55,7 @@ class ProcessorStateManager:
         self._cache = cache
         self._spilled = spilled
         self._most_uncommitted: int = config["penstock.uncommitted.max.bytes"]
+        self.expiry = StoreExpiry(context, sweep_cursors)
         view = base.view if spilled is None else spilled.view
         self.stores: dict[str, EngineStore] = {
             name: build_store(
@@ -53,10 +65,22 @@ class ProcessorStateManager:
                 cache,
                 context.record_context,
                 context.processor_metadata,
-                StoreServices(partial(context.count_late, name), change_log, context.observer, context.task_id),
+                StoreServices(
+                    partial(context.count_late, name), change_log, context.observer, context.task_id, self.expiry
+                ),
             )
             for name, builder in spec.stores.items()
         }
+        scopes = {name: scope_of(builder, config) for name, builder in spec.stores.items()}
+        self._counted = {
+            operation_of(NUM_KEYS, state_id(scopes[name]), name): store
+            for name, store in self.stores.items()
+            if isinstance(store, TypedStore) and scopes[name] in COUNTED_SCOPES
+        }
+
+    def num_keys(self) -> dict[str, Measurement]:
+        """Return the number of keys of each store in memory, by operation (KIP-1250)."""
+        return {operation: measured_once(store.num_keys()) for operation, store in self._counted.items()}
 
     def flush_caches(self) -> None:
         """Flush the cache of every store, in the order of the stores.

@@ -26,9 +26,11 @@ from penstock.plan.serde_check import node_serde
 from penstock.plan.subtopology import ProcessorSpec, SinkSpec, SourceSpec, SubtopologySpec
 from penstock.processor.api import Processor
 from penstock.processor.first_results import WARN_NONE_RESULTS, watch_results
+from penstock.processor.stream_partitioner import with_headers
 from penstock.record import (
     NO_METADATA,
     ConsumerRecord,
+    Headers,
     Int64Array,
     Record,
     RecordBatch,
@@ -222,10 +224,12 @@ class SinkNode:
         self._errors = errors
         self._key_serde = node_serde(spec, "key", task.config)
         self._value_serde = node_serde(spec, "value", task.config)
+        self._partitioner = None if spec.partitioner is None else with_headers(spec.partitioner)
         self._same_serde = type(self._key_serde) is type(self._value_serde) and type(self._key_serde) in (
             StringSerde,
             BytesSerde,
         )
+        self._writes_headers = self._key_serde.writes_headers or self._value_serde.writes_headers
         _report_records(self, task.observer)
 
     def process(self, record: Record[Any, Any]) -> None:
@@ -241,7 +245,7 @@ class SinkNode:
         self._task.observer.processed(self.name, len(batch))
         self._task.taps.take(self.name, self._task.source, batch, self._task.wall_clock)
         topic, partitioner = self.spec.topic, self.spec.partitioner
-        if topic is None or partitioner is not None:
+        if topic is None or partitioner is not None or self._writes_headers:
             self._send_rows(batch, sequence)
             return
         try:
@@ -297,13 +301,13 @@ class SinkNode:
             _log.warning("Skipping record as partitioner returned empty partitions. topic=[%s]", topic)
             self._task.count_dropped(self.name, DropReason.NO_PARTITION)
             return ()
-        key = self._serialized(self._key_serde, topic, record, record.key, SerializationExceptionOrigin.KEY)
+        key, headers = self._serialized(topic, record, record.headers, SerializationExceptionOrigin.KEY)
         if key is _DROPPED:
             return ()
-        value = self._serialized(self._value_serde, topic, record, record.value, SerializationExceptionOrigin.VALUE)
+        value, headers = self._serialized(topic, record, headers, SerializationExceptionOrigin.VALUE)
         if value is _DROPPED:
             return ()
-        sent = ProducerRecord(topic, key, value, record.timestamp, record.headers)
+        sent = ProducerRecord(topic, key, value, record.timestamp, headers)
         return [sent] if partitions is None else [sent._replace(partition=each) for each in sorted(partitions)]
 
     def _route(self, record: Record[Any, Any], metadata: RecordMetadata) -> tuple[str, set[int] | None]:
@@ -330,10 +334,10 @@ class SinkNode:
                     f"for the input record at topic {metadata.topic}, partition {metadata.partition}, offset "
                     f"{metadata.offset}, which cannot be the name of a topic: it {why}."
                 )
-        if spec.partitioner is None:
+        if self._partitioner is None:
             return topic, None
         count = self._sender.partition_count(topic)
-        partitions = spec.partitioner(topic, record.key, record.value, count)
+        partitions = self._partitioner(topic, record.key, record.value, record.headers, count)
         wrong = [partition for partition in partitions or () if not 0 <= partition < count]
         if wrong:
             raise StreamsError(
@@ -343,22 +347,24 @@ class SinkNode:
         return topic, partitions
 
     def _serialized(
-        self, serde: Serde, topic: str, record: Record[Any, Any], part: Any, origin: SerializationExceptionOrigin
-    ) -> Any:
-        """Serialise `part`, the key or the value of `record`.
+        self, topic: str, record: Record[Any, Any], headers: Headers, origin: SerializationExceptionOrigin
+    ) -> tuple[Any, Headers]:
+        """Serialise the key or the value of `record`, and return the headers after that.
 
         Returns _DROPPED if it is unwritable and the handler drops the record; otherwise raises StreamsError.
         """
+        is_key = origin is SerializationExceptionOrigin.KEY
+        serde, part = (self._key_serde, record.key) if is_key else (self._value_serde, record.value)
         if part is None:
-            return None
+            return None, headers
         try:
-            return serde.serialize(topic, part, record.headers)
+            return serde.serialize_record(topic, part, headers)
         except TypeError as error:
             raise StreamsError(self._wrong_type(serde, topic, part, origin.value)) from error
         except Exception as error:
             unsent = ProducerRecord(topic, record.key, record.value, record.timestamp, record.headers)
             self._errors.serialization_failed(self.name, unsent, record, error, origin)
-            return _DROPPED
+            return _DROPPED, headers
 
     def _wrong_type(self, serde: Serde, topic: str, part: Any, what: str) -> str:
         """Return the message for a key or value of a type not supported by `serde`.
@@ -399,7 +405,9 @@ class ProcessorTopology:
             name for name, builder in spec.stores.items() if isinstance(builder.supplier, KeyValueBytesStoreSupplier)
         )
         self.bounded_stores = frozenset(
-            name for name, builder in spec.stores.items() if isinstance(builder.supplier, LruMapBytesStoreSupplier)
+            name
+            for name, builder in spec.stores.items()
+            if isinstance(builder.supplier, LruMapBytesStoreSupplier) or builder.ttl is not None
         )
         self.sources: list[SourceNode] = []
         self.processors: list[ProcessorNode] = []

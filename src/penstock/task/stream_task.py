@@ -124,6 +124,7 @@ class StreamTask:
             self._cache,
             environment.change_log,
             environment.spilled,
+            checkpoint.sweep_cursors,
         )
         self._context.stores = TaskStores(self._state.stores, environment.global_stores)
         self._sender = RecordSender(self._collector, partitions, task_id, self._context.offset)
@@ -166,6 +167,7 @@ class StreamTask:
         """Call `init` of every processor; raises StreamsError with the name of a failed one."""
         for node in self._topology.processors:
             node.init()
+        self._state.expiry.schedule()
 
     def add_source_topic(self, topic: str, source_name: str) -> None:
         """Also read `topic`, which matches the pattern of node `source_name`; raises StreamsError if unknown."""
@@ -390,6 +392,7 @@ class StreamTask:
         measured[DEAD_LETTER_RECORDS] = Measurement(buried, float(buried), 1.0, 1.0)  # each counts as 1
         if self._state.stores:
             measured[CACHE_BYTES] = measured_once(self._cache.size_bytes)
+            measured.update(self._state.num_keys())
         return {name: each for name, each in measured.items() if each.number}, self._context.metrics.take_reports()
 
     def before_each(self, node: str, call: Callable[[Record[Any, Any]], None]) -> None:
@@ -445,6 +448,7 @@ class StreamTask:
             dict(self._lane_offsets),
             dict(self._context.processor_metadata),
             dict(self._idling.deadlines),
+            dict(self._state.expiry.cursors),
         )
 
     def store(self, name: str) -> StateStore:
@@ -509,16 +513,21 @@ class StreamTask:
             self._errors.processing_failed(schedule.node, None, error)
 
     def _fail(self, failure: ProcessingError) -> NoReturn:
-        metadata = self._context.metadata or NO_METADATA
-        error = StreamsError(
-            failure.message
-            or f"Exception caught in process. taskId={self.task_id}, processor={failure.node}, "
-            f"topic={metadata.topic}, partition={metadata.partition}, "
-            f"offset={metadata.offset}"
-        )
-        error.failed_record = failure.failed_record(metadata)
-        error.add_note(told_cause(failure.error, failure.node, self._context.described(failure.node)))
-        raise error from failure.error
+        raise _process_error(failure, self.task_id, self._context) from failure.error
+
+
+def _process_error(failure: ProcessingError, task_id: TaskId, context: TaskContext) -> StreamsError:
+    """Return the error of a task for a record that a node could not process."""
+    metadata = context.metadata or NO_METADATA
+    error = StreamsError(
+        failure.message
+        or f"Exception caught in process. taskId={task_id}, processor={failure.node}, "
+        f"topic={metadata.topic}, partition={metadata.partition}, "
+        f"offset={metadata.offset}"
+    )
+    error.failed_record = failure.failed_record(metadata)
+    error.add_note(told_cause(failure.error, failure.node, context.described(failure.node)))
+    return error
 
 
 def _observer(

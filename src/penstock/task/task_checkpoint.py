@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -37,6 +37,7 @@ class TaskCheckpoint:
         processor_metadata: persistent values of processors and stores besides entries, such as clocks (Kafka class:
             ProcessorMetadata).
         idle_deadlines: the time (ms) until which the task waits for each partition that it found empty.
+        sweep_cursors: the key at which the next sweep of a store with a time to live starts.
     """
 
     stream_time: int = NO_TIMESTAMP
@@ -45,6 +46,7 @@ class TaskCheckpoint:
     lane_offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
     processor_metadata: Mapping[str, int] = field(default_factory=dict)
     idle_deadlines: Mapping[TopicPartition, int] = field(default_factory=dict)
+    sweep_cursors: Mapping[str, bytes] = field(default_factory=dict)
 
     def next_wall_clock_ms(self) -> int | None:
         """Return the time of the next wall-clock punctuation (ms), or None."""
@@ -55,6 +57,7 @@ class TaskCheckpoint:
 
     def encode(self) -> bytes:
         """Serialise the checkpoint; equal content gives equal bytes."""
+        cursors = [sorted((store, key.hex()) for store, key in self.sweep_cursors.items())]
         return orjson.dumps(
             [
                 self.stream_time,
@@ -63,14 +66,16 @@ class TaskCheckpoint:
                 sorted([*tp, offset] for tp, offset in self.lane_offsets.items()),
                 sorted(self.processor_metadata.items()),
                 sorted([*tp, deadline] for tp, deadline in self.idle_deadlines.items()),
+                *(cursors if self.sweep_cursors else ()),  # without one, the bytes stay those of earlier versions
             ]
         )
 
     @staticmethod
     def decode(data: bytes) -> TaskCheckpoint:
         """Deserialise a checkpoint."""
-        stream_time, partition_times, schedules, lane_offsets, processor_metadata, *later = orjson.loads(data)
-        (idle_deadlines,) = later or ((),)  # a checkpoint of an earlier version has no deadlines
+        content: list[Any] = orjson.loads(data)
+        content += [(), ()]  # earlier versions have no deadlines, and few tasks have cursors
+        stream_time, partition_times, schedules, lane_offsets, processor_metadata, idle_deadlines, cursors = content[:7]
         return TaskCheckpoint(
             stream_time,
             {TopicPartition(topic, partition): time for topic, partition, time in partition_times},
@@ -80,4 +85,5 @@ class TaskCheckpoint:
             {TopicPartition(topic, partition): offset for topic, partition, offset in lane_offsets},
             dict(processor_metadata),
             {TopicPartition(topic, partition): deadline for topic, partition, deadline in idle_deadlines},
+            {store: bytes.fromhex(key) for store, key in cursors},
         )

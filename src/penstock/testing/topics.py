@@ -184,8 +184,11 @@ class TestInputTopic(Generic[K, V]):
             timestamp = self._current_time
             self._current_time += self._auto_advance_ms
         topic, headers = self._topic, checked_headers(record.headers)
-        key = None if record.key is None else self._key_serde.serialize(topic, record.key, headers)
-        value = None if record.value is None else self._value_serde.serialize(topic, record.value, headers)
+        key = value = None
+        if record.key is not None:
+            key, headers = self._key_serde.serialize_record(topic, record.key, headers)
+        if record.value is not None:
+            value, headers = self._value_serde.serialize_record(topic, record.value, headers)
         self._driver.pipe_bytes(topic, key, value, timestamp, headers)
 
     def __repr__(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import subprocess
@@ -14,7 +15,7 @@ import pytest
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Materialized
-from penstock.errors import CorruptedBaseError, InvalidStateStoreError
+from penstock.errors import CorruptedBaseError, InvalidStateStoreError, LockError
 from penstock.host.deployment.layout import layout_of
 from penstock.host.threads.directories import StateDirectory
 from penstock.host.threads.standbys import Standbys, StatePositions
@@ -58,6 +59,31 @@ def test_only_state_that_nobody_has_used_for_long_enough_is_deleted(directory: S
     assert directory.has_base(GLOBAL_TASK)
     base.close()
     directory.release()
+
+
+def test_state_that_is_too_old_is_deleted_before_an_instance_starts(
+    directory: StateDirectory, tmp_path: Path, shared: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    directory.delete_outdated(1_001.0)  # there is nothing yet
+    assert not directory.path.exists()
+    directory.acquire()
+    for task in (KEPT, GIVEN_UP, GLOBAL_TASK):
+        applied(directory, task, b"old")
+    os.utime(tmp_path / "app" / str(GIVEN_UP) / "lock", (1_000, 1_000))
+    with pytest.raises(LockError):
+        directory_in(tmp_path, shared).delete_outdated(1_001.0)
+    directory.seal()
+    directory.release()
+    again = directory_in(tmp_path, shared)
+    with caplog.at_level(logging.INFO):
+        again.delete_outdated(1_001.0)
+    assert [each for each in caplog.messages if "too old (state.cleanup.dir.max.age.ms)" in each] == [
+        f"Deleted the state of a task that is too old (state.cleanup.dir.max.age.ms): {tmp_path / 'app' / '1_12'}."
+    ]
+    again.acquire()
+    assert content(again, GIVEN_UP) == (None, None)
+    assert content(again, KEPT) == content(again, GLOBAL_TASK) == (b"old", b"old")
+    again.release()
 
 
 def test_state_that_was_deleted_does_not_count_where_the_group_places_tasks(

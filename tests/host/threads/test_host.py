@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from collections import Counter
@@ -285,6 +286,26 @@ def test_stores_are_restored_only_where_the_disk_does_not_have_them(
     assert sum(same_disk.restored.values()) == 0
     assert sum(other_disk.restored.values()) == sum(ends.values()) in (3, 4)
     assert words.counts() == {"a": 4, "b": 1, "c": 1}
+
+
+@pytest.mark.one_broker
+@pytest.mark.parametrize(("max_age_ms", "restores"), [(-1, False), (3_600_000, True)])
+def test_a_start_restores_state_that_is_older_than_the_largest_age(
+    words: WordCount, tmp_path: Path, max_age_ms: int, restores: bool
+) -> None:
+    words.write("a b", "a c")
+    words.run_to_end(words.host())
+    words.settings["state.cleanup.dir.max.age.ms"] = max_age_ms
+    new, old = Restores(), Restores()
+    words.run_to_end(words.host(restore_listener=new))
+    two_hours_ago = SystemClock().milliseconds() / 1000 - 7_200
+    for path in (tmp_path / "state").rglob("lock"):
+        os.utime(path, (two_hours_ago, two_hours_ago))
+    words.write("a")
+    words.run_to_end(words.host(restore_listener=old))
+    assert sum(new.restored.values()) == 0
+    assert (sum(old.restored.values()) > 0) == restores
+    assert words.counts() == {"a": 3, "b": 1, "c": 1}
 
 
 def test_what_is_restored_is_read_with_the_keys_of_restore_consumers(words: WordCount, tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ OF_THIS_HOST = {
     "probing.rebalance.interval.ms": 60_000,
     "rack.aware.assignment.tags": "zone",
     "restore.consumer.fetch.min.bytes": 2,
+    "state.cleanup.dir.max.age.ms": 5,
     "task.timeout.ms": 1_000,
     "windowstore.changelog.additional.retention.ms": 5,
 }

@@ -279,12 +279,21 @@ TIMESTAMP_EXTRACTORS = Words(
     },
 )
 
-# 5.13, (topic, key, value, number of partitions)
+
+def _drop_if_header(name: str, dropped: str) -> Callable[[str, Any, Any, Headers, int], set[int]]:
+    def partitioner(topic: str, key: Any, value: Any, headers: Headers, partitions: int) -> set[int]:
+        return set() if _last_header(headers, name, "") == dropped else {0}
+
+    return partitioner
+
+
+# 5.13, (topic, key, value, number of partitions), or with the headers before the number
 PARTITIONERS = Words(
     "partitioner",
     {
         "zero": lambda: lambda topic, k, v, partitions: {0},
         "default": lambda: lambda topic, k, v, partitions: None,
         "drop_if_contains": lambda a: lambda topic, k, v, partitions: set() if a in text(v) else {0},
+        "drop_if_header": _drop_if_header,
     },
 )

@@ -131,11 +131,18 @@ _STREAM_JOINED = Fields(
     },
     _stream_joined,
 )
-_TABLE_JOINED = Fields("table_joined", {"name": PLAIN}, lambda name: TableJoined.as_(name))
+_TABLE_JOINED = Fields(
+    "table_joined",
+    {"name": PLAIN, "partitioner": functions.PARTITIONERS, "other_partitioner": functions.PARTITIONERS},
+    lambda name, partitioner=None, other_partitioner=None: TableJoined.with_(partitioner, other_partitioner).with_name(
+        name
+    ),
+)
 
 _STREAM_FIELDS: Mapping[str, Reader] = {
     "joiner": JOINERS,
     "with_key": PLAIN,
+    "with_mapped_key": PLAIN,
     "windows": _WINDOWS,
     "stream_joined": _STREAM_JOINED,
     "joined": _JOINED,
@@ -156,11 +163,21 @@ def _without_key(joiner: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any],
     return lambda left, right: joiner(None, left, right)
 
 
+def _with_mapped_key(joiner: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any, Any, Any], Any]:
+    return lambda key, mapped_key, left, right: joiner(f"{text(key)}/{text(mapped_key)}", left, right)
+
+
 def _stream_join(method: Callable[..., Any]) -> Operation:
     def apply(
-        left: KStream, right: KStream | KTable | GlobalKTable, joiner: Any, with_key: bool = False, **fields: Any
+        left: KStream,
+        right: KStream | KTable | GlobalKTable,
+        joiner: Any,
+        with_key: bool = False,
+        with_mapped_key: bool = False,
+        **fields: Any,
     ) -> KStream:
-        result: KStream = method(left, right, joiner if with_key else _without_key(joiner), **fields)
+        given = _with_mapped_key(joiner) if with_mapped_key else joiner if with_key else _without_key(joiner)
+        result: KStream = method(left, right, given, **fields)
         return result
 
     return Operation(apply, _STREAM_FIELDS, "KStream", "left", ("right",))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from penstock.config import StreamsConfig
 from penstock.plan.partitioning import partition_for
 from penstock.plan.subtopology import StreamPartitioner
+from penstock.processor.stream_partitioner import with_headers
 from penstock.record import Headers
 from penstock.serdes import Serde
-from penstock.signatures import misfit
 from penstock.state.api import StoreBuilder
 from penstock.task.standby_task import empty_store
 
@@ -31,22 +31,11 @@ class KeyPartitioner:
     def partition(self, builder: StoreBuilder, config: StreamsConfig, key: Any, partitions: int) -> int:
         """Return the partition of `key` in a store with that number of partitions.
 
-        Raises the errors of the serde for a key that it cannot write.
+        Raises the errors of the serde for a key that it cannot write, and TypeError as `with_headers`.
         """
-        chosen = self._chosen(builder.name, key, partitions)
-        if chosen:
-            return min(chosen)
+        if self._partitioner is not None:
+            chosen = with_headers(self._partitioner)(builder.name, key, None, self._headers, partitions)
+            if chosen:
+                return min(chosen)
         serde = self._key_serde or empty_store(builder, config).key_serde
         return partition_for(serde.serialize(builder.name, key, self._headers), max(partitions, 1))
-
-    def _chosen(self, topic: str, key: Any, partitions: int) -> set[int] | None:
-        """Return the choice of the partitioner, None without one; it may take headers (KIP-1321)."""
-        partitioner: Any = self._partitioner
-        if partitioner is None:
-            return None
-        chosen: Any
-        if misfit(partitioner, topic, key, None, partitions) is None:
-            chosen = partitioner(topic, key, None, partitions)
-        else:
-            chosen = partitioner(topic, key, None, self._headers, partitions)
-        return cast("set[int] | None", chosen)

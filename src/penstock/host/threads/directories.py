@@ -247,9 +247,23 @@ class StateDirectory:
                 directory.seal()
                 crash_point("state.sealed", 0)
 
-    def delete_unused(self, since: float) -> None:
+    def delete_outdated(self, since: float) -> None:
+        """Delete the directories of tasks that are unused since a wall-clock time (s), before an instance starts.
+        Raises LockError if an instance runs."""
+        if not self.path.is_dir():
+            return
+        self.acquire()
+        try:
+            self.delete_unused(since, "that is too old (state.cleanup.dir.max.age.ms)")
+        finally:
+            self.release()
+
+    def delete_unused(self, since: float, reason: str = "that others have") -> None:
         """Delete the directories of tasks that are closed and unused since a wall-clock time (s). Also delete the
-        remains of deletions interrupted by a kill of the process."""
+        remains of deletions interrupted by a kill of the process.
+
+        reason: for the log, after "the state of a task".
+        """
         for path in filter(_is_left, self.path.iterdir()):
             shutil.rmtree(path)
         with self._opening:  # a task that returns meanwhile waits, and finds its part of the database empty
@@ -258,7 +272,7 @@ class StateDirectory:
                     if directory.delete_if_unused(since):
                         crash_point("state.cleaned", 0)
                         self._emptied.discard(directory.database.name)
-                        _log.info("Deleted the state of a task that others have: %s.", directory.database.parent)
+                        _log.info("Deleted the state of a task %s: %s.", reason, directory.database.parent)
             if self._shared is not None:
                 for name in self._shared.database.names():
                     if (self.path / name).is_dir():  # another process may have opened it since

@@ -122,6 +122,7 @@ class ThreadsHost:
                 "also in changelog topics (penstock.changelog.topics=true, or `penstock savepoint export --to-kafka`), "
                 "or you give it up, move that directory away."
             )
+        self._delete_outdated()
         polling = self._opened(listener)
         name = f"penstock-{self._application_id}"
         self._thread = threading.Thread(
@@ -223,6 +224,12 @@ class ThreadsHost:
         self._queries.untap(node)
 
     # ---------------------------------------- start
+
+    def _delete_outdated(self) -> None:
+        """Delete the state of tasks that is older than `state.cleanup.dir.max.age.ms` (KIP-1259)."""
+        max_age_ms: int = self._config["state.cleanup.dir.max.age.ms"]
+        if max_age_ms >= 0:
+            self._directory.delete_outdated((SystemClock().milliseconds() - max_age_ms) / 1000)
 
     def _opened(self, listener: HostListener) -> Polling:
         """Check the topics, create clients and threads, and return the loop of the polling thread."""

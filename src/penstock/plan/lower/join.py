@@ -53,7 +53,7 @@ def add_join_node(lowering: Lowering, id: n.NodeId, node: n.JoinNode) -> None:
             _add_stream_table_join(lowering, id, node)
         case n.StreamGlobalTableJoinNode():
             getter = StoreValueGetterSupplier(node.table_store)
-            joiner = node.key_selector, node.joiner, node.with_key, node.type.keeps_left
+            joiner = node.key_selector, node.joiner, node.keys, node.type.keeps_left
             lowering.add_processor(node, partial(StreamGlobalTableJoin, getter, *joiner))
         case n.TableTableJoinNode():
             _add_table_table_join(lowering, id, node)

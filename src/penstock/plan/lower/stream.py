@@ -15,8 +15,10 @@ from penstock.plan.lower.lowering import Lowering
 from penstock.plan.partitioning import WindowedStreamPartitioner
 from penstock.plan.topology import Topology
 from penstock.plan.versions import is_versioned_store
+from penstock.processor.added_values import AddedValues
 from penstock.processor.aggregate import RecordByRecord, StreamAggregate, StreamCount, StreamReduce
 from penstock.processor.api import Processor
+from penstock.processor.column_aggregate import ColumnAggregate
 from penstock.processor.deduplicate import StreamDeduplicate, StreamDeduplicateById
 from penstock.processor.stateless import (
     NullKeyFilter,
@@ -96,6 +98,8 @@ def _add_aggregation(
             make = partial(StreamCount, store.name, sends_old_values)
         case n.ReduceNode():
             make = partial(StreamReduce, store.name, node.reducer, sends_old_values)
+        case n.AggregateNode(aggregator=AddedValues() as adder):
+            make = partial(ColumnAggregate, store.name, adder, sends_old_values)
         case n.AggregateNode():
             make = partial(StreamAggregate, store.name, node.initializer, node.aggregator, sends_old_values)
     lowering.add_processor(node, partial(RecordByRecord, make) if is_versioned_store(store) else make, store)

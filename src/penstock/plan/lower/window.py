@@ -10,8 +10,10 @@ from penstock.calendar_windows import CalendarWindows
 from penstock.plan import nodes as n
 from penstock.plan.lower.lowering import Lowering
 from penstock.plan.upstream import source_names
+from penstock.processor.added_values import AddedValues
 from penstock.processor.aggregate import Aggregator, Initializer
 from penstock.processor.api import Processor
+from penstock.processor.column_aggregate import ColumnWindowAggregate
 from penstock.processor.reduction import counted, initial_count
 from penstock.processor.session_aggregate import FinalSessionWindowAggregate, SessionWindowAggregate
 from penstock.processor.sliding_aggregate import FinalSlidingWindowAggregate, SlidingWindowAggregate
@@ -39,19 +41,7 @@ def add_window_node(lowering: Lowering, id: n.NodeId, node: n.WindowNode) -> Non
             if node.emit_strategy is EmitStrategy.ON_WINDOW_CLOSE:
                 _add_final(lowering, node, node.initializer, node.aggregator)
             else:
-                lowering.add_processor(
-                    node,
-                    partial(
-                        TimeWindowAggregate,
-                        node.name,
-                        node.store.name,
-                        node.windows,
-                        node.initializer,
-                        node.aggregator,
-                        send_old_values,
-                    ),
-                    node.store,
-                )
+                lowering.add_processor(node, _windowed(node, send_old_values), node.store)
         case n.SlidingWindowedAggregateNode():
             _add_sliding(lowering, node, send_old_values)
         case n.SessionWindowedAggregateNode():
@@ -61,6 +51,16 @@ def add_window_node(lowering: Lowering, id: n.NodeId, node: n.WindowNode) -> Non
             lowering.topology.copartition_sources(source_names(lowering.plan, id))
         case _:
             assert_never(node)
+
+
+def _windowed(node: n.TimeWindowedAggregateNode, send_old_values: bool) -> Callable[[], Processor]:
+    """Return the factory of the aggregation `node`, which emits each update."""
+    common = node.name, node.store.name, node.windows
+    match node.aggregator:
+        case AddedValues() as adder:
+            return partial(ColumnWindowAggregate, *common, adder, send_old_values)
+        case aggregator:
+            return partial(TimeWindowAggregate, *common, node.initializer, aggregator, send_old_values)
 
 
 def _add_final(

@@ -75,12 +75,15 @@ class StreamGlobalTableJoinNode(BaseNode):
     """A stream joined with a global table, by a key computed from each record.
 
     Kafka class: StreamTableJoinNode.
+
+    Args:
+        keys: the number of keys that the joiner takes: 0, 1 for the record's, 2 for the record's and the selected one.
     """
 
     table_store: str
     key_selector: Callable[[Any, Any], Any]
     joiner: Callable[..., Any]
-    with_key: bool
+    keys: int
     type: JoinType
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from penstock.config.endpoint import host_and_port
 from penstock.errors import ConfigError
 from penstock.record import TopicPartition
 
@@ -23,10 +24,10 @@ class HostInfo(NamedTuple):
         """
         if endpoint is None:
             return HostInfo.unavailable()
-        host, _, port = endpoint.rpartition(":")
-        if not host or not port.isdigit():
+        found = host_and_port(endpoint)
+        if found is None:
             raise ConfigError(f"Invalid value {endpoint!r} for application.server: expected host:port.")
-        return HostInfo(host, int(port))
+        return HostInfo(*found)
 
     @staticmethod
     def unavailable() -> HostInfo:

@@ -1,0 +1,95 @@
+"""A ready aggregation as the argument of `aggregate`: its functions, its store and its table of results."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock.aggregations import Aggregation
+from penstock.dsl.arguments import option
+from penstock.dsl.options import Materialized, Named, name_of
+from penstock.processor.added_values import AddedValues, MergedStates, SubtractedValues
+from penstock.serdes import Serde
+
+if TYPE_CHECKING:
+    from penstock.dsl.table import KTable
+
+
+@dataclass(frozen=True)
+class ReadyAggregation:
+    """A ready aggregation of the values of a grouped stream or table.
+
+    Args:
+        aggregation: the aggregation.
+        value_serde: the serde of the values.
+        materialized: the user's options; their value serde is that of the results.
+    """
+
+    aggregation: Aggregation[Any, Any]
+    value_serde: Serde | None
+    materialized: Materialized | None
+
+    @staticmethod
+    def of(
+        aggregation: Aggregation[Any, Any],
+        value_serde: Serde | None,
+        materialized: Materialized | None,
+        *functions: object,
+    ) -> ReadyAggregation:
+        """Return the aggregation with its options; raises TypeError for further `functions`."""
+        for given in functions:
+            if isinstance(given, Materialized):
+                raise TypeError(f"Name the options of aggregate({aggregation}): write materialized={given!r:.100}.")
+            if given is not None:
+                raise TypeError(f"{aggregation} has its own functions: leave out {given!r:.100}.")
+        return ReadyAggregation(aggregation, value_serde, materialized)
+
+    @property
+    def adder(self) -> AddedValues:
+        """The aggregator."""
+        return AddedValues(self.aggregation)
+
+    @property
+    def merger(self) -> MergedStates:
+        """The merger of sessions."""
+        return MergedStates(self.aggregation)
+
+    @property
+    def subtractor(self) -> SubtractedValues:
+        """The subtractor; TypeError if the aggregation cannot subtract."""
+        if not self.aggregation.subtractable:
+            raise TypeError(
+                f"{self.aggregation} cannot subtract the old value of a changed entry, as a grouped table requires. "
+                "Aggregate a grouped stream, or write an adder and a subtractor that keep what they need."
+            )
+        return SubtractedValues(self.aggregation)
+
+    @property
+    def store_serde(self) -> Serde | None:
+        """The serde of the store without an option: that of the states."""
+        return self._state_serde or self._result_serde
+
+    @property
+    def store_options(self) -> Materialized | None:
+        """The options of the store: a value serde of results is not for states."""
+        if self.materialized is None or self._state_serde is None:
+            return self.materialized
+        return option(self.materialized, Materialized()).with_value_serde(self._state_serde)
+
+    def results(self, states: KTable[Any, Any], named: Named | str | None) -> KTable[Any, Any]:
+        """Return the table of the results of `states`."""
+        if self._state_serde is None:
+            return states
+        given = name_of(named)
+        serde = option(self.materialized, Materialized()).value_serde or self._result_serde
+        return states.map_values(
+            self.aggregation.result, None if given is None else f"{given}-result", Materialized(value_serde=serde)
+        )
+
+    @property
+    def _state_serde(self) -> Serde | None:
+        return self.aggregation.state_serde(self.aggregation.part_serde(self.value_serde))
+
+    @property
+    def _result_serde(self) -> Serde | None:
+        return self.aggregation.result_serde(self.aggregation.part_serde(self.value_serde))
