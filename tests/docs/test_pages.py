@@ -360,18 +360,25 @@ def test_the_schema_registry_of_the_page_of_the_broker() -> None:
     run_and_compare("docs/broker.md", 1, {"__name__": "page"})
 
 
+def passed(directory: Path, *tests: str) -> str:
+    """Run Python blocks as one file of tests, and return what pytest says of them; fails if a test does."""
+    (directory / "test_orders.py").write_text("\n".join(tests))
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(directory)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=directory)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout
+
+
 def test_the_fixture_of_the_page_of_the_broker(tmp_path: Path) -> None:
-    (tmp_path / "test_orders.py").write_text("\n".join(blocks("docs/broker.md")[number] for number in (0, 2)))
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path)
-    assert "2 passed" in ran.stdout, ran.stdout + ran.stderr
+    assert "2 passed" in passed(tmp_path, *(blocks("docs/broker.md")[number] for number in (0, 2)))
+
+
+def test_the_page_on_programs_without_penstock(tmp_path: Path) -> None:
+    assert "6 passed" in passed(tmp_path, *blocks("docs/testing-kafka-programs.md"))
 
 
 def test_the_readme_of_the_broker(tmp_path: Path) -> None:
     *tests, program = blocks(BROKER_README)
-    (tmp_path / "test_orders.py").write_text("\n".join(tests))
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path)
-    assert "2 passed" in ran.stdout, ran.stdout + ran.stderr
+    assert "2 passed" in passed(tmp_path, *tests)
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
     assert ran.stdout.startswith("127.0.0.1:")

@@ -83,8 +83,8 @@ def lags(metrics: Mapping[MetricName, Metric]) -> dict[tuple[str, str], float | 
 
 def deployed() -> set[str]:
     """Return the names of Penstock's metrics that the files of `deploy` have."""
-    files = [each for each in (ROOT / "deploy").rglob("*") if each.suffix in (".json", ".yml")]
-    assert len(files) == 4
+    files = [each for each in (ROOT / "deploy").rglob("*") if each.suffix in (".json", ".yml", ".yaml")]
+    assert len(files) == 7
     return {name for each in files for name in re.findall(r"\bkafka_\w+", each.read_text(encoding="utf-8"))}
 
 

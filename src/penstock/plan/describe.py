@@ -65,7 +65,7 @@ class SinkDescription:
     def target(self) -> str:
         """The topic, or the name of the topic name extractor."""
         extractor = self.topic_name_extractor
-        return str(self.topic) if extractor is None else _function_name(extractor)
+        return str(self.topic) if extractor is None else function_name(extractor)
 
     def __str__(self) -> str:
         kind = "topic" if self.topic_name_extractor is None else "extractor class"
@@ -303,7 +303,8 @@ def _names(names: tuple[str, ...]) -> str:
     return ", ".join(names) if names else "none"
 
 
-def _function_name(function: TopicNameExtractor) -> str:
+def function_name(function: TopicNameExtractor) -> str:
+    """Return the name of a topic name extractor in descriptions."""
     return function.__qualname__ if inspect.isroutine(function) else str(function)
 
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, cast
 from penstock.metrics.drop_reasons import DropReason
 from penstock.processor.api import EngineContext, Processor, ProcessorContext
 from penstock.processor.first_results import FOREIGN_KEY, TABLE_JOINER, UsesResults, adapting
+from penstock.processor.store_reader import StoreReader
 from penstock.processor.stream_partitioner import PartitionerWithHeaders, with_headers
 from penstock.processor.table import ValueGetterSupplier
 from penstock.record import Change, Headers, Record, ValueAndTimestamp
@@ -179,7 +180,7 @@ class SubscriptionReceive(Processor):
         )
 
 
-class SubscriptionJoin(Processor):
+class SubscriptionJoin(Processor, StoreReader):
     """Responds to a subscription with the current value of the foreign table.
 
     Kafka class: SubscriptionJoinProcessorSupplier.
@@ -190,6 +191,10 @@ class SubscriptionJoin(Processor):
 
     def __init__(self, foreign_table: ValueGetterSupplier) -> None:
         self._foreign_table_supplier = foreign_table
+
+    def read_stores(self) -> tuple[str, ...]:
+        """Return the stores of the foreign table."""
+        return self._foreign_table_supplier.store_names()
 
     def init(self, context: ProcessorContext) -> None:
         """Prepare the look-up."""
@@ -215,7 +220,7 @@ class SubscriptionJoin(Processor):
         self._foreign_table.close()
 
 
-class ForeignTableJoin(Processor):
+class ForeignTableJoin(Processor, StoreReader):
     """Responds to all subscriptions to a foreign key when its value changes.
 
     Kafka class: ForeignTableJoinProcessorSupplier.
@@ -232,6 +237,10 @@ class ForeignTableJoin(Processor):
         self._foreign_key_serde = foreign_key_serde
         self._drop_out_of_order = drop_out_of_order
         self._topic = topic
+
+    def read_stores(self) -> tuple[str, ...]:
+        """Return the store of the subscriptions."""
+        return (self._store_name,)
 
     def init(self, context: ProcessorContext) -> None:
         """Get the store and the serde."""
@@ -256,7 +265,7 @@ class ForeignTableJoin(Processor):
                 self.context.forward(Record(subscription.primary_key, response, record.timestamp, record.headers))
 
 
-class ResponseJoin(Processor, UsesResults):
+class ResponseJoin(Processor, UsesResults, StoreReader):
     """Joins a response with its row of the primary table.
 
     Kafka class: ResponseJoinProcessorSupplier.
@@ -284,6 +293,10 @@ class ResponseJoin(Processor, UsesResults):
         self._joiner = joiner
         self._keeps_left = keeps_left
         self._topic = topic
+
+    def read_stores(self) -> tuple[str, ...]:
+        """Return the stores of the primary table."""
+        return self._primary_table_supplier.store_names()
 
     def init(self, context: ProcessorContext) -> None:
         """Prepare the look-up and the serde."""

@@ -18,6 +18,7 @@ from penstock.processor.api import EngineContext, Processor, ProcessorContext
 from penstock.processor.first_results import KEYED_JOINER, UsesResults
 from penstock.processor.joiner import keyed_joiner
 from penstock.processor.operator_time import EmissionInterval, ObservedStreamTime
+from penstock.processor.store_reader import StoreReader
 from penstock.record import NO_TIMESTAMP, Record
 from penstock.state.api import EngineKeyValueStore
 from penstock.state.windowed_api import EngineWindowStore, WindowStore
@@ -85,7 +86,7 @@ class JoinSide:
         return self.windows.after_ms if self.left else self.windows.before_ms
 
 
-class StreamStreamInnerJoin(Processor, UsesResults):
+class StreamStreamInnerJoin(Processor, UsesResults, StoreReader):
     """One side of an inner join (Kafka class: KStreamKStreamJoin).
 
     Args:
@@ -98,6 +99,10 @@ class StreamStreamInnerJoin(Processor, UsesResults):
         self._side = side
         self._before, self._after = side.before_ms, side.after_ms
         self._joiner = keyed_joiner(side.joiner, side.with_key, reverse=not side.left)
+
+    def read_stores(self) -> tuple[str, ...]:
+        """Return the store of the other side."""
+        return (self._side.other_store,)
 
     def init(self, context: ProcessorContext) -> None:
         """Get the store of the other side."""
@@ -119,7 +124,7 @@ class StreamStreamInnerJoin(Processor, UsesResults):
             forward(Record(key, result, max(timestamp, other_timestamp), headers))
 
 
-class StreamStreamOuterJoin(Processor, UsesResults):
+class StreamStreamOuterJoin(Processor, UsesResults, StoreReader):
     """One side of a left or outer join (Kafka class: KStreamKStreamJoin).
 
     Args:
@@ -134,6 +139,10 @@ class StreamStreamOuterJoin(Processor, UsesResults):
         self._waits_ms = side.windows.grace_period_ms
         self._left, self._keeps_this, self._keeps_other = side.left, side.keeps_this, side.keeps_other
         self._joiner = keyed_joiner(side.joiner, side.with_key, reverse=not side.left)
+
+    def read_stores(self) -> tuple[str, ...]:
+        """Return the store of the other side."""
+        return (self._side.other_store,)
 
     def init(self, context: ProcessorContext) -> None:
         """Get the store of the other side, the store of waiting records, and the clocks."""

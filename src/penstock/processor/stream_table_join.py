@@ -15,6 +15,7 @@ from penstock.processor.api import EngineContext, Processor, ProcessorContext
 from penstock.processor.first_results import KEYED_JOINER, UsesResults
 from penstock.processor.joiner import mapped_key_joiner
 from penstock.processor.operator_time import ObservedStreamTime
+from penstock.processor.store_reader import StoreReader
 from penstock.processor.table import ValueGetterSupplier
 from penstock.record import NO_METADATA, Record
 from penstock.serdes.buffer import BufferKey, BufferValue
@@ -24,7 +25,7 @@ from penstock.windows import LONG_MAX
 _MAX_SEQUENCE = 0x7FFFFFFF
 
 
-class StreamTableJoin(Processor, UsesResults):
+class StreamTableJoin(Processor, UsesResults, StoreReader):
     """Joins each record with the value of its key.
 
     Args:
@@ -40,6 +41,10 @@ class StreamTableJoin(Processor, UsesResults):
         self._table_supplier = table
         self._joiner = mapped_key_joiner(joiner, keys)
         self._keeps_left = keeps_left
+
+    def read_stores(self) -> tuple[str, ...]:
+        """Return the stores of the table."""
+        return self._table_supplier.store_names()
 
     def init(self, context: ProcessorContext) -> None:
         """Prepare the look-up."""

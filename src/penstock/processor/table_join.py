@@ -20,13 +20,14 @@ from penstock.processor.columns import apply, composed, has_null, kept_rows, wit
 from penstock.processor.first_results import TABLE_JOINER, UsesResults, adapting
 from penstock.processor.forwarding import KeyValueStoreWrapper, TimestampedTupleForwarder, put_last
 from penstock.processor.joiner import JoinType
+from penstock.processor.store_reader import StoreReader
 from penstock.processor.table import StoreValueGetterSupplier, ValueGetter, ValueGetterSupplier
 from penstock.record import Change, Record, RecordBatch, ValueAndTimestamp, take_from
 
 TableJoiner = Callable[[Any, Any], Any]
 
 
-class TableTableJoin(Processor, UsesResults):
+class TableTableJoin(Processor, UsesResults, StoreReader):
     """Joins the updates of one side with the values of the other.
 
     Args:
@@ -57,6 +58,10 @@ class TableTableJoin(Processor, UsesResults):
         self._keeps_other = keeps_other
         self._send_old_values = send_old_values
         self._drop_out_of_order = drop_out_of_order
+
+    def read_stores(self) -> tuple[str, ...]:
+        """Return the stores of the other table."""
+        return self._other_supplier.store_names()
 
     def init(self, context: ProcessorContext) -> None:
         """Prepare the look-up."""

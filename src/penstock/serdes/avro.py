@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from functools import lru_cache
@@ -9,6 +10,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from penstock.extras import missing_from
+from penstock.serdes.fields import SchemaField, fields_of, fields_of_class
 from penstock.serdes.objects import name_of
 
 try:
@@ -112,6 +114,31 @@ class AvroSerde(SchemaRegistrySerde[T]):
             client, self._schema, lambda value, context: convert(read(own(value))), schema.has_choices
         )
         return deserializer
+
+
+@fields_of.register(AvroSerde)
+def _fields(serde: AvroSerde[Any]) -> tuple[SchemaField, ...]:
+    """Return the fields of the schema, or of the class if the schema is in the registry."""
+    if serde._schema is None:
+        return fields_of_class(serde._type)
+    parsed = json.loads(serde._schema)
+    fields = parsed.get("fields", ()) if isinstance(parsed, dict) else ()
+    return tuple(SchemaField(field["name"], _text_of_type(field["type"])) for field in fields)
+
+
+def _text_of_type(type_: Any) -> str:
+    """Return a type of an Avro schema in one line."""
+    match type_:
+        case list():
+            return " | ".join(map(_text_of_type, type_))
+        case {"logicalType": str(name)} | {"type": "record" | "enum" | "fixed", "name": str(name)}:
+            return name
+        case {"type": "array", "items": inner} | {"type": "map", "values": inner}:
+            return f"{type_['type']}<{_text_of_type(inner)}>"
+        case {"type": inner}:
+            return _text_of_type(inner)
+        case _:
+            return str(type_)
 
 
 def _readable(data: bytes | None) -> bytes | None:

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from penstock.extras import missing_from
 from penstock.serdes.factory import Serdes
+from penstock.serdes.fields import SchemaField, fields_of
 from penstock.serdes.json import JsonSerde
 
 try:
@@ -93,3 +94,9 @@ class JsonSchemaSerde(SchemaRegistrySerde[T]):
             if isinstance(invalid, ValidationError)
             else super()._reason(error)
         )
+
+
+@fields_of.register(JsonSchemaSerde)
+def _fields(serde: JsonSchemaSerde[Any]) -> tuple[SchemaField, ...]:
+    """Return the fields of the class of the objects."""
+    return fields_of(serde._objects)

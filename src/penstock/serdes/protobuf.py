@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from penstock.extras import missing_from
+from penstock.serdes.fields import SchemaField, fields_of
 
 try:
     from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
     from confluent_kafka.serialization import SerializationContext
+    from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto
     from google.protobuf.message import DecodeError, EncodeError, Message
 
     from penstock.serdes.schema_registry import SchemaRegistrySerde
@@ -57,3 +59,17 @@ class ProtobufSerde(SchemaRegistrySerde[M]):
             self._message, {}, self.client()
         )
         return deserializer
+
+
+@fields_of.register(ProtobufSerde)
+def _fields(serde: ProtobufSerde[Any]) -> tuple[SchemaField, ...]:
+    """Return the fields of the message, with the types of the .proto file."""
+    described = DescriptorProto()
+    serde._message.DESCRIPTOR.CopyToProto(described)
+    return tuple(SchemaField(field.name, _text_of_type(field)) for field in described.field)
+
+
+def _text_of_type(field: FieldDescriptorProto) -> str:
+    named = field.type_name.rpartition(".")[2]
+    text = named or FieldDescriptorProto.Type.Name(field.type).removeprefix("TYPE_").lower()
+    return f"repeated {text}" if field.label == FieldDescriptorProto.LABEL_REPEATED else text

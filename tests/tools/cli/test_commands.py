@@ -378,7 +378,7 @@ def test_describe_is_kafkas_text(penstock_here: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["run", "dev", "query", "ui", "diff", "takeover", "reset", "recover", "produce", "consume"]
+    "name", ["run", "dev", "lineage", "query", "ui", "diff", "takeover", "reset", "recover", "produce", "consume"]
 )
 def test_brokers_are_given_to_every_command_by_the_same_option(name: str) -> None:
     context = commands.command(name).make_context(name, ["x", "-b", "host:1"])

@@ -22,6 +22,7 @@ COMMANDS: Final = {
     "run": "Run the topology of a program, with an embedded broker if it names no brokers.",
     "dev": "Run a program, and continue with its state whenever the file is saved.",
     "describe": "Show the topology of a program in Kafka's text, or draw it.",
+    "lineage": "Show the topics and stores from which each output of a program comes, with their fields.",
     "query": "Show what a store of a program holds, whether the program runs or not.",
     "ui": "Serve pages about an application that runs in another process, and show what a changed program would do.",
     "diff": "Show what happens to each store when a changed program starts; fails if it cannot start.",
