@@ -284,3 +284,31 @@ def swept(store: Any, task: TaskExpiry) -> int:
     before = len(store.changes())
     task.sweep()
     return len(store.changes()) - before
+
+
+@pytest.mark.parametrize(
+    ("on_expiry", "received"),
+    [(OnExpiry.FORWARD_DELETE, [("old", 0), (None, 5 + TTL)]), (OnExpiry.DROP, [("old", 0), ("new", 5)])],
+)
+def test_an_entry_that_has_expired_in_the_cache_leaves_it_as_a_delete(
+    on_expiry: OnExpiry, received: list[tuple[str | None, int]]
+) -> None:
+    task, found = TaskExpiry(0), list[tuple[str | None, int]]()
+    services = StoreServices(change_log=ChangeLog({}), expiry=task)
+    builder = Kind("memory", 1000, False, on_expiry).builder()
+    store: Any = build_store(
+        builder, CONFIG, MemoryBase().view("s"), RecordCache(1000), lambda: RecordContext(task.now, ()), {}, services
+    )
+
+    def listen(entries: FlushedEntries) -> None:
+        values = store.deserialize_columns(entries.new_values)[0]
+        found.extend(zip(values, [context.timestamp for context in entries.contexts], strict=True))
+
+    store.set_flush_listener(listen, False)
+    store.put("k", ValueAndTimestamp("old", 0))
+    store.flush()
+    task.now = 5
+    store.put("k", ValueAndTimestamp("new", 5))
+    task.now = 5 + TTL
+    store.flush()
+    assert found == received

@@ -502,19 +502,19 @@ def _no_context() -> RecordContext:
 
 def _key_value(build: _Build, buffer: BufferedBytesStore) -> TypedStore:
     buffer = build.logging(buffer)
-    cached = CachingKeyValueStore(build.builder.name, buffer, build.cache, build.context) if build.cached else None
     make = partial(
         TypedTimestampedKeyValueStore if build.builder.timestamped else TypedKeyValueStore,
         build.serdes(),
         persistent=not build.in_memory,
         logged=build.logged,
     )
+    cache = partial(CachingKeyValueStore, build.builder.name, buffer, build.cache, build.context)
     expiry = build.expiry()
     if expiry is None:
-        return build.observed(make(buffer, cached))
-    if cached is None:
+        return build.observed(make(buffer, cache() if build.cached else None))
+    if not build.cached:
         return build.observed(make(ExpiringStore(buffer, expiry), None))
-    return build.observed(make(buffer, ExpiringCachingStore(cached, buffer, expiry)))
+    return build.observed(make(buffer, ExpiringCachingStore(cache(expiry.outgoing), buffer, expiry)))
 
 
 def _timestamp_after_headers(value: bytes) -> int:

@@ -15,6 +15,14 @@ from penstock.state.bytes_store import BytesStore
 from penstock.state.record_cache import RecordCache
 from penstock.state.uncommitted import merge
 
+Outgoing = Callable[[list[bytes | None], list[RecordContext]], tuple[list[bytes | None], list[RecordContext]]]
+
+
+def _unchanged(
+    values: list[bytes | None], contexts: list[RecordContext]
+) -> tuple[list[bytes | None], list[RecordContext]]:
+    return values, contexts
+
 
 class CachingKeyValueStore:
     """Reads and writes through a named cache over `below` (implements BytesStore).
@@ -24,14 +32,23 @@ class CachingKeyValueStore:
         below: the layer below.
         cache: the record cache of the task.
         context: returns the record that causes a write.
+        outgoing: replaces values and contexts of entries that leave the cache.
     """
 
-    def __init__(self, name: str, below: BytesStore, cache: RecordCache, context: Callable[[], RecordContext]) -> None:
+    def __init__(
+        self,
+        name: str,
+        below: BytesStore,
+        cache: RecordCache,
+        context: Callable[[], RecordContext],
+        outgoing: Outgoing = _unchanged,
+    ) -> None:
         self._name = name
         self._below = below
         self._owner = cache
         self._cache = cache.named_cache(name, self._write_below)
         self._context = context
+        self._outgoing = outgoing
         self._listener: FlushListener | None = None
         self._send_old_values = False
 
@@ -102,6 +119,7 @@ class CachingKeyValueStore:
 
     def _write_below(self, keys: list[bytes], values: list[bytes | None], contexts: list[RecordContext]) -> None:
         below, listener, send_old = self._below, self._listener, self._send_old_values
+        values, contexts = self._outgoing(values, contexts)
         if listener is None:
             below.put_many(keys, values, contexts)
             return

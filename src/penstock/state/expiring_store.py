@@ -153,7 +153,7 @@ class ExpiringCachingStore(_UnexpiredReads):
     def sweep(self) -> None:
         """Delete the expired ones of the next entries below the cache, unless it has unexpired values of them.
 
-        Entries that are only in the cache follow once they have left it. To forward nothing, an entry is deleted below
+        Entries that are only in the cache leave it as deletes. To forward nothing, an entry is deleted below
         first: the cache drops the delete of an entry that is absent there.
         """
         keys = [key for key, _ in self._expiry.take_expired(self._below)]

@@ -18,7 +18,7 @@ from typing import Final, Protocol
 from penstock.record import NO_TIMESTAMP
 from penstock.state.api import RecordContext
 from penstock.state.bytes_store import BytesStore
-from penstock.state.ttl import Ttl, TtlClock
+from penstock.state.ttl import OnExpiry, Ttl, TtlClock
 
 ENTRIES_PER_SWEEP: Final = 10_000
 """Number of entries at which a sweep looks after few writes."""
@@ -97,6 +97,24 @@ class Expiry:
     def delete_context(self, value: bytes) -> RecordContext:
         """Return the context of the delete of an expired entry: its timestamp is the time of the expiry."""
         return RecordContext(self._timestamp_of(value) + self._ttl.duration_ms, ())
+
+    def outgoing(
+        self, values: list[bytes | None], contexts: list[RecordContext]
+    ) -> tuple[list[bytes | None], list[RecordContext]]:
+        """Return entries that leave a record cache: the expired ones as deletes, if operators receive deletes.
+
+        A later sweep would delete them only when the clock has advanced.
+        """
+        if self.on_expiry is OnExpiry.DROP:
+            return values, contexts
+        latest = self.latest_expired()
+        unexpired: list[bytes | None] = []
+        left: list[RecordContext] = []
+        for value, context in zip(values, contexts, strict=True):
+            is_expired = value is not None and self.has_expired(value, latest)
+            unexpired.append(None if is_expired else value)
+            left.append(self.delete_context(value) if value is not None and is_expired else context)
+        return unexpired, left
 
     # ---------- sweeps
 
