@@ -263,7 +263,9 @@ def record(servers: str, java: JavaTwin, directory: Path, file: Path) -> None:
             "changelogs": {
                 name: [as_json(each) for each in compacted(name, rows)] for name, rows in place.changelogs().items()
             },
-            "committed": sorted([*partition, *each] for partition, each in place.committed().items()),
+            "committed": sorted(
+                [*partition, each.offset, each.metadata] for partition, each in place.committed().items()
+            ),
         }
     lines = (f"{json.dumps(name)}: {json.dumps(each)}" for name, each in found.items())
     file.write_text("{" + ",\n".join(lines) + "}\n")
