@@ -30,7 +30,7 @@ BROKER = ROOT / "packages" / "penstock-broker"
 
 SPARKS = ("4.0.5", "4.1.4", "4.2.1", "4.3.0")
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
-KAFKAS = ("3.7.2", "3.9.1", "4.0.0", "4.1.1", "4.2.0", "4.3.0")
+KAFKAS = ("3.7.2", "3.9.1", "4.0.0", "4.1.1", "4.2.0", "4.3.0", "4.4.0")
 PANDAS_2_ON = "3.11"
 """The Python with pandas 2; the others have pandas 3."""
 

@@ -21,7 +21,7 @@ from penstock.plan.topology import built_topology
 from penstock.record import TopicPartition as InputPartition
 from penstock_broker.wire.error_codes import ErrorCode
 from tests.support.brokers import ON_KAFKA, RunningBroker
-from tests.support.kafka import kafka_class_path, require_kafka
+from tests.support.kafka import KAFKA_VERSION, kafka_class_path, require_kafka
 from tests.support.protocol_client import ProtocolClient
 from tests.support.transactions import Transactions
 from tests.support.waiting import WAIT_SECONDS
@@ -240,7 +240,8 @@ def test_the_java_tool_aborts_transactions_that_hang(at_broker: tuple[str, str])
 
 
 def test_configurations_and_quotas_are_changed_with_the_java_tool(at_broker: tuple[str, str]) -> None:
-    tool, name = "kafka.admin.ConfigCommand", "java-configured"
+    package = TOOLS if tuple(map(int, KAFKA_VERSION.split("."))) >= (4, 4) else "kafka.admin"
+    tool, name = f"{package}.ConfigCommand", "java-configured"
     java(f"{TOOLS}.TopicCommand", *at_broker, "--create", "--topic", name)
     for kind, entity, change in (
         ("topics", name, "retention.ms=5"),

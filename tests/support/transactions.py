@@ -26,6 +26,7 @@ NOT_READY: Final = {
     ErrorCode.coordinator_not_available,
     ErrorCode.coordinator_load_in_progress,
     ErrorCode.not_coordinator,
+    ErrorCode.not_leader_or_follower,
     ErrorCode.concurrent_transactions,
 }
 """What a broker answers that is not ready yet, or still ends a transaction."""
