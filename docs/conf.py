@@ -29,20 +29,22 @@ nitpicky = True
 # build reads no network; type variables; and types behind the public names, which programs do not import.
 _BEHIND_THE_API = (
     "application.uncaught_errors.UncaughtError",
+    "calendar_periods.CalendarPeriods",
     "client.api.GroupDescription",
     "host.api.StateQueries",
     r"host.spark.(checkpoints.savepoint.StoreFigures|frames.topic_source.TopicReader)",
     "host.threads.takeover.(Store|Input)",
     "metrics.(sensors.SensorReport|measurements.Sampled)",
     r"plan.(picture.Figure|subtopology.\w+)",
-    "state.(api.(BufferedBytesStore|StoreSource)|table.StoreTable)",
+    "state.(api.StoreSource|bytes_store.BufferedBytesStore|table.StoreTable|ttl.Ttl)",
     r"state.(\w+_store.Typed\w+|query.request.InStore)",
     r"state.query.queryable.(\w+StoreType|StateStoreProvider)",
 )
 nitpick_ignore_regex = [
     ("py:.*", r"(?!penstock\.)\w+\..*"),
-    ("py:(class|obj)", r"(penstock\.[\w.]+\.)?(K|V|KR|VR|KIn|VIn|KOut|VOut|VO|T|W|N|M|_S)"),
+    ("py:(class|obj)", r"(penstock\.[\w.]+\.)?(K|V|D|R|K_co|V_co|KR|VR|KIn|VIn|KOut|VOut|VO|T|W|N|M|_S)"),
     ("py:class", "ArrowStream|InterchangeFrame"),  # what DataFrames have in common
+    ("py:class", "Duration"),  # a whole number of ms, or a timedelta
     ("py:class", rf"penstock\.({'|'.join(_BEHIND_THE_API)})"),
 ]
 

@@ -42,9 +42,9 @@ class DebeziumOperation(StrEnum):
     READ = "r"
     """A row of a snapshot."""
     TRUNCATE = "t"
-    """The table was emptied: there is no row, and the key is null."""
+    """The table was emptied, so there is no row, and the key is null."""
     MESSAGE = "m"
-    """A logical message of PostgreSQL: there is no row."""
+    """A logical message of PostgreSQL, without a row."""
 
 
 @dataclass(frozen=True, slots=True)
