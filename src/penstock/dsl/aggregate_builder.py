@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from penstock.dsl.graph import Graph
-from penstock.plan import names, nodes
+from penstock.plan import nodes
 from penstock.serdes import Serde
 from penstock.state.api import StoreBuilder
 
@@ -61,14 +61,8 @@ class GroupedStreamAggregateBuilder:
 
         Its names take three numbers of the counter.
         """
-        repartition_names = names.RepartitionNames.make(self._repartition_name or store_name, self.graph.names)
-        return nodes.RepartitionNode(
-            name=repartition_names.source,
-            parents=(self.id,),
-            names=repartition_names,
-            key_serde=self.key_serde,
-            value_serde=self.value_serde,
-        )
+        prefix = self._repartition_name or store_name
+        return nodes.RepartitionNode.below(self.id, prefix, self.graph.names, self.key_serde, self.value_serde)
 
     def _repartition(self, store_name: str) -> nodes.NodeId:
         """Return the repartition before an aggregation.

@@ -10,6 +10,7 @@ configuration has no default.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 from penstock.config import StreamsConfig
@@ -323,19 +324,9 @@ class KStream(StreamJoins[K, V], StreamDeduplication[K, V]):
         prefix = options.name
         if prefix is None:
             prefix = self._graph.names.new_processor_name(names.STREAM_REPARTITION)
-        repartition_names = names.RepartitionNames.make(prefix, self._graph.names)
-        id = self._graph.add(
-            nodes.RepartitionNode(
-                name=repartition_names.source,
-                parents=(self._id,),
-                names=repartition_names,
-                key_serde=options.key_serde,
-                value_serde=options.value_serde,
-                movable=False,
-                partitioner=options.partitioner,
-                partitions=options.number_of_partitions,
-            )
-        )
+        node = nodes.RepartitionNode.below(self._id, prefix, self._graph.names, options.key_serde, options.value_serde)
+        fixed = replace(node, movable=False, partitioner=options.partitioner, partitions=options.number_of_partitions)
+        id = self._graph.add(fixed)
         return self._graph.stream(id, options.key_serde, options.value_serde, repartition_required=False)
 
     def group_by_key(self, grouped: Grouped | None = None) -> KGroupedStream[K, V]:
@@ -371,15 +362,8 @@ class KStream(StreamJoins[K, V], StreamDeduplication[K, V]):
         store_name = self._graph.names.new_store_name(names.STREAM_TO_TABLE) if queryable is None else queryable
         parent = self._id
         if self._repartition_required:
-            repartition_names = names.RepartitionNames.make(name, self._graph.names)
             parent = self._graph.add(
-                nodes.RepartitionNode(
-                    name=repartition_names.source,
-                    parents=(self._id,),
-                    names=repartition_names,
-                    key_serde=options.key_serde,
-                    value_serde=options.value_serde,
-                )
+                nodes.RepartitionNode.below(self._id, name, self._graph.names, options.key_serde, options.value_serde)
             )
         node = nodes.StreamToTableNode(
             name=name,

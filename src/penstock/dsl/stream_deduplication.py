@@ -117,15 +117,8 @@ class StreamDeduplication(Shell, Generic[K, V]):
         """Return the node of the records by key: this one, or a repartition below it."""
         if not self._repartition_required:
             return self._id
-        repartition_names = names.RepartitionNames.make(name, self._graph.names)
         return self._graph.add(
-            nodes.RepartitionNode(
-                name=repartition_names.source,
-                parents=(self._id,),
-                names=repartition_names,
-                key_serde=options.key_serde,
-                value_serde=options.value_serde,
-            )
+            nodes.RepartitionNode.below(self._id, name, self._graph.names, options.key_serde, options.value_serde)
         )
 
 

@@ -419,17 +419,9 @@ class StreamJoins(Shell, Generic[K, V]):
         if not self._repartition_required:
             return self._id
         prefix = self._graph.node(self._id).name if name is None else name
-        repartition_names = names.RepartitionNames.make(prefix, self._graph.names)
+        node = nodes.RepartitionNode.below(self._id, prefix, self._graph.names, key_serde, value_serde)
         if self._join_repartition is None or name is not None:
-            self._join_repartition = self._graph.add(
-                nodes.RepartitionNode(
-                    name=repartition_names.source,
-                    parents=(self._id,),
-                    names=repartition_names,
-                    key_serde=key_serde,
-                    value_serde=value_serde,
-                )
-            )
+            self._join_repartition = self._graph.add(node)
         return self._join_repartition
 
 

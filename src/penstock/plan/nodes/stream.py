@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.plan.names import RepartitionNames
-from penstock.plan.nodes.base import BaseNode
+from penstock.plan.names import InternalNameProvider, RepartitionNames
+from penstock.plan.nodes.base import BaseNode, NodeId
 from penstock.plan.subtopology import DataFrameSink, DataFrameSource, StreamPartitioner, TopicNameExtractor
 from penstock.processor.api import ProcessorSupplier
 from penstock.processor.timestamps import TimestampExtractor
@@ -180,6 +180,19 @@ class RepartitionNode(BaseNode):
     movable: bool = True
     partitioner: StreamPartitioner | None = None
     partitions: int | None = None
+
+    @staticmethod
+    def below(
+        parent: NodeId, prefix: str, counter: InternalNameProvider, key_serde: Serde | None, value_serde: Serde | None
+    ) -> RepartitionNode:
+        """Return a repartition of the records of `parent`, with names based on `prefix`.
+
+        Its names take three numbers of `counter`, whether it is added or not.
+        """
+        names = RepartitionNames.make(prefix, counter)
+        return RepartitionNode(
+            name=names.source, parents=(parent,), names=names, key_serde=key_serde, value_serde=value_serde
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
