@@ -318,11 +318,12 @@ def test_clients_report_where_an_interval_is_set(
         if not names >= {"incoming-byte-total", "fetch-throttle-time-avg", "produce-throttle-time-avg"}:
             return False
         found = client_statistics(figures_of(query).measured())
+        figures = [found.get(role, {}) for role in ("consumer", "producer")]
         return all(  # an interval in which no request was answered has no latency
-            found[role]["outgoing-byte-total"] > 0
-            and found[role]["request-latency-max"] > 0
-            and found[role]["buffered-bytes-max"] >= 0
-            for role in ("consumer", "producer")
+            each.get("outgoing-byte-total", 0) > 0
+            and each.get("request-latency-max", 0) > 0
+            and each.get("buffered-bytes-max", -1) >= 0
+            for each in figures
         )
 
     wait_for(have_reported)
