@@ -122,7 +122,8 @@ def test_every_version_of_leave_group(client: ProtocolClient, group: str, versio
 
     def leave(group: str, member_id: str) -> list[int]:
         member = {"member_id": member_id, "group_instance_id": None, "reason": "test"}
-        answer = client.call(LEAVE_GROUP, version, {"group_id": group, "members": [member]} | member)
+        body = {"group_id": group, "members": [member], "member_id": member_id}
+        answer = client.call(LEAVE_GROUP, version, body)
         return [answer["error_code"], *(one["error_code"] for one in answer.get("members", []))]
 
     whole, of_member = ([], [ErrorCode.none]) if version >= 3 else ([ErrorCode.none], [])

@@ -17,8 +17,8 @@ from tests.support.topic_requests import topic_id
 def test_every_version_of_offset_commit(client: ProtocolClient, topic: str, version: int) -> None:
     group = f"group-{uuid.uuid4()}"
 
-    def commit(offset: int, **settings: object) -> int:
-        wanted = {"partition_index": 1, "committed_offset": offset, "committed_metadata": "note"} | settings
+    def commit(offset: int, index: int = 1, metadata: str = "note", **settings: object) -> int:
+        wanted = {"partition_index": index, "committed_offset": offset, "committed_metadata": metadata}
         named = {"name": topic, "topic_id": topic_id(client, topic), "partitions": [wanted]}
         body = {"group_id": group, "topics": [named]} | settings
         code: int = client.call(OFFSET_COMMIT, version, body)["topics"][0]["partitions"][0]["error_code"]
@@ -26,20 +26,20 @@ def test_every_version_of_offset_commit(client: ProtocolClient, topic: str, vers
 
     assert commit(4) == ErrorCode.none
     assert commit(5) == ErrorCode.none
-    assert commit(6, partition_index=9) == ErrorCode.unknown_topic_or_partition
+    assert commit(6, index=9) == ErrorCode.unknown_topic_or_partition
     assert commit(6, member_id="someone", generation_id_or_member_epoch=3) == ErrorCode.unknown_member_id
     assert commit(6, generation_id_or_member_epoch=3) == ErrorCode.unknown_member_id
     missing = ErrorCode.group_id_not_found if version >= 9 else ErrorCode.illegal_generation
     assert commit(6, generation_id_or_member_epoch=3, group_id=f"new-{group}") == missing
-    assert commit(6, committed_metadata="x" * 5000) == ErrorCode.offset_metadata_too_large
+    assert commit(6, metadata="x" * 5000) == ErrorCode.offset_metadata_too_large
     assert commit(6, group_id="") == ErrorCode.none
     assert positions(client, 7, group, topic) == [(0, -1, ""), (1, 5, "note")]
 
 
 def positions(client: ProtocolClient, version: int, group: str, topic: str | None) -> list[tuple[int, int, str]]:
-    named = {"name": topic, "topic_id": topic_id(client, topic or ""), "partition_indexes": [0, 1]}
-    topics = None if topic is None else [named]
-    wanted = {"group_id": group, "topics": topics}
+    named = {"name": topic, "partition_indexes": [0, 1]}
+    by_id = {"topic_id": topic_id(client, topic or "")} if version >= 8 else {}
+    wanted = {"group_id": group, "topics": None if topic is None else [named | by_id]}
     answer = client.call(OFFSET_FETCH, version, wanted if version < 8 else {"groups": [wanted]})
     found = answer["groups"][0] if version >= 8 else answer
     partitions = [one for topic in found["topics"] for one in topic["partitions"]]

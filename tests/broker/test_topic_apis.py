@@ -171,9 +171,10 @@ def test_every_version_of_delete_topics(client: ProtocolClient, topic: str, vers
 @EMBEDDED_ONLY
 @pytest.mark.parametrize("version", versions_of(CREATE_PARTITIONS))
 def test_every_version_of_create_partitions(client: ProtocolClient, topic: str, version: int) -> None:
-    def grow(count: int, **settings: object) -> int:
-        wanted: Message = {"name": topic, "count": count, "assignments": None} | settings
-        answer = client.call(CREATE_PARTITIONS, version, {"topics": [wanted], "timeout": 1} | settings)
+    def grow(count: int, assignments: list[Message] | None = None, validate_only: bool = False) -> int:
+        wanted = {"name": topic, "count": count, "assignments": assignments}
+        body = {"topics": [wanted], "timeout": 1, "validate_only": validate_only}
+        answer = client.call(CREATE_PARTITIONS, version, body)
         code: int = answer["results"][0]["error_code"]
         return code
 

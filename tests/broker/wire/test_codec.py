@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import uuid
 
 import pytest
 from hypothesis import given, settings
@@ -33,6 +34,15 @@ def test_the_elements_of_a_lazy_array_are_made_while_they_are_written() -> None:
     eager = Sink()
     response_encoder(METADATA, 1)(eager, {"topics": [{"name": f"topic-{number}"} for number in range(3)]})
     assert sink.chunks == eager.chunks
+
+
+def test_a_field_of_another_version_is_left_out_and_an_unknown_one_is_refused() -> None:
+    encode, old, new = response_encoder(METADATA, 1), Sink(), Sink()
+    encode(old, {"topics": [{"name": "a", "is_internal": True}]})
+    encode(new, {"topics": [{"name": "a", "is_internal": True, "topic_id": uuid.uuid4()}], "throttle_time": 7})
+    assert old.chunks == new.chunks
+    with pytest.raises(ValueError, match=r"^MetadataResponseTopic has no field internal, nam$"):
+        encode(Sink(), {"topics": [{"nam": "a", "internal": True}]})
 
 
 def test_a_message_has_a_largest_size() -> None:

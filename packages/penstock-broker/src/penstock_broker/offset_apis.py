@@ -98,7 +98,11 @@ def offset_fetch(state: BrokerState, request: Request) -> Message:
     groups: list[Message] | None = request.body.get("groups")
     if groups is None:
         return _fetch_group(state, request, request.body)
-    return {"groups": LazyArray(groups, partial(_fetch_group, state, request))}
+    return {"groups": LazyArray(groups, partial(_fetch_named_group, state, request))}
+
+
+def _fetch_named_group(state: BrokerState, request: Request, wanted: Message) -> Message:
+    return {"group_id": wanted["group_id"]} | _fetch_group(state, request, wanted)
 
 
 def _fetch_group(state: BrokerState, request: Request, wanted: Message) -> Message:
@@ -107,7 +111,7 @@ def _fetch_group(state: BrokerState, request: Request, wanted: Message) -> Messa
     try:
         state.groups.check_fetch(group, wanted.get("member_id"), wanted.get("member_epoch", -1))
     except ApiError as error:
-        return {"group_id": group, "error_code": error.code, "topics": []}
+        return {"error_code": error.code, "topics": []}
     committed = state.groups.offsets.of_group(group)
     topics: list[Message] | None = wanted["topics"]
     if topics is None:
@@ -115,10 +119,7 @@ def _fetch_group(state: BrokerState, request: Request, wanted: Message) -> Messa
         for name, index in sorted(committed):
             indexes.setdefault(name, []).append(index)
         topics = [{"name": name, "partition_indexes": numbers} for name, numbers in indexes.items()]
-    return {
-        "group_id": group,
-        "topics": [_fetch_topic(state, group, topic, needs_stable, request.version) for topic in topics],
-    }
+    return {"topics": [_fetch_topic(state, group, topic, needs_stable, request.version) for topic in topics]}
 
 
 def _fetch_topic(state: BrokerState, group: str, wanted: Message, needs_stable: bool, version: int) -> Message:
@@ -126,7 +127,7 @@ def _fetch_topic(state: BrokerState, group: str, wanted: Message, needs_stable: 
         topic = _topic(state, wanted) if version >= 10 else None
     except ApiError as error:
         missing = [_position(None, index) | {"error_code": error.code} for index in wanted["partition_indexes"]]
-        return wanted | {"partitions": missing}
+        return {"topic_id": wanted["topic_id"], "partitions": missing}
     name: str = wanted["name"] if topic is None else topic.name
     committed = state.groups.offsets.of_group(group)
     partitions = []

@@ -194,13 +194,10 @@ def _records(group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> l
 
 
 def _value(offset: CommittedOffset) -> Message:
-    value = {
-        "offset": offset.offset,
-        "leader_epoch": offset.leader_epoch,
-        "metadata": offset.metadata,
-        "commit_timestamp": offset.committed_ms,
-    }
-    return value if offset.expires_ms is None else value | {"expire_timestamp": offset.expires_ms}
+    value = {"offset": offset.offset, "metadata": offset.metadata, "commit_timestamp": offset.committed_ms}
+    if offset.expires_ms is not None:
+        return value | {"expire_timestamp": offset.expires_ms}
+    return value | {"leader_epoch": offset.leader_epoch}
 
 
 def _numbered(offsets: Mapping[TopicPartition, CommittedOffset], first: int) -> dict[TopicPartition, CommittedOffset]:

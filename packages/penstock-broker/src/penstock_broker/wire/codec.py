@@ -5,8 +5,8 @@ api_schemas.py has the schemas, primitives.py the primitives of the wire format.
 
 Rules:
 - A message is a plain dict by field names; times are integers in milliseconds, error codes integers. An encoder ignores
-  keys that its version does not have and fills missing ones with the schema's default, so one handler serves all
-  versions of its API. A tagged field is written if the message has its key.
+  fields of other versions and fills missing ones with the schema's default, so one handler serves all versions of its
+  API. It refuses names that no version has. A tagged field is written if the message has its key.
 - An array with large elements, or with many per element of the request, is a LazyArray.
 - Adjacent numbers are packed and unpacked in one step, so Produce and Fetch need no special code: 4 microseconds for a
   message of one partition and 1 to 2 for each further one, a tenth of the broker's time for the request.
@@ -246,6 +246,7 @@ def structure_codec(structure: Structure) -> Codec:
     parts = _parts([field for field in fields if field.tag is None])
     tagged = {field.tag: field for field in sorted(fields, key=lambda f: f.tag or 0) if field.tag is not None}
     tagged_names = {field.name for field in tagged.values()}
+    names = frozenset(field.name for field in structure.schema.structures[structure.name])
     decoders, encoders = [part.decode for part in parts], [part.encode for part in parts]
 
     def decode(cursor: Cursor) -> Message:
@@ -257,6 +258,8 @@ def structure_codec(structure: Structure) -> Codec:
         return message
 
     def encode(sink: Sink, message: Message) -> None:
+        if not message.keys() <= names:  # a misspelled or renamed field would silently be sent as its default
+            raise ValueError(f"{structure.name} has no field {', '.join(sorted(message.keys() - names))}")
         for encode_part in encoders:
             encode_part(sink, message)
         if not flexible:
