@@ -112,7 +112,7 @@ class StreamsMember(AbstractMember):
             case m.StreamsHeartbeatAnswered() if self.state in (MemberState.JOINING, MemberState.STABLE):
                 self._out = False
                 return self._heard(event, now)
-            case m.LeaveAnswered() if self.state is MemberState.JOINING:
+            case m.LeaveAnswered() if self.state is MemberState.JOINING and self._has_instance:
                 return [self._enter()]
             case m.StreamsMemberDescribed() if self.state is MemberState.STABLE:
                 self._out = False
