@@ -42,6 +42,7 @@ from penstock.record import TopicPartition
 from penstock_broker.wire.codec import Message, request_decoder, request_encoder, response_decoder, response_encoder
 from penstock_broker.wire.error_codes import ErrorCode
 from penstock_broker.wire.primitives import Cursor, Sink
+from tests.host.threads.support import Listening
 from tests.host.threads.test_host import (
     NAMES,
     WordCount,
@@ -729,6 +730,36 @@ def test_a_static_member_goes_on_with_new_partitions(
     words = WordCount(kafka, tmp_path, unique_name)
     words.settings |= SETTINGS
     check_that_a_static_member_goes_on_with_new_partitions(words)
+
+
+def test_of_two_instances_with_one_instance_id_the_second_ends(
+    static_group: Group, kafka: RunningBroker, tmp_path: Path, unique_name: NAMES
+) -> None:
+    words = WordCount(kafka, tmp_path, unique_name)
+    del words.settings["session.timeout.ms"]
+    words.settings |= {**SETTINGS, **STATIC, "processing.guarantee": "exactly_once_v2"}
+    options: dict[str, Any] = {"until_end": False, "make_membership": None}
+    first, listening, refused = words.host(**options), Listening(), Listening()
+    first.start(listening)
+    try:
+        words.write("a b", "a c")
+        assert until(lambda: words.counts() == {"a": 2, "b": 1, "c": 1})
+        own = words.settings["state.dir"]
+        words.settings["state.dir"] = str(tmp_path / "other")
+        second = words.host(**options)
+        second.start(refused)
+        assert refused.ended.wait(WAIT_SECONDS)
+        assert second.close(60_000)
+        assert f"group {words.app!r} still has a member 'one-1'" in str(refused.error)
+        assert first.close(60_000)
+        words.settings["state.dir"] = own
+        first = words.host(**options)
+        first.start(listening)
+        words.write("a b", "a c")
+        assert until(lambda: words.counts() == {"a": 4, "b": 2, "c": 2})
+    finally:
+        assert first.close(60_000)
+    assert listening.error is None
 
 
 def test_instances_of_one_group_share_the_tasks_and_take_them_over(
