@@ -11,6 +11,7 @@ from penstock import Materialized, Serdes, StreamsBuilder, TimeWindows
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, StreamsError
 from penstock.host.api import HostListener, HostStatistics, State, StreamThreadExceptionResponse
+from penstock.host.group_membership_operation import GroupMembershipOperation
 from penstock.metrics.host_metrics import NOT_MEASURED, Measured
 from penstock.plan.subtopology import BuiltTopology
 from penstock.plan.topology import Topology
@@ -34,7 +35,7 @@ class TestHost:
         self.refusal: StreamsError | None = None
         self.closes: list[bool] = []
         self.closed_with: list[int] = []
-        self.left_group: list[bool] = []
+        self.operations: list[GroupMembershipOperation] = []
         self.answers: Any = None
         self.calls: list[str] = []
         self.responses: list[StreamThreadExceptionResponse] = []
@@ -62,9 +63,9 @@ class TestHost:
         assert self.listener is not None
         return self.listener
 
-    def close(self, timeout_ms: int, leave_group: bool = True) -> bool:
+    def close(self, timeout_ms: int, operation: GroupMembershipOperation = GroupMembershipOperation.DEFAULT) -> bool:
         self.closed_with.append(timeout_ms)
-        self.left_group.append(leave_group)
+        self.operations.append(operation)
         return self.closes.pop(0) if self.closes else True
 
     def fails(self, error: Exception) -> None:

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from penstock.application.close_options import CloseOptions, GroupMembershipOperation
+    from penstock.application.close_options import CloseOptions
     from penstock.calendar_windows import CalendarWindows
     from penstock.config import StreamsConfig
     from penstock.config.isolation_level import IsolationLevel
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from penstock.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
     from penstock.errors import StreamsError
     from penstock.host.api import Staleness, State, StreamThreadExceptionResponse
+    from penstock.host.group_membership_operation import GroupMembershipOperation
     from penstock.host.open import open_state
     from penstock.named_topologies import KafkaStreamsNamedTopologyWrapper, NamedTopology, NamedTopologyBuilder
     from penstock.plan.describe import TopologyDescription
@@ -129,7 +130,7 @@ if TYPE_CHECKING:
 __version__ = "0.3.0.dev0"
 
 _MODULES = {
-    "penstock.application.close_options": ("CloseOptions", "GroupMembershipOperation"),
+    "penstock.application.close_options": ("CloseOptions",),
     "penstock.calendar_windows": ("CalendarWindows",),
     "penstock.config": ("StreamsConfig",),
     "penstock.config.isolation_level": ("IsolationLevel",),
@@ -153,6 +154,7 @@ _MODULES = {
     "penstock.dsl.windowed": ("SessionWindowedKStream", "TimeWindowedKStream"),
     "penstock.errors": ("StreamsError",),
     "penstock.host.api": ("Staleness", "State", "StreamThreadExceptionResponse"),
+    "penstock.host.group_membership_operation": ("GroupMembershipOperation",),
     "penstock.host.open": ("open_state",),
     "penstock.named_topologies": ("KafkaStreamsNamedTopologyWrapper", "NamedTopology", "NamedTopologyBuilder"),
     "penstock.plan.describe": ("TopologyDescription",),

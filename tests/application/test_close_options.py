@@ -6,7 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from penstock.application.close_options import DEFAULT_CLOSE_TIMEOUT_MS, CloseOptions, GroupMembershipOperation
+from penstock.application.close_options import DEFAULT_CLOSE_TIMEOUT_MS, CloseOptions
+from penstock.host.group_membership_operation import GroupMembershipOperation
 
 DEFAULT, LEAVE, REMAIN = GroupMembershipOperation
 

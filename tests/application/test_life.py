@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 
 from penstock import KafkaStreams
-from penstock.application.close_options import CloseOptions, GroupMembershipOperation
+from penstock.application.close_options import CloseOptions
 from penstock.application.life import VALID_TRANSITIONS
 from penstock.errors import MissingSourceTopicError, StreamsError, StreamsNotStartedError
 from penstock.host.api import HostListener, State, StreamThreadExceptionResponse
+from penstock.host.group_membership_operation import GroupMembershipOperation
 from tests.test_streams import CONFIG, TestHost, host, running, topology
 
 __all__ = ["host"]
@@ -269,23 +270,22 @@ def test_close_takes_options(host: TestHost) -> None:
     options = CloseOptions.timeout(7).with_group_membership_operation(leave)
     assert options == CloseOptions.group_membership_operation(leave).with_timeout(7)
     assert streams.close(options)
-    assert (host.closed_with, host.left_group) == ([7], [True])
+    assert (host.closed_with, host.operations) == ([7], [leave])
 
 
 @pytest.mark.parametrize(
-    ("options", "leaves"),
+    ("options", "operation"),
     [
-        (None, True),
-        (CloseOptions.timeout(7), True),
-        (CloseOptions.group_membership_operation(GroupMembershipOperation.DEFAULT), True),
-        (CloseOptions.group_membership_operation(GroupMembershipOperation.REMAIN_IN_GROUP), False),
+        (None, GroupMembershipOperation.DEFAULT),
+        (CloseOptions.timeout(7), GroupMembershipOperation.DEFAULT),
+        *((CloseOptions.group_membership_operation(each), each) for each in GroupMembershipOperation),
     ],
 )
-def test_the_group_is_left_unless_the_options_say_otherwise(
-    host: TestHost, options: CloseOptions | None, leaves: bool
+def test_the_host_learns_from_the_options_whether_the_group_is_left(
+    host: TestHost, options: CloseOptions | None, operation: GroupMembershipOperation
 ) -> None:
     assert running(host).close(options)
-    assert host.left_group == [leaves]
+    assert host.operations == [operation]
 
 
 WAIT_SECONDS = 120
@@ -370,7 +370,7 @@ def test_a_block_that_does_not_start_leaves_the_handler_of_sigterm(host: TestHos
 
 
 def test_a_second_sigterm_does_not_stop_the_close(host: TestHost) -> None:
-    def close(timeout_ms: int, leave_group: bool = True) -> bool:
+    def close(timeout_ms: int, operation: GroupMembershipOperation = GroupMembershipOperation.DEFAULT) -> bool:
         os.kill(os.getpid(), signal.SIGTERM)
         return TestHost.close(host, timeout_ms)
 
@@ -390,7 +390,7 @@ def test_a_later_sigterm_gives_the_running_commit_up_and_the_next_one_ends_the_p
     monkeypatch.setattr("atexit.unregister", lambda callback: callback in kept and kept.remove(callback))
     before = signal.getsignal(signal.SIGTERM)
 
-    def close(timeout_ms: int, leave_group: bool = True) -> bool:
+    def close(timeout_ms: int, operation: GroupMembershipOperation = GroupMembershipOperation.DEFAULT) -> bool:
         nonlocal now_ms
         now_ms += 1_000
         if not host.closed_with:
@@ -412,7 +412,7 @@ def test_a_later_sigterm_gives_the_running_commit_up_and_the_next_one_ends_the_p
 
 
 def interrupted_while_it_closes(host: TestHost) -> None:
-    def close(timeout_ms: int, leave_group: bool = True) -> bool:
+    def close(timeout_ms: int, operation: GroupMembershipOperation = GroupMembershipOperation.DEFAULT) -> bool:
         if not host.closed_with:
             host.closed_with.append(timeout_ms)
             raise KeyboardInterrupt

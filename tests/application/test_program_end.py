@@ -25,7 +25,7 @@ from penstock import KafkaStreams, Topology
 class Host:
     def start(self, listener): listener.on_running()
     def summary(self): return "runs"
-    def close(self, timeout_ms, leave_group=True):
+    def close(self, timeout_ms, operation=None):
         print("closed within", timeout_ms, flush=True)
         return True
 

@@ -3,28 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from enum import Enum
 from typing import Final
 
+from penstock.host.group_membership_operation import GroupMembershipOperation
 from penstock_broker.common.durations import Duration, milliseconds
 
 DEFAULT_CLOSE_TIMEOUT_MS: Final = 60_000
 """The default timeout of `close`."""
-
-
-class GroupMembershipOperation(Enum):
-    """Whether the application leaves its consumer group at the end (Kafka class:
-    CloseOptions.GroupMembershipOperation).
-
-    After leaving, the other instances receive the tasks at once instead of after the session timeout. DEFAULT, that of
-    `close`, leaves the group (KIP-1284). In no case does a static member (`group.instance.id`) leave.
-
-    On Spark all are the same: there is no membership, only positions for tools that show the lag.
-    """
-
-    DEFAULT = "DEFAULT"
-    LEAVE_GROUP = "LEAVE_GROUP"
-    REMAIN_IN_GROUP = "REMAIN_IN_GROUP"
 
 
 @dataclass(frozen=True)

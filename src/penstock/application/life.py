@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self, TypeVar
 from weakref import WeakValueDictionary
 
-from penstock.application.close_options import DEFAULT_CLOSE_TIMEOUT_MS, CloseOptions, GroupMembershipOperation
+from penstock.application.close_options import DEFAULT_CLOSE_TIMEOUT_MS, CloseOptions
 from penstock.application.loading import current_refusal
 from penstock.application.program_end import FORGOTTEN, ended_with, is_in_a_test
 from penstock.application.uncaught_errors import StreamsUncaughtExceptionHandler, UncaughtError, UncaughtErrors
@@ -28,6 +28,7 @@ from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, StreamsNotStartedError
 from penstock.extras import load
 from penstock.host.api import HostLife, HostStatistics, State, StreamThreadExceptionResponse
+from penstock.host.group_membership_operation import GroupMembershipOperation
 from penstock.host.storage.directories import application_path
 from penstock.host.supervision.progress import late_end
 from penstock.log_context import mark_log_records
@@ -255,9 +256,9 @@ class ApplicationLife(ABC, Generic[_HostType]):
             raise ValueError(f"A time-out cannot be negative: expected 0 ms or more, got {timeout}.")
         deadline = time.monotonic() + timeout / 1000
         self._move(State.PENDING_SHUTDOWN)
-        leaves_group = options.operation is not GroupMembershipOperation.REMAIN_IN_GROUP
+        operation = options.operation or GroupMembershipOperation.DEFAULT
         try:
-            released = self._release(timeout, leaves_group)
+            released = self._release(timeout, operation)
         except (KeyboardInterrupt, SystemExit):
             try:
                 self._release(0)
@@ -455,9 +456,9 @@ class ApplicationLife(ABC, Generic[_HostType]):
             server = load("penstock.tools.ui.server", "penstock.ui.port")
             self._servers.append(server.UiServer(self, self._config, self._compare()))
 
-    def _release(self, timeout_ms: int, leaves_group: bool = True) -> bool:
+    def _release(self, timeout_ms: int, operation: GroupMembershipOperation = GroupMembershipOperation.DEFAULT) -> bool:
         """Close the host and the servers, once, and return whether everything has ended."""
-        released = self._release_host(timeout_ms, leaves_group)
+        released = self._release_host(timeout_ms, operation)
         if released:
             with self._changed:
                 servers, self._servers = self._servers, []
@@ -465,13 +466,13 @@ class ApplicationLife(ABC, Generic[_HostType]):
                 server.close()
         return released
 
-    def _release_host(self, timeout_ms: int, leaves_group: bool) -> bool:
+    def _release_host(self, timeout_ms: int, operation: GroupMembershipOperation) -> bool:
         with self._changed:
             host = self._host
             if host is None or self._released:
                 return True
         try:
-            self._released = host.close(timeout_ms, leaves_group)
+            self._released = host.close(timeout_ms, operation)
         except StreamsError:
             _log.exception("The host of %s could not be closed properly.", self._application_id)
             self._released = True

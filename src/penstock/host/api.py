@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, NamedTuple, Protocol, Self
 
 from msgspec import Meta
 
+from penstock.host.group_membership_operation import GroupMembershipOperation
 from penstock.metrics.host_metrics import Measured
 from penstock.metrics.record_counts import RecordCounts
 from penstock.plan.subtopology import StreamPartitioner, TaskId
@@ -354,11 +355,11 @@ class HostLife(Protocol):
         """
         ...
 
-    def close(self, timeout_ms: int, leave_group: bool = True) -> bool:
+    def close(self, timeout_ms: int, operation: GroupMembershipOperation = GroupMembershipOperation.DEFAULT) -> bool:
         """Stop after the current commit and release everything; return whether all ended within `timeout_ms`.
 
-        leave_group: whether other members of a group may take over the tasks at once, instead of after the session
-        timeout.
+        operation: whether the host leaves its group, so that other members take over the tasks at once instead of after
+        the session timeout.
         """
         ...
 

@@ -10,6 +10,7 @@ from penstock.client.confluent import ConfluentAdmin
 from penstock.config import StreamsConfig
 from penstock.host.api import StreamThreadExceptionResponse
 from penstock.host.deployment.layout import Layout
+from penstock.host.group_membership_operation import GroupMembershipOperation
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.membership import Post
 from penstock.host.threads.queued import QueuedThread
@@ -62,7 +63,7 @@ class AloneMembership:
     def shut_down(self) -> None:
         self._post(v.ApplicationShutDown(None))
 
-    def leave(self) -> None:
+    def leave(self, operation: GroupMembershipOperation = GroupMembershipOperation.DEFAULT) -> None:
         pass
 
     def close(self) -> None:

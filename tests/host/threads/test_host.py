@@ -33,6 +33,7 @@ from penstock.host.api import StreamThreadExceptionResponse
 from penstock.host.commits.production import ProductionFailedError
 from penstock.host.deployment.layout import Layout
 from penstock.host.deployment.topic_watch import TopicChanges, TopicWatch, UsedTopics
+from penstock.host.group_membership_operation import GroupMembershipOperation
 from penstock.host.threads import assembly
 from penstock.host.threads import host as threads_host
 from penstock.host.threads import vocabulary as v
@@ -55,6 +56,7 @@ from tests.support.waiting import until
 
 SECONDS = 120.0
 NAMES = Callable[[str], str]
+DEFAULT, LEAVE, REMAIN = GroupMembershipOperation
 
 
 class Restores(StateRestoreListener):
@@ -378,8 +380,8 @@ def test_a_task_that_fails_leaves_nothing_that_is_read_of_its_transaction(words:
     assert words.counts() == {"a": 3, "b": 1, "c": 1}
 
 
-@pytest.mark.one_broker
-def test_a_static_member_goes_on_with_new_partitions(words: WordCount) -> None:
+def check_that_a_static_member_goes_on_with_new_partitions(words: WordCount) -> None:
+    """Run one instance, and add a partition to its topic."""
     words.settings |= {"group.instance.id": "one", "metadata.max.age.ms": 100}
     builder = StreamsBuilder()
     builder.stream(words.source).to(words.sink)
@@ -399,6 +401,11 @@ def test_a_static_member_goes_on_with_new_partitions(words: WordCount) -> None:
     finally:
         assert host.close(60_000)
     assert "failure" not in listening.told
+
+
+@pytest.mark.one_broker
+def test_a_static_member_goes_on_with_new_partitions(words: WordCount) -> None:
+    check_that_a_static_member_goes_on_with_new_partitions(words)
 
 
 class RefusingCommits(AloneMembership):
@@ -831,33 +838,35 @@ def test_a_position_that_a_partition_does_not_have_ends_the_host_where_nothing_r
 
 
 @pytest.mark.one_broker
-@pytest.mark.parametrize("leave_group", [True, False])
-def test_a_closed_instance_leaves_its_group_unless_it_is_to_remain(words: WordCount, leave_group: bool) -> None:
+@pytest.mark.parametrize(("operation", "members"), [(DEFAULT, 0), (LEAVE, 0), (REMAIN, 1)])
+def test_a_closed_instance_leaves_its_group_unless_it_is_to_remain(
+    words: WordCount, operation: GroupMembershipOperation, members: int
+) -> None:
     host, listening = words.host(until_end=False, make_membership=None), Listening()
     host.start(listening)
     assert listening.running.wait(SECONDS)
-    assert host.close(60_000, leave_group)
-    assert until(lambda: len(words.admin.describe_group(words.app).members) == (0 if leave_group else 1))
+    assert host.close(60_000, operation)
+    assert until(lambda: len(words.admin.describe_group(words.app).members) == members)
 
 
 @pytest.mark.one_broker
-@pytest.mark.parametrize("leave_group", [True, False])
+@pytest.mark.parametrize("operation", GroupMembershipOperation)
 def test_an_instance_that_is_closed_while_it_is_set_up_leaves_its_group_unless_it_is_to_remain(
-    words: WordCount, leave_group: bool
+    words: WordCount, operation: GroupMembershipOperation
 ) -> None:
     class ClosedMeanwhile(AloneMembership):
         def __init__(self, *arguments: Any) -> None:
-            host.close(0, leave_group)
+            host.close(0, operation)
             super().__init__(*arguments)
 
-        def leave(self) -> None:
-            left.append(True)
+        def leave(self, operation: GroupMembershipOperation) -> None:
+            left.append(operation)
 
-    left: list[bool] = []
+    left: list[GroupMembershipOperation] = []
     host, listening = words.host(until_end=False, make_membership=ClosedMeanwhile), Listening()
     host.start(listening)
     assert listening.ended.wait(SECONDS)
-    assert bool(left) == leave_group
+    assert left == [operation]
 
 
 @pytest.mark.one_broker

@@ -100,9 +100,8 @@ def built(pattern: bool = False) -> BuiltTopology:
     return built_topology(builder.build(), "app")
 
 
-def test_groups_of_kafka_streams_have_no_static_members_groupers_and_patterns() -> None:
-    with pytest.raises(ConfigError, match=r"remove group\.instance\.id"):
-        check_group_protocol(built(), config_of(group__protocol="streams", group__instance__id="one"))
+def test_groups_of_kafka_streams_have_static_members_but_no_groupers_and_patterns() -> None:
+    check_group_protocol(built(), config_of(group__protocol="streams", group__instance__id="one"))
     with pytest.raises(ConfigError, match=r"remove partition\.grouper"):
         check_group_protocol(built(), config_of(group__protocol="streams", partition__grouper=PartitionGrouper))
     with pytest.raises(TopologyError, match=r"a pattern, 'in\.\*', .* set group\.protocol=classic"):

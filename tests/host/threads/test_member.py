@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from penstock.host.group_membership_operation import GroupMembershipOperation
 from penstock.host.threads import member_messages as m
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.classic_member import ClassicMember
@@ -409,6 +410,22 @@ def test_a_static_member_does_not_leave() -> None:
     assert game.member.has_left
 
 
+@pytest.mark.parametrize("instance", ["", "one-1"])
+def test_leaving_follows_the_options_of_the_close(instance: str) -> None:
+    left = {}
+    for operation in GroupMembershipOperation:
+        game = Game(instance)
+        game(m.Begin())
+        game.joined()
+        left[operation] = game(m.LeaveRequested(operation)), game.member.remains
+    leaves, remains = ([m.LeaveGroup("me")], False), ([], True)
+    assert left == {
+        GroupMembershipOperation.DEFAULT: remains if instance else leaves,
+        GroupMembershipOperation.LEAVE_GROUP: leaves,
+        GroupMembershipOperation.REMAIN_IN_GROUP: remains,
+    }
+
+
 def test_a_static_member_goes_on_with_the_plan_of_its_life_before_and_gives_up_what_that_had_to() -> None:
     """The group plans nothing anew for it: what the other one waits for would belong to nobody."""
     members = {"before": subscribed(TASKS, "one-1"), "other": subscribed((), "two-1")}
@@ -454,6 +471,7 @@ def test_leaving_says_so_and_ends(stable: Game) -> None:
     assert stable(m.LeaveRequested()) == []
     stable(m.LeaveAnswered())
     assert stable.member.has_left
+    assert not stable.member.remains
 
 
 @pytest.mark.parametrize("answer", [m.Disconnected(), m.Unusable(RuntimeError())])
@@ -461,6 +479,7 @@ def test_leaving_ends_without_an_answer_too(stable: Game, answer: m.MemberEvent)
     stable(m.LeaveRequested())
     assert stable(answer) == []
     assert stable.member.has_left
+    assert stable.member.remains
 
 
 def test_a_member_that_nobody_knows_has_left(game: Game) -> None:

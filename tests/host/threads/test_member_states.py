@@ -7,6 +7,7 @@ from copy import copy
 
 import pytest
 
+from penstock.host.group_membership_operation import GroupMembershipOperation
 from penstock.host.threads import member_messages as m
 from penstock.host.threads import streams_member as s
 from penstock.host.threads.classic_member import ClassicMember
@@ -32,6 +33,7 @@ CODES = (
     ErrorCode.rebalance_in_progress,
     ErrorCode.group_authorization_failed,
 )
+OF_INSTANCES = (ErrorCode.unreleased_instance_id, ErrorCode.fenced_instance_id)
 ERROR = RuntimeError("permanent")
 ALWAYS: Sequence[m.MemberEvent] = (
     m.Begin(),
@@ -43,7 +45,7 @@ ALWAYS: Sequence[m.MemberEvent] = (
     m.TasksRevoked(frozenset(TASKS), assignments=1_000_000),
     m.Stalled(ERROR),
     m.ShutDownRequested(),
-    m.LeaveRequested(),
+    *map(m.LeaveRequested, GroupMembershipOperation),
 )
 OF_CLASSIC: Sequence[m.MemberEvent] = (
     m.JoinAnswered(ErrorCode.member_id_required, "me"),
@@ -63,7 +65,7 @@ OF_STREAMS: Sequence[m.MemberEvent] = (
     m.StreamsHeartbeatAnswered(NONE, epoch=1, tasks=m.StreamsTasks(frozenset(TASKS))),
     m.StreamsHeartbeatAnswered(NONE, epoch=1, statuses={s.INCORRECTLY_PARTITIONED_TOPICS: "3 and 4"}),
     m.StreamsHeartbeatAnswered(NONE, epoch=1, statuses={s.SHUTDOWN_APPLICATION: "another"}),
-    *(m.StreamsHeartbeatAnswered(code) for code in (*CODES, ErrorCode.group_id_not_found)),
+    *(m.StreamsHeartbeatAnswered(code) for code in (*CODES, ErrorCode.group_id_not_found, *OF_INSTANCES)),
     m.StreamsMemberDescribed(NONE),
     m.StreamsMemberDescribed(NONE, m.StreamsTasks(frozenset(TASKS))),
     *(m.StreamsMemberDescribed(code) for code in (*CODES, ErrorCode.group_id_not_found)),
@@ -130,10 +132,17 @@ def test_a_member_takes_each_transition_of_its_protocol_and_no_other(taken: set[
     assert reached == set(transitions)
 
 
-def test_a_static_member_takes_the_same_transitions(taken: set[Transition]) -> None:
-    member = ClassicMember(RULES, TIMING, instance="one")
-    assert {each.state for each in situations(member, (*ALWAYS, *OF_CLASSIC))} == set(CLASSIC_TRANSITIONS)
-    assert taken == pairs(CLASSIC_TRANSITIONS)
+STATIC_MEMBERS = {
+    "classic": (ClassicMember(RULES, TIMING, instance="one"), OF_CLASSIC, CLASSIC_TRANSITIONS),
+    "streams": (StreamsMember("me", TIMING, 300_000, instance="one"), OF_STREAMS, STREAMS_TRANSITIONS),
+}
+
+
+@pytest.mark.parametrize("protocol", STATIC_MEMBERS)
+def test_a_static_member_takes_the_same_transitions(taken: set[Transition], protocol: str) -> None:
+    member, own, transitions = STATIC_MEMBERS[protocol]
+    assert {each.state for each in situations(member, (*ALWAYS, *own))} == set(transitions)
+    assert taken == pairs(transitions)
 
 
 def test_a_member_refuses_other_transitions() -> None:

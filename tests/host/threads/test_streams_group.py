@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -11,19 +11,28 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer
 
-from penstock.client.api import NewTopic, OffsetAndMetadata
+from penstock.client.api import GroupIdentity, NewTopic, OffsetAndMetadata
 from penstock.client.confluent import ConfluentAdmin
 from penstock.client.sockets.connection import Api
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Repartitioned
-from penstock.errors import TaskMigratedError, TopologyError, UnsupportedVersionError
+from penstock.errors import (
+    ConfigError,
+    KafkaError,
+    StreamsError,
+    TaskMigratedError,
+    TopologyError,
+    UnsupportedVersionError,
+)
 from penstock.host.deployment.layout import Layout, layout_of
+from penstock.host.group_membership_operation import GroupMembershipOperation
 from penstock.host.threads import member_messages as m
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.clients import GroupAdmin
 from penstock.host.threads.group import GroupMembership
 from penstock.host.threads.group_protocol import Request
+from penstock.host.threads.member_file import MemberFile
 from penstock.host.threads.streams_group import StreamsProtocol, encode_topology
 from penstock.host.threads.subscription import Endpoint
 from penstock.host.threads.takeover import members_in_the_way
@@ -33,9 +42,11 @@ from penstock.record import TopicPartition
 from penstock_broker.wire.codec import Message, request_decoder, request_encoder, response_decoder, response_encoder
 from penstock_broker.wire.error_codes import ErrorCode
 from penstock_broker.wire.primitives import Cursor, Sink
+from tests.host.threads.support import Listening
 from tests.host.threads.test_host import (
     NAMES,
     WordCount,
+    check_that_a_static_member_goes_on_with_new_partitions,
     check_that_instances_share_and_take_over,
     check_that_one_instance_shuts_down_both,
 )
@@ -105,6 +116,8 @@ class Coordinator:
         self.told: dict[str, frozenset[int]] = {}
         self.owned: dict[str, frozenset[int]] = {}
         self.fenced: set[str] = set()
+        self.members: dict[str, str] = {}
+        """The member of each instance id that is not released."""
         self.addresses: dict[str, Message] = {}
         self.wants_topology = False
         self.push_error = ErrorCode.none
@@ -128,11 +141,18 @@ class Coordinator:
 
     def _heard(self, body: Message) -> Message:
         member, epoch = body["member_id"], body["member_epoch"]
-        if epoch == -1:
-            self.assigned.pop(member)
-            self.owned.pop(member)
-            return {"member_epoch": -1}
+        instance = body["instance_id"]
+        if epoch < 0:
+            self.owned.pop(member, None)
+            self.assigned.pop(member, None)
+            if self.members.get(instance) == member:
+                del self.members[instance]
+            return {"member_epoch": epoch}
+        if epoch == 0 and instance in self.members:
+            return {"error_code": ErrorCode.unreleased_instance_id, "error_message": f"Owned by {self.members}."}
         if epoch == 0:
+            if instance is not None:
+                self.members[instance] = member
             self.epoch += 1
             self.assigned = {**dict.fromkeys(self.assigned, frozenset()), member: frozenset(range(4))}
             self.addresses[member] = body["user_endpoint"]
@@ -172,12 +192,32 @@ class Coordinator:
         return {"groups": [{"group_id": "app", "members": members, "group_state": "Stable"}]}
 
 
+class State:
+    """The state of tasks on disk (implements ChangelogPositions)."""
+
+    def __init__(self, positions: Mapping[TaskId, int]) -> None:
+        self._positions = positions
+
+    def positions(self) -> Mapping[TaskId, int]:
+        return self._positions
+
+    def ends(self) -> Mapping[TaskId, int]:
+        return self._positions
+
+
 class Player:
     """A member of the coordinator in memory."""
 
-    def __init__(self, coordinator: Coordinator, server: str, **settings: object) -> None:
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        server: str,
+        positions: Mapping[TaskId, int] | None = None,
+        **settings: object,
+    ) -> None:
         config = config_of(**{"application.server": server, "client.tag.zone": "north", **settings})
-        self.protocol = StreamsProtocol(layout_with(config), config, f"process of {server}")
+        state = None if positions is None else State(positions)
+        self.protocol = StreamsProtocol(layout_with(config), config, f"process of {server}", state)
         self.coordinator = coordinator
         self.now = 0
         self.told: list[m.MemberCommand] = []
@@ -260,6 +300,97 @@ def test_a_member_that_is_fenced_joins_again_with_nothing() -> None:
     assert player.protocol.member.has_left
 
 
+STATIC = {"group.instance.id": "one"}
+
+
+def test_a_static_member_sends_its_instance_id_with_each_heartbeat() -> None:
+    coordinator = Coordinator()
+    player = Player(coordinator, "p:1", **STATIC)
+    player.happen(m.Begin())
+    player.heartbeat()
+    player.happen(m.LeaveRequested())
+    assert [(one["instance_id"], one["member_epoch"]) for one in coordinator.requests] == [
+        ("one-1", 0),
+        ("one-1", 1),
+        ("one-1", 1),
+        ("one-1", -2),
+    ]
+    assert player.protocol.member.has_left
+    assert Player(coordinator, "p:1").protocol.instance == ""
+
+
+def test_a_static_member_joins_again_under_its_own_instance_id() -> None:
+    coordinator = Coordinator()
+    player = Player(coordinator, "p:1", **STATIC)
+    player.happen(m.Begin())
+    coordinator.fenced.add(player.protocol.member.member_id)
+    player.heartbeat()
+    player.give_up(TASKS)
+    assert player.told[-1] == v.Assigned(TASKS)
+    assert [request["member_epoch"] for request in coordinator.requests] == [0, 1, 1, -2, 0, 2]
+
+
+def test_a_static_member_whose_first_answer_is_lost_joins_again() -> None:
+    coordinator = Coordinator()
+    player = Player(coordinator, "p:1", **STATIC)
+    player.happen(m.Begin(), is_lost=True)
+    player.heartbeat()
+    assert player.told == [v.Assigned(TASKS)]
+
+
+def test_a_second_member_with_an_instance_id_is_refused() -> None:
+    coordinator = Coordinator()
+    first, second = (Player(coordinator, server, **STATIC) for server in ("p:1", "q:2"))
+    first.happen(m.Begin())
+    second.happen(m.Begin())
+    [refused] = second.told
+    assert isinstance(refused, m.Refused)
+    first.heartbeat()
+    assert first.told == [v.Assigned(TASKS)]
+
+
+@pytest.mark.parametrize(("settings", "epoch"), [({}, -1), (STATIC, -2)])
+def test_the_member_of_a_killed_instance_is_removed(settings: dict[str, object], epoch: int) -> None:
+    request = Player(Coordinator(), "p:1", **settings).protocol.removal("former")
+    assert request is not None
+    assert (request.body["member_id"], request.body["member_epoch"]) == ("former", epoch)
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "error", "expected"),
+    [
+        (ErrorCode.unreleased_instance_id, "owned by x.", KafkaError, "'app' still has a member 'one-1': owned by x. "),
+        (ErrorCode.fenced_instance_id, "fenced by x", KafkaError, "Another process is the member 'one-1' of the group"),
+        (
+            ErrorCode.invalid_request,
+            "Static membership is not yet supported.",
+            ConfigError,
+            "the static member 'one-1' .* needs Kafka 4.4",
+        ),
+        (ErrorCode.invalid_request, "Other topology.", TopologyError, "does not accept this instance: Other topology"),
+    ],
+)
+def test_refusals_of_a_static_member_name_it(
+    code: ErrorCode, message: str, error: type[StreamsError], expected: str
+) -> None:
+    with pytest.raises(error, match=expected):
+        raise Player(Coordinator(), "p:1", **STATIC).protocol.refusal(code, message) or AssertionError
+
+
+def test_offsets_of_tasks_are_sent_to_brokers_that_take_them() -> None:
+    coordinator = Coordinator()
+    player = Player(coordinator, "p:1", positions={TaskId(0, 1): 7})
+    player.happen(m.Begin())
+    joined, acknowledged = coordinator.requests
+    assert joined["task_offsets"] == [{"subtopology_id": "0", "partition": 1, "offset": 7}]
+    assert joined["task_end_offsets"] == []
+    assert acknowledged["task_offsets"] == []  # the task runs
+    request = player.protocol.request(m.JoinStreamsGroup("x"))
+    assert request is not None
+    assert request.fields(1) == request.body
+    assert request.body.keys() - request.fields(0) == {"task_offsets", "task_end_offsets"}
+
+
 def test_tasks_of_partitions_that_are_not_known_are_left_to_later() -> None:
     coordinator = Coordinator()
     player = Player(coordinator, "p:1")
@@ -324,9 +455,16 @@ def test_no_topology_is_pushed_against_the_configuration() -> None:
 class Instance:
     """A member, and the events that it gives to its core."""
 
-    def __init__(self, layout: Layout, config: StreamsConfig, process: str) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        config: StreamsConfig,
+        process: str,
+        state: State | None = None,
+        member_file: MemberFile | None = None,
+    ) -> None:
         self.events: queue.SimpleQueue[v.Event] = queue.SimpleQueue()
-        self.membership = GroupMembership(layout, config, self.events.put, process)
+        self.membership = GroupMembership(layout, config, self.events.put, process, state, member_file=member_file)
         self._assignments = 0
 
     def next(self) -> v.Event:
@@ -356,9 +494,11 @@ class Group:
         stack.callback(admin.close)
         admin.create_topics([NewTopic(self.topic, 4)])
 
-    def instance(self, process: str, **settings: object) -> Instance:
+    def instance(
+        self, process: str, state: State | None = None, member_file: MemberFile | None = None, **settings: object
+    ) -> Instance:
         config = config_of(self.name, self.servers, **settings)
-        instance = Instance(layout_with(config, self.topic), config, process)
+        instance = Instance(layout_with(config, self.topic), config, process, state, member_file)
         self._stack.callback(instance.membership.close)
         instance.membership.start()
         return instance
@@ -452,6 +592,174 @@ def test_a_member_that_is_removed_hears_of_it_and_joins_again(group: Group) -> N
     assert isinstance(lost.error, TaskMigratedError)
     instance.give_up(TASKS)
     instance.has(4)
+
+
+@pytest.fixture
+def static_group(group: Group) -> Group:
+    """A group on brokers that have static members; the test is skipped on an older Kafka."""
+    if tuple(map(int, KAFKA_VERSION.split("."))) < (4, 4):
+        pytest.skip(f"Kafka {KAFKA_VERSION} does not have static members of group.protocol=streams")
+    return group
+
+
+TWO = {"group.instance.id": "two"}
+
+
+def shared(group: Group) -> tuple[Instance, Instance, frozenset[TaskId]]:
+    """Return two static members, and the two tasks of the first one."""
+    first = group.instance("p", **STATIC)
+    first.has(4)
+    second = group.instance("q", **TWO)
+    kept = first.has(2)
+    first.give_up(TASKS - kept)
+    assert second.has(2) == TASKS - kept
+    epoch = identity_of(first).generation
+    assert until(lambda: identity_of(second).generation >= epoch)
+    return first, second, kept
+
+
+def identity_of(instance: Instance) -> GroupIdentity:
+    identity = instance.membership.identity()
+    assert identity is not None
+    return identity
+
+
+def test_a_static_member_that_starts_again_has_its_tasks_without_a_rebalance(static_group: Group) -> None:
+    first, second, kept = shared(static_group)
+    before = identity_of(second)
+    first.membership.leave()
+    first.membership.close()
+    again = static_group.instance("p", **STATIC)
+    assert again.has(2) == kept
+    second.membership.commit({TopicPartition(static_group.topic, 0): OffsetAndMetadata(7, "text")})
+    assert second.next() == v.OffsetsCommitted()
+    assert identity_of(second) == before
+    assert (identity_of(again).generation, identity_of(again).instance_id) == (before.generation, "one-1")
+    again.membership.commit({TopicPartition(static_group.topic, 1): OffsetAndMetadata(8, "text")})
+    assert again.next() == v.OffsetsCommitted()
+
+
+def test_a_second_process_with_an_instance_id_is_refused(static_group: Group) -> None:
+    first = static_group.instance("p", **STATIC)
+    first.has(4)
+    failed = static_group.instance("q", **STATIC).next()
+    assert isinstance(failed, v.MembershipRefused)
+    assert "still has a member 'one-1'" in str(failed.error)
+    assert identity_of(first).member_id in str(failed.error)
+    first.membership.commit({TopicPartition(static_group.topic, 0): OffsetAndMetadata(7, "text")})
+    assert first.next() == v.OffsetsCommitted()
+
+
+def test_a_static_member_that_another_process_has_replaced_is_refused(static_group: Group) -> None:
+    first = static_group.instance("p", **STATIC)
+    first.has(4)
+    body = {"group_id": static_group.name, "member_id": identity_of(first).member_id, "instance_id": "one-1"}
+    with ProtocolClient(static_group.servers) as client:
+        released = client.call(88, 0, {**body, "member_epoch": -2, "endpoint_information_epoch": -1})
+        assert released["error_code"] == ErrorCode.none
+    static_group.instance("q", **STATIC).has(4)
+    lost = first.next()
+    if isinstance(lost, v.MembershipLost):  # it had a heartbeat while its instance id was released
+        first.give_up(TASKS)
+        lost = first.next()
+    assert isinstance(lost, v.MembershipRefused)
+    assert "member 'one-1'" in str(lost.error)
+
+
+def test_the_instance_id_of_a_killed_process_is_released_at_its_next_start(static_group: Group, tmp_path: Path) -> None:
+    path = tmp_path / "member"
+    killed = static_group.instance("p", member_file=MemberFile(path), **STATIC)
+    killed.has(4)
+    killed.membership.close()
+    assert path.exists()
+    static_group.instance("p", member_file=MemberFile(path), **STATIC).has(4)
+
+
+def test_a_static_member_that_is_removed_joins_again(static_group: Group) -> None:
+    instance = static_group.instance("p", **STATIC)
+    instance.has(4)
+    body = {"group_id": static_group.name, "member_id": identity_of(instance).member_id, "instance_id": "one-1"}
+    with ProtocolClient(static_group.servers) as client:
+        removed = client.call(88, 0, {**body, "member_epoch": -1, "endpoint_information_epoch": -1})
+        assert removed["error_code"] == ErrorCode.none
+    assert isinstance(instance.next(), v.MembershipLost)
+    instance.give_up(TASKS)
+    instance.has(4)
+
+
+@pytest.mark.parametrize("operation", GroupMembershipOperation)
+def test_a_closed_static_member_leaves_for_good_only_on_request(
+    static_group: Group, operation: GroupMembershipOperation
+) -> None:
+    first, second, kept = shared(static_group)
+    first.membership.leave(operation)
+    first.membership.close()
+    if operation is GroupMembershipOperation.LEAVE_GROUP:
+        assert second.has(4) == TASKS
+        return
+    with pytest.raises(queue.Empty):  # its tasks wait for it
+        second.events.get_nowait()
+    assert static_group.instance("p", **STATIC).has(2) == kept
+
+
+def test_a_dynamic_member_may_remain_in_its_group(group: Group, tmp_path: Path) -> None:
+    path = tmp_path / "member"
+    instance = group.instance("p", member_file=MemberFile(path))
+    instance.has(4)
+    member = identity_of(instance).member_id
+    instance.membership.leave(GroupMembershipOperation.REMAIN_IN_GROUP)
+    instance.membership.close()
+    admin = GroupAdmin(group.config)
+    try:
+        assert [each.member_id for each in admin.describe_group(group.name).members] == [member]
+    finally:
+        admin.close()
+    group.instance("p", member_file=MemberFile(path)).has(4)
+
+
+def test_tasks_are_assigned_to_members_with_their_state(static_group: Group) -> None:
+    first, last = (frozenset(TaskId(0, number) for number in numbers) for numbers in ((0, 1), (2, 3)))
+    one = static_group.instance("p", State(dict.fromkeys(last, 10)))
+    other = static_group.instance("q", State(dict.fromkeys(first, 10)))
+    assert (one.has(2), other.has(2)) == (last, first)
+
+
+def test_a_static_member_goes_on_with_new_partitions(
+    static_group: Group, kafka: RunningBroker, tmp_path: Path, unique_name: NAMES
+) -> None:
+    words = WordCount(kafka, tmp_path, unique_name)
+    words.settings |= SETTINGS
+    check_that_a_static_member_goes_on_with_new_partitions(words)
+
+
+def test_of_two_instances_with_one_instance_id_the_second_ends(
+    static_group: Group, kafka: RunningBroker, tmp_path: Path, unique_name: NAMES
+) -> None:
+    words = WordCount(kafka, tmp_path, unique_name)
+    del words.settings["session.timeout.ms"]
+    words.settings |= {**SETTINGS, **STATIC, "processing.guarantee": "exactly_once_v2"}
+    options: dict[str, Any] = {"until_end": False, "make_membership": None}
+    first, listening, refused = words.host(**options), Listening(), Listening()
+    first.start(listening)
+    try:
+        words.write("a b", "a c")
+        assert until(lambda: words.counts() == {"a": 2, "b": 1, "c": 1})
+        own = words.settings["state.dir"]
+        words.settings["state.dir"] = str(tmp_path / "other")
+        second = words.host(**options)
+        second.start(refused)
+        assert refused.ended.wait(WAIT_SECONDS)
+        assert second.close(60_000)
+        assert f"group {words.app!r} still has a member 'one-1'" in str(refused.error)
+        assert first.close(60_000)
+        words.settings["state.dir"] = own
+        first = words.host(**options)
+        first.start(listening)
+        words.write("a b", "a c")
+        assert until(lambda: words.counts() == {"a": 4, "b": 2, "c": 2})
+    finally:
+        assert first.close(60_000)
+    assert listening.error is None
 
 
 def test_instances_of_one_group_share_the_tasks_and_take_them_over(

@@ -7,6 +7,7 @@ from collections.abc import Collection
 import pytest
 
 from penstock.errors import MissingSourceTopicError, StreamsError, TaskMigratedError, TopologyError
+from penstock.host.group_membership_operation import GroupMembershipOperation
 from penstock.host.threads import member_messages as m
 from penstock.host.threads import streams_member as s
 from penstock.host.threads import vocabulary as v
@@ -28,6 +29,8 @@ MAX_POLL_INTERVAL_MS = 300_000
 TIMING = Timing(session_ms=10_000, heartbeat_ms=5_000, retry_ms=100, refused_ms=1_000)
 JOIN = m.JoinStreamsGroup("me")
 DESCRIBE = m.DescribeStreamsMember("me")
+LEAVE = m.LeaveGroup("me")
+RELEASE = m.ReleaseInstance("me")
 
 
 def owns(epoch: int, active: Collection[TaskId], standby: Collection[TaskId] = ()) -> m.MemberCommand:
@@ -37,8 +40,8 @@ def owns(epoch: int, active: Collection[TaskId], standby: Collection[TaskId] = (
 class Game:
     """A member, and the coordinator that answers it."""
 
-    def __init__(self) -> None:
-        self.member = StreamsMember("me", TIMING, MAX_POLL_INTERVAL_MS)
+    def __init__(self, instance: str = "") -> None:
+        self.member = StreamsMember("me", TIMING, MAX_POLL_INTERVAL_MS, instance)
         self.now = 0
         self.assignments = 0
 
@@ -75,6 +78,16 @@ def game() -> Game:
 def stable() -> Game:
     """A member that has all tasks, and has acknowledged them."""
     game = Game()
+    game(m.Begin())
+    game.answer(tasks=ALL)
+    game.answer()
+    return game
+
+
+@pytest.fixture
+def static() -> Game:
+    """A static member that has all tasks, and has acknowledged them."""
+    game = Game("one-1")
     game(m.Begin())
     game.answer(tasks=ALL)
     game.answer()
@@ -369,3 +382,99 @@ def test_leaving_says_so_to_the_coordinator(stable: Game) -> None:
     stable(m.LeaveAnswered())
     assert stable.member.has_left
     assert stable(m.Tick(), 60_000) == []
+
+
+# ---------------------------------------- static members
+
+
+def test_a_static_member_joins_at_once_at_the_beginning() -> None:
+    assert Game("one-1")(m.Begin()) == [JOIN]
+
+
+@pytest.mark.parametrize("code", [*OUT, ErrorCode.stale_member_epoch])
+def test_a_static_member_that_is_counted_out_releases_its_instance_id_before_it_joins(static: Game, code: int) -> None:
+    static.heartbeat()
+    [lost] = static.answer(code=code)
+    assert isinstance(lost, v.MembershipLost)
+    assert static.given_up(TASKS) == [RELEASE]
+    assert static.state is MemberState.JOINING
+    assert static(m.Tick(), 60_000) == []
+    assert static(m.LeaveAnswered()) == [JOIN]
+    assert static.answer(5, ALL) == [v.Assigned(TASKS), owns(5, TASKS)]
+
+
+def test_a_static_member_whose_join_may_be_lost_releases_its_instance_id() -> None:
+    game = Game("one-1")
+    game(m.Begin())
+    game(m.Disconnected())
+    assert game(m.Tick(), 100) == [RELEASE]
+    game(m.Disconnected())
+    assert game(m.Tick(), 100) == [RELEASE]
+    assert game(m.LeaveAnswered()) == [JOIN]
+
+
+def test_a_static_member_that_stalls_joins_again_when_its_tasks_are_closed(static: Game) -> None:
+    error = RuntimeError("stalled")
+    assert static(m.Stalled(error)) == [v.MembershipLost(error)]
+    assert static.given_up(TASKS) == [RELEASE]
+
+
+@pytest.mark.parametrize("code", [ErrorCode.unreleased_instance_id, ErrorCode.fenced_instance_id])
+def test_a_static_member_does_not_release_the_instance_id_of_another_one(code: int) -> None:
+    game = Game("one-1")
+    game(m.Begin())
+    assert game(m.StreamsHeartbeatAnswered(code, message="why")) == [m.Refused(code, "why")]
+    assert game.state is MemberState.FENCED
+    assert game(m.Tick(), 1_000) == [JOIN]
+    game(m.StreamsHeartbeatAnswered(code, message="why"))
+    assert game(m.LeaveRequested()) == []
+    assert game.member.has_left
+
+
+def test_stable_whose_instance_id_has_another_owner_is_refused(static: Game) -> None:
+    static.heartbeat()
+    assert static.answer(code=ErrorCode.fenced_instance_id) == [m.Refused(ErrorCode.fenced_instance_id)]
+    assert static.state is MemberState.FENCED
+    assert not static.member.may_commit
+
+
+def test_a_commit_of_an_instance_id_with_another_owner_is_refused(static: Game) -> None:
+    refused = m.CommitRefused(ErrorCode.fenced_instance_id, "me", 1)
+    assert static(refused) == [m.Refused(ErrorCode.fenced_instance_id)]
+
+
+@pytest.mark.parametrize(
+    ("operation", "farewell"),
+    [
+        (GroupMembershipOperation.DEFAULT, RELEASE),
+        (GroupMembershipOperation.LEAVE_GROUP, LEAVE),
+        (GroupMembershipOperation.REMAIN_IN_GROUP, RELEASE),
+    ],
+)
+def test_a_static_member_leaves_for_good_only_when_the_options_say_so(
+    static: Game, operation: GroupMembershipOperation, farewell: m.MemberCommand
+) -> None:
+    assert static(m.LeaveRequested(operation)) == [farewell]
+    assert not static.member.has_left
+    static(m.LeaveAnswered())
+    assert static.member.has_left
+    assert not static.member.remains
+
+
+def test_a_static_member_whose_release_has_no_answer_remains(static: Game) -> None:
+    static(m.LeaveRequested())
+    static(m.Disconnected())
+    assert static.member.has_left
+    assert static.member.remains
+
+
+def test_a_dynamic_member_may_remain_in_the_group(stable: Game) -> None:
+    assert stable(m.LeaveRequested(GroupMembershipOperation.REMAIN_IN_GROUP)) == []
+    assert stable.member.has_left
+    assert stable.member.remains
+
+
+def test_a_static_member_leaves_for_good_with_the_application(static: Game) -> None:
+    static(m.ShutDownRequested())
+    static.answer(SHUTDOWN_APPLICATION="by me")
+    assert static(m.LeaveRequested()) == [LEAVE]

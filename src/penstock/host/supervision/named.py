@@ -18,6 +18,7 @@ from penstock.host.api import (
     StreamThreadExceptionResponse,
     WatchedStatistics,
 )
+from penstock.host.group_membership_operation import GroupMembershipOperation
 
 _FAILED_CLOSE_MS = 60_000
 _SEEN_STATES = (State.REBALANCING, State.RUNNING, None, State.NOT_RUNNING)
@@ -118,12 +119,12 @@ class NamedHosts:
         for host in self._all():
             host.clean_up()
 
-    def close(self, timeout_ms: int, leave_group: bool = True) -> bool:
+    def close(self, timeout_ms: int, operation: GroupMembershipOperation = GroupMembershipOperation.DEFAULT) -> bool:
         """Close all hosts; return whether all ended within `timeout_ms`."""
         deadline = time.monotonic() + timeout_ms / 1000
         ended = True
         for host in self._all():
-            ended = host.close(max(0, int((deadline - time.monotonic()) * 1000)), leave_group) and ended
+            ended = host.close(max(0, int((deadline - time.monotonic()) * 1000)), operation) and ended
         return ended
 
     def rebalance(self, reason: str) -> None:

@@ -136,8 +136,8 @@ class ActionDispatcher:
                 self._workers.end_hung(limit_ms)
             case v.ShutDownApplication():
                 self._membership.shut_down()
-            case v.Leave():
-                self._membership.leave()
+            case v.Leave(operation):
+                self._membership.leave(operation)
             case v.Ask() | v.TellRetry() | v.TellRunning() | v.TellRebalancing() | v.End():
                 self._tell(action)
             case v.Follow() | v.Unfollow() | v.PauseReading() | v.ResumeReading():

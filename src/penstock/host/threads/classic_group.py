@@ -13,7 +13,14 @@ from penstock.host.deployment.layout import Layout
 from penstock.host.threads import member_messages as m
 from penstock.host.threads.assignor import VERSION
 from penstock.host.threads.classic_member import ClassicMember
-from penstock.host.threads.group_protocol import Request, client_tags, max_poll_interval_ms, now_ms
+from penstock.host.threads.group_protocol import (
+    Request,
+    client_tags,
+    fenced_instance,
+    instance_id,
+    max_poll_interval_ms,
+    now_ms,
+)
 from penstock.host.threads.member import Timing
 from penstock.host.threads.membership import ChangelogPositions
 from penstock.host.threads.subscription import Rules, Subscription, encode_subscription
@@ -33,8 +40,6 @@ ASSIGNOR: Final = "penstock"
 """The protocol name that members agree on. A group with other protocols refuses it, and vice versa."""
 
 _PROTOCOL_TYPE: Final = "consumer"
-_THREAD: Final = 1
-"""Kafka Streams appends the thread number to group.instance.id; here, one member represents the instance."""
 _SESSION_MS, _HEARTBEAT_MS = 10_000, 500  # a member learns of a rebalance from its next heartbeat
 
 
@@ -80,8 +85,7 @@ class ClassicProtocol:
                 f"{self._session_ms}, or the group would remove this member between two heartbeats. A third of it is "
                 "usual."
             )
-        given = str(settings.get("group.instance.id", ""))
-        self.instance = f"{given}-{_THREAD}" if given else ""
+        self.instance = instance_id(config)
         timing = Timing(self._session_ms, heartbeat_ms, probing_ms=config["probing.rebalance.interval.ms"])
         self.member = ClassicMember(self._rules, timing, self.instance)
 
@@ -160,6 +164,10 @@ class ClassicProtocol:
                 _log.warning("The assignment goes by what members have of the state of tasks, not by ends: %s", error)
         return m.JoinAnswered(answer["error_code"], answer["member_id"], answer["generation_id"], leader, members, ends)
 
+    def removal(self, former: str) -> Request | None:
+        """Return the request that removes the member `former`; None for static members, whose place a join takes."""
+        return None if self.instance else self.request(m.LeaveGroup(former))
+
     def refusal(self, code: int, message: str) -> StreamsError | None:
         """Return the error for a refusal specific to this protocol, else None."""
         if code == ErrorCode.inconsistent_group_protocol:
@@ -169,10 +177,7 @@ class ClassicProtocol:
                 "session.timeout.ms has passed."
             )
         if code == ErrorCode.fenced_instance_id:
-            return KafkaError(
-                f"Another process is the member {self.instance!r} of the group {self._group!r}: it was started later "
-                "with the same group.instance.id. Give each instance its own."
-            )
+            return fenced_instance(self._group, self.instance)
         return None
 
 

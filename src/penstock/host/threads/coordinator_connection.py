@@ -54,7 +54,8 @@ class CoordinatorConnection:
             if self._connection is None:
                 node = self._cluster.coordinator(GROUP, self._group, self._doing, self._right)
                 self._connection = self._cluster.connect(node, self._doing)
-            self._connection.send(request.api, request.body, self._doing)
+            body = request.fields(self._connection.version(request.api))
+            self._connection.send(request.api, body, self._doing)
         except StreamsError:
             self.disconnect()
             raise

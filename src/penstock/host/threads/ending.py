@@ -68,6 +68,5 @@ class Ending:
         self._life.close_running(now)
         if all(task.state is ActiveTaskState.CREATED or task.is_aside for task in self._tasks):
             self._phase.change(Phase.ENDED)
-            if self._request is None or self._request.leave:
-                self._do(v.Leave())
+            self._do(v.Leave() if self._request is None else v.Leave(self._request.operation))
             self._do(v.End(error or self._shut_down))

@@ -24,6 +24,7 @@ from penstock.config import StreamsConfig
 from penstock.errors import KafkaError, RetriableError, StreamsError, TaskMigratedError, UnsupportedVersionError
 from penstock.host.crashpoints import crash_point
 from penstock.host.deployment.layout import Layout
+from penstock.host.group_membership_operation import GroupMembershipOperation
 from penstock.host.threads import member_messages as m
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.classic_group import ClassicProtocol
@@ -86,7 +87,7 @@ class GroupMembership:
         self._post = post
         process = process or uuid.uuid4().hex
         self._protocol: GroupProtocol = (
-            StreamsProtocol(layout, config, process)
+            StreamsProtocol(layout, config, process, state)
             if uses_streams_protocol(config)
             else ClassicProtocol(layout, config, process, state, workers)
         )
@@ -153,10 +154,10 @@ class GroupMembership:
         """Inform all members of the end of the application. `ApplicationShutDown` follows when they learn of it."""
         self._happen(m.ShutDownRequested())
 
-    def leave(self) -> None:
-        """Leave the group."""
+    def leave(self, operation: GroupMembershipOperation = GroupMembershipOperation.DEFAULT) -> None:
+        """End the membership; `operation` says whether the group learns of it at once."""
         self._is_leaving = True
-        self._happen(m.LeaveRequested())
+        self._happen(m.LeaveRequested(operation))
 
     def close(self) -> None:
         """Release connections and threads, after a requested leave; safe to call again."""
@@ -197,8 +198,8 @@ class GroupMembership:
     def _remove_former(self) -> None:
         """Make the member of an earlier, killed instance of this process leave. If that fails, its session expires
         later."""
-        former = "" if self._member_file is None or self._protocol.instance else self._member_file.read()
-        request = self._protocol.request(m.LeaveGroup(former)) if former else None
+        former = "" if self._member_file is None else self._member_file.read()
+        request = self._protocol.removal(former) if former else None
         if request is not None:
             self._request(request)
             self._coordinator.receive()
@@ -209,7 +210,8 @@ class GroupMembership:
             for command in commands:
                 self._tell(command)
         if self._member_file is not None:
-            self._member_file.keep("" if self._member.has_left else self._member.member_id)
+            is_gone = self._member.has_left and not self._member.remains
+            self._member_file.keep("" if is_gone else self._member.member_id)
         for command in commands:
             if isinstance(command, m.FindAgain):
                 self._coordinator.disconnect()

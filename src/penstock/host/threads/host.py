@@ -19,6 +19,7 @@ from penstock.errors import ConfigError, KafkaError, StreamsError, TaskMigratedE
 from penstock.host.api import HostListener, HostStatistics, StateQueries, StreamThreadExceptionResponse
 from penstock.host.deployment.layout import Layout, own_topics
 from penstock.host.deployment.topic_watch import TopicChanges, TopicWatch
+from penstock.host.group_membership_operation import GroupMembershipOperation
 from penstock.host.supervision.progress import DroppedRecordsLog, ProgressLog
 from penstock.host.supervision.restarts import Restarts, TaskTimeout
 from penstock.host.supervision.turns import ApplicationTurns
@@ -93,7 +94,7 @@ class ThreadsHost:
         self._paused = False
         self._refused: str | None = None
         self._parts: InstanceParts | None = None
-        self._leaves_group = True
+        self._operation = GroupMembershipOperation.DEFAULT
         self._thread: threading.Thread | None = None
         self._open = ExitStack()
         options = HostOptions(until_end, restore_listener, make_membership, turns)
@@ -165,15 +166,15 @@ class ThreadsHost:
         the brokers fail to do it."""
         resetting.reset_built(self._built, self._config)
 
-    def close(self, timeout_ms: int, leave_group: bool = True) -> bool:
-        """Commit, close all tasks, leave the group and release all resources. leave_group: False to remain in the
-        group. Return whether this was done within `timeout_ms`."""
+    def close(self, timeout_ms: int, operation: GroupMembershipOperation = GroupMembershipOperation.DEFAULT) -> bool:
+        """Commit, close all tasks, leave the group as `operation` says and release all resources. Return whether this
+        was done within `timeout_ms`."""
         deadline = time.monotonic() + timeout_ms / 1000
-        self._leaves_group = leave_group
+        self._operation = operation
         self._stopped.set()
         if self._parts is not None:
             self._parts.leave_turns()
-        self._post(v.CloseRequested(leave_group))
+        self._post(v.CloseRequested(operation))
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(max(deadline - time.monotonic(), 0))
             return not self._thread.is_alive()
@@ -256,7 +257,7 @@ class ThreadsHost:
         if self._stopped.is_set():
             parts.leave_turns()
         if self._stopped.is_set() or self._rebalancing.is_set():
-            parts.polling.post(v.CloseRequested(self._leaves_group))
+            parts.polling.post(v.CloseRequested(self._operation))
         return parts.polling
 
     def _housekeeping(self, layout: Layout, watch: TopicWatch) -> list[Callable[[], None]]:

@@ -88,11 +88,6 @@ def check_group_protocol(topology: BuiltTopology, config: StreamsConfig) -> None
     if not uses_streams_protocol(config):
         return
     settings = client_settings(config, CONSUMER)
-    if settings.get("group.instance.id"):
-        raise ConfigError(
-            "Streams rebalance protocol does not support static membership. Please set group.protocol=classic or "
-            "remove group.instance.id from the configuration."
-        )
     if config["partition.grouper"] is not None:
         raise ConfigError(
             "Brokers make the tasks of group.protocol=streams from the numbers of the partitions: set "

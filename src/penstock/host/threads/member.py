@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock.errors import StreamsError, TaskMigratedError
+from penstock.host.group_membership_operation import GroupMembershipOperation
 from penstock.host.threads import member_messages as m
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.member_states import MemberState, MemberTransitions
@@ -111,6 +112,8 @@ class AbstractMember(ABC):
         """The endpoints for queries of all members' state, as of the last assignment."""
         self.has_twin = False
         """Whether another member has the process id of this one, as last reported."""
+        self.remains = False
+        """Whether the group may have the member until its session times out, although it has ended here."""
 
     @abstractmethod
     def _join(self, now: int) -> list[m.MemberCommand]:
@@ -174,8 +177,8 @@ class AbstractMember(ABC):
                 return self._step_back(error, now)
             case m.ShutDownRequested():
                 return self._shut_down(now)
-            case m.LeaveRequested():
-                return self._leave()
+            case m.LeaveRequested(operation):
+                return self._leave(operation)
             case m.LeaveAnswered() if self.state is MemberState.LEAVING:
                 self._state.change(MemberState.LEFT)
                 return []
@@ -308,6 +311,7 @@ class AbstractMember(ABC):
         self._out = False
         match self.state:
             case MemberState.LEAVING:
+                self.remains = True
                 self._state.change(MemberState.LEFT)
             case MemberState.FENCED | MemberState.LEFT:
                 pass
@@ -318,15 +322,25 @@ class AbstractMember(ABC):
                 self._next_ms = now + self._timing.retry_ms
         return []
 
-    def _leave(self) -> list[m.MemberCommand]:
+    def _leave(self, operation: GroupMembershipOperation) -> list[m.MemberCommand]:
         if self.state in _GONE:
             return []
         self._state.change(MemberState.LEAVING)
         self._next_ms = None
-        if self.member_id and (not self._instance or self._shuts_down):
-            return [m.LeaveGroup(self.member_id)]
+        farewell = self._farewell(operation)
+        if farewell is not None:
+            return [farewell]
+        self.remains = bool(self.member_id)
         self._state.change(MemberState.LEFT)  # no answer to wait for
         return []
+
+    def _farewell(self, operation: GroupMembershipOperation) -> m.MemberCommand | None:
+        """Return the request that ends the membership, None to let the session time out."""
+        is_default = operation is GroupMembershipOperation.DEFAULT
+        leaves = operation is GroupMembershipOperation.LEAVE_GROUP or (
+            is_default and (not self._instance or self._shuts_down)
+        )
+        return m.LeaveGroup(self.member_id) if leaves and self.member_id else None
 
 
 def shut_down_error(why: str) -> StreamsError:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from penstock.host.group_membership_operation import GroupMembershipOperation
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.subscription import Endpoint
 from penstock.plan.subtopology import TaskId
@@ -154,7 +155,9 @@ class ShutDownRequested:
 
 @dataclass(frozen=True)
 class LeaveRequested:
-    """The member should leave."""
+    """The membership should end. operation: whether the group learns of it at once."""
+
+    operation: GroupMembershipOperation = GroupMembershipOperation.DEFAULT
 
 
 @dataclass(frozen=True)
@@ -252,6 +255,14 @@ class LeaveGroup:
 
 
 @dataclass(frozen=True)
+class ReleaseInstance:
+    """Inform the coordinator that a static member leaves for now: its tasks wait for the next member with its instance
+    id until the session times out."""
+
+    member_id: str
+
+
+@dataclass(frozen=True)
 class AskAgain:
     """Repeat the last request over a new connection, because its answer may be lost."""
 
@@ -279,6 +290,7 @@ MemberCommand = (
     | DescribeStreamsMember
     | PushTopology
     | LeaveGroup
+    | ReleaseInstance
     | AskAgain
     | FindAgain
     | Refused

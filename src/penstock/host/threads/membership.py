@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from penstock.client.api import GroupIdentity, OffsetAndMetadata
+from penstock.host.group_membership_operation import GroupMembershipOperation
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.subscription import Endpoint
 from penstock.plan.subtopology import TaskId
@@ -71,8 +72,8 @@ class Membership(Protocol):
         they learn of it, or nothing if the group cannot be informed."""
         ...
 
-    def leave(self) -> None:
-        """Leave the group."""
+    def leave(self, operation: GroupMembershipOperation = GroupMembershipOperation.DEFAULT) -> None:
+        """End the membership; `operation` says whether the group learns of it at once."""
         ...
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """The protocol of Kafka Streams groups (KIP-1071; Kafka class: StreamsGroupHeartbeatRequestManager).
 
-A member sends StreamsGroupHeartbeat, with the topology when it joins, and reads the answers. Static members, patterns
-of source topics and offsets of tasks are not sent, because brokers of Kafka 4.3 refuse them.
+A member sends StreamsGroupHeartbeat, with the topology when it joins, and reads the answers. Patterns of source topics
+are not sent, because brokers refuse them.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
 from typing import Final
 
 from penstock.client.api import NewTopic
@@ -16,14 +18,23 @@ from penstock.client.settings import CONSUMER, client_settings
 from penstock.client.sockets.connection import Api
 from penstock.client.sockets.groups import STREAMS_GROUP_DESCRIBE
 from penstock.config import StreamsConfig
-from penstock.errors import KafkaError, StreamsError, TopologyError, UnsupportedVersionError
+from penstock.errors import ConfigError, KafkaError, StreamsError, TopologyError, UnsupportedVersionError
 from penstock.host.deployment.internal_topics import internal_topics
 from penstock.host.deployment.layout import Layout
 from penstock.host.threads import member_messages as m
-from penstock.host.threads.group_protocol import Request, client_tags, max_poll_interval_ms, now_ms
+from penstock.host.threads.group_protocol import (
+    Request,
+    client_tags,
+    fenced_instance,
+    instance_id,
+    max_poll_interval_ms,
+    now_ms,
+)
 from penstock.host.threads.member import Timing
+from penstock.host.threads.membership import ChangelogPositions
 from penstock.host.threads.streams_member import ASSIGNMENT_DELAYED, SESSION_MS, StreamsMember
 from penstock.host.threads.subscription import Endpoint
+from penstock.host.threads.task_offset_reports import TaskOffsetReport, TaskOffsetReports
 from penstock.host.threads.topology_push import TOPOLOGY_DESCRIPTION_UPDATE, encode_description
 from penstock.plan.subtopology import SubtopologySpec, TaskId
 from penstock.record import TopicPartition
@@ -35,12 +46,18 @@ _log = logging.getLogger(__name__)
 
 STREAMS_GROUP_HEARTBEAT: Final = Api("StreamsGroupHeartbeat", 88, 0, 1)
 
-_JOINING, _LEAVING = 0, -1
-"""Epochs of joining and leaving members."""
+_JOINING, _LEAVING, _RELEASING = 0, -1, -2
+"""Epochs of joining and leaving members, and of static members that leave for now."""
 
 _TOPOLOGY_EPOCH: Final = 0
 _HEARTBEAT_MS: Final = 5_000
 """The heartbeat interval until the coordinator sets one; the default of brokers."""
+
+_WITH_TASK_OFFSETS: Final = MappingProxyType({"task_offsets": 1, "task_end_offsets": 1})
+"""Brokers before Kafka 4.4 refuse task offsets, although version 0 of the API has the fields."""
+
+_NO_STATIC_MEMBERS: Final = "Static membership is not yet supported"
+"""The answer of brokers before Kafka 4.4."""
 
 _TOPOLOGY_REFUSED: Final = (
     ErrorCode.invalid_request,  # Kafka 4.3's answer to a changed topology
@@ -57,9 +74,12 @@ class StreamsProtocol:
         layout: the tasks of the application.
         config: its configuration.
         process: the id of this process.
+        state: known positions of the state of tasks, or None.
     """
 
-    def __init__(self, layout: Layout, config: StreamsConfig, process: str) -> None:
+    def __init__(
+        self, layout: Layout, config: StreamsConfig, process: str, state: ChangelogPositions | None = None
+    ) -> None:
         self._group = str(config["application.id"])
         self._layout = layout
         self._rebalance_ms = max_poll_interval_ms(config)
@@ -77,29 +97,36 @@ class StreamsProtocol:
         }
         self._pushes_topology = bool(config["topology.description.push.enabled"])
         self._endpoints_epoch = -1
-        self.instance = ""
+        self._reports = TaskOffsetReports(state)
+        self.instance = instance_id(config)
         self._statuses: m.Statuses = {}
         timing = Timing(SESSION_MS, _HEARTBEAT_MS)
-        self.member = StreamsMember(str(uuid.uuid4()), timing, self._rebalance_ms)
+        self.member = StreamsMember(str(uuid.uuid4()), timing, self._rebalance_ms, self.instance)
 
     def request(self, command: m.MemberCommand) -> Request | None:
         """Return the request of `command` to the coordinator, or None if it sends no request."""
         match command:
             case m.JoinStreamsGroup(member_id):
-                return self._heartbeat(member_id, _JOINING, self._about)
+                return self._heartbeat(member_id, _JOINING, self._about, self._reports.of_join())
             case m.StreamsHeartbeat(member_id, epoch, owned, shuts_down):
                 fields = {**_encode_tasks(owned), "shutdown_application": shuts_down}
-                return self._heartbeat(member_id, epoch, fields)
+                return self._heartbeat(member_id, epoch, fields, self._reports.of_heartbeat(owned, now_ms()))
             case m.DescribeStreamsMember(member_id):
                 body = {"group_ids": [self._group]}
                 return Request(STREAMS_GROUP_DESCRIBE, body, lambda answer: self._described(answer, member_id))
             case m.PushTopology(member_id):
                 return Request(TOPOLOGY_DESCRIPTION_UPDATE, self._description(member_id), _pushed)
             case m.LeaveGroup(member_id):
-                body = self._identity(member_id, _LEAVING)
-                return Request(STREAMS_GROUP_HEARTBEAT, body, lambda _: m.LeaveAnswered())
+                return self._leaving(member_id, _LEAVING)
+            case m.ReleaseInstance(member_id):
+                return self._leaving(member_id, _RELEASING)
             case _:
                 return None
+
+    def removal(self, former: str) -> Request | None:
+        """Return the request that ends the membership of a killed instance of this process. former: the id of its
+        member; a static member gets the tasks of its former one."""
+        return self._leaving(former, _RELEASING if self.instance else _LEAVING)
 
     def refusal(self, code: int, message: str) -> StreamsError | None:
         """Return the error for a refusal specific to this protocol, None for other refusals."""
@@ -114,6 +141,8 @@ class StreamsProtocol:
                 "Stop them, or set group.protocol=classic; a member that did not leave is in the group until its "
                 "session.timeout.ms has passed."
             )
+        if self.instance and (error := self._instance_refusal(code, message)) is not None:
+            return error
         if code in _TOPOLOGY_REFUSED:
             return TopologyError(
                 f"The group {self._group!r} does not accept this instance: {message.rstrip('.')}. A group of "
@@ -123,9 +152,28 @@ class StreamsProtocol:
             )
         return None
 
+    def _instance_refusal(self, code: int, message: str) -> StreamsError | None:
+        """Return the error for the refusal of a static member, None for other refusals."""
+        if code == ErrorCode.unreleased_instance_id:
+            return KafkaError(
+                f"The group {self._group!r} still has a member {self.instance!r}: {message.rstrip('.')}. Another "
+                "process runs with the same group.instance.id, or one was killed and its session has not timed out "
+                "(streams.session.timeout.ms of the group). Give each instance its own, or start this one later."
+            )
+        if code == ErrorCode.fenced_instance_id:
+            return fenced_instance(self._group, self.instance)
+        if code == ErrorCode.invalid_request and _NO_STATIC_MEMBERS in message:
+            return ConfigError(
+                f"The brokers refuse the static member {self.instance!r} of the group {self._group!r}: "
+                "group.instance.id with group.protocol=streams needs Kafka 4.4. Upgrade the brokers, remove "
+                "group.instance.id from the configuration, or set group.protocol=classic."
+            )
+        return None
+
     def _identity(self, member_id: str, epoch: int) -> Message:
         return {
             "group_id": self._group,
+            "instance_id": self.instance or None,
             "member_id": member_id,
             "member_epoch": epoch,
             "endpoint_information_epoch": self._endpoints_epoch,
@@ -139,16 +187,23 @@ class StreamsProtocol:
             "topology_description": encode_description(self._layout.topology),
         }
 
-    def _heartbeat(self, member_id: str, epoch: int, fields: Message) -> Request:
-        sent_ms = now_ms()
-        body = {**self._identity(member_id, epoch), **fields}
-        return Request(STREAMS_GROUP_HEARTBEAT, body, lambda answer: self._heard(answer, sent_ms))
+    def _leaving(self, member_id: str, epoch: int) -> Request:
+        return Request(STREAMS_GROUP_HEARTBEAT, self._identity(member_id, epoch), lambda _: m.LeaveAnswered())
 
-    def _heard(self, answer: Message, sent_ms: int) -> m.StreamsHeartbeatAnswered:
+    def _heartbeat(self, member_id: str, epoch: int, fields: Message, report: TaskOffsetReport) -> Request:
+        sent_ms = now_ms()
+        body = {**self._identity(member_id, epoch), **fields, **report.encode()}
+        take = partial(self._heard, sent_ms=sent_ms, report=report)
+        return Request(STREAMS_GROUP_HEARTBEAT, body, take, since=_WITH_TASK_OFFSETS)
+
+    def _heard(self, answer: Message, sent_ms: int, report: TaskOffsetReport) -> m.StreamsHeartbeatAnswered:
         if answer["error_code"] != ErrorCode.none:
             return m.StreamsHeartbeatAnswered(answer["error_code"], sent_ms, message=answer["error_message"] or "")
         if answer["status"] is not None:
             self._take_statuses({one["status_code"]: one["status_detail"] for one in answer["status"]})
+        self._reports.answered(
+            report, sent_ms, answer["task_offset_interval"], answer.get("acceptable_recovery_lag", -1)
+        )
         self._endpoints_epoch = answer["endpoint_information_epoch"]
         endpoints = answer["partitions_by_user_endpoint"]
         return m.StreamsHeartbeatAnswered(

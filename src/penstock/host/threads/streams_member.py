@@ -16,6 +16,9 @@ Rules:
 - A member joins without tasks, because the coordinator gives its former tasks to others.
 - The coordinator sends an assignment once. After a lost answer, the member requests its assignment with
   StreamsGroupDescribe. It does so after an answered heartbeat, because the description has only durably written data.
+- A static member (`group.instance.id`) releases its instance id when it is closed. The next member with this id gets
+  its tasks within the session timeout. While a member owns the id, the coordinator refuses another one
+  (UNRELEASED_INSTANCE_ID), so a member that joins again first releases its own.
 - The epoch of the member is the generation of its commits. It may change while the tasks stay: if a commit is refused
   because of it, a heartbeat returns the current one.
 - The coordinator may ask for the description of the topology (KIP-1331), which tools show. It asks until it has one.
@@ -29,6 +32,7 @@ from dataclasses import replace
 from typing import Final
 
 from penstock.errors import MissingSourceTopicError, StreamsError, TopologyError
+from penstock.host.group_membership_operation import GroupMembershipOperation
 from penstock.host.threads import member_messages as m
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.member import AbstractMember, Timing, shut_down_error
@@ -59,10 +63,11 @@ class StreamsMember(AbstractMember):
         member_id: its unique id.
         timing: its waiting times; the coordinator sets the time between heartbeats.
         max_poll_interval_ms: longest absence of source topics (max.poll.interval.ms).
+        instance: the name of a static member, empty for a dynamic member.
     """
 
-    def __init__(self, member_id: str, timing: Timing, max_poll_interval_ms: int) -> None:
-        super().__init__(STREAMS_TRANSITIONS, timing, member_id=member_id)
+    def __init__(self, member_id: str, timing: Timing, max_poll_interval_ms: int, instance: str = "") -> None:
+        super().__init__(STREAMS_TRANSITIONS, timing, instance, member_id)
         self._max_poll_interval_ms = max_poll_interval_ms
         self._tasks = StreamsTasks()
         self._is_reported = False
@@ -76,6 +81,8 @@ class StreamsMember(AbstractMember):
         self._is_told = False
         """Whether a heartbeat has requested the end of the application for this member."""
         self._is_ending = False
+        self._has_instance = False
+        """Whether the group may know this member as the owner of its instance id."""
 
     def _join(self, now: int) -> list[m.MemberCommand]:
         self._state.change(MemberState.JOINING)
@@ -83,7 +90,17 @@ class StreamsMember(AbstractMember):
         self._tasks, self._is_reported = StreamsTasks(), False
         self._must_acknowledge = self._must_describe = self._must_look = False
         self._missing_since = None
-        return [m.JoinStreamsGroup(self.member_id)]
+        if self._has_instance:
+            return [m.ReleaseInstance(self.member_id)]
+        return [self._enter()]
+
+    def _enter(self) -> m.MemberCommand:
+        self._has_instance = bool(self._instance)
+        return m.JoinStreamsGroup(self.member_id)
+
+    def _farewell(self, operation: GroupMembershipOperation) -> m.MemberCommand | None:
+        farewell = super()._farewell(operation)
+        return m.ReleaseInstance(self.member_id) if farewell is None and self._has_instance else farewell
 
     def _heartbeat(self) -> m.MemberCommand:
         owned = StreamsTasks(self._held, self._tasks.standby, self._tasks.warm_up)
@@ -95,6 +112,8 @@ class StreamsMember(AbstractMember):
             case m.StreamsHeartbeatAnswered() if self.state in (MemberState.JOINING, MemberState.STABLE):
                 self._out = False
                 return self._heard(event, now)
+            case m.LeaveAnswered() if self.state is MemberState.JOINING and self._has_instance:
+                return [self._enter()]
             case m.StreamsMemberDescribed() if self.state is MemberState.STABLE:
                 self._out = False
                 return [*self._described(event, now), *self._ask_now(now)]
@@ -232,6 +251,8 @@ class StreamsMember(AbstractMember):
     def _refused(self, code: int, now: int, message: str = "") -> list[m.MemberCommand]:
         if code == ErrorCode.group_id_not_found and self.state is MemberState.STABLE:
             return self._lose("the group was deleted", now)
+        if code in (ErrorCode.unreleased_instance_id, ErrorCode.fenced_instance_id):
+            self._has_instance = False  # it belongs to another member
         return super()._refused(code, now, message)
 
     def _disconnected(self, now: int) -> list[m.MemberCommand]:

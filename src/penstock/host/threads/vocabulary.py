@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from penstock.client.api import OffsetAndMetadata
 from penstock.host.api import StreamThreadExceptionResponse
+from penstock.host.group_membership_operation import GroupMembershipOperation
 from penstock.metrics import SensorReport
 from penstock.metrics.measurements import Measurement
 from penstock.plan.subtopology import TaskId
@@ -313,9 +314,9 @@ class ResumeRequested:
 
 @dataclass(frozen=True)
 class CloseRequested:
-    """Commit, then end. leave: whether the instance leaves the group at once."""
+    """Commit, then end. operation: whether the instance leaves the group."""
 
-    leave: bool = True
+    operation: GroupMembershipOperation = GroupMembershipOperation.DEFAULT
 
 
 @dataclass(frozen=True)
@@ -543,7 +544,9 @@ class ShutDownApplication:
 
 @dataclass(frozen=True)
 class Leave:
-    """Leave the group."""
+    """End the membership of the group."""
+
+    operation: GroupMembershipOperation = GroupMembershipOperation.DEFAULT
 
 
 @dataclass(frozen=True)

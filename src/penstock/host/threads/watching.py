@@ -27,6 +27,7 @@ from penstock.host.api import (
 )
 from penstock.host.commits.task_positions import ANSWER_MS, TaskPositions
 from penstock.host.deployment.layout import Layout, layout_of
+from penstock.host.group_membership_operation import GroupMembershipOperation
 from penstock.host.supervision.watching import Watching
 from penstock.host.threads.queries import TaskQueries, committed_by
 from penstock.metrics.host_metrics import Measured
@@ -137,7 +138,7 @@ class GroupWatch(Watching):
         """Return a one-line summary."""
         return f"watched by its group at {self._config['bootstrap.servers']}"
 
-    def close(self, timeout_ms: int, leave_group: bool = True) -> bool:
+    def close(self, timeout_ms: int, operation: GroupMembershipOperation = GroupMembershipOperation.DEFAULT) -> bool:
         """Close the clients, and return True."""
         with self._looking:
             self._positions.close()

@@ -17,6 +17,7 @@ from penstock.errors import KafkaError, OffsetOutOfRangeError, TaskMigratedError
 from penstock.host.api import StreamThreadExceptionResponse
 from penstock.host.commits.purging import RecordPurge
 from penstock.host.deployment.layout import Layout
+from penstock.host.group_membership_operation import GroupMembershipOperation
 from penstock.host.threads import member_messages as m
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.assignor import VERSION
@@ -359,8 +360,8 @@ class Process:
                 self.membership.step_back(error)
             case v.ShutDownApplication():
                 self.membership.shut_down()
-            case v.Leave():
-                self.membership.leave()
+            case v.Leave(operation):
+                self.membership.leave(operation)
             case v.End(error):
                 self.error = error
                 if self._output is not None:
@@ -524,8 +525,8 @@ class SimulatedMembership:
     def shut_down(self) -> None:
         self._inbox.put(m.ShutDownRequested())
 
-    def leave(self) -> None:
-        self._inbox.put(m.LeaveRequested())
+    def leave(self, operation: GroupMembershipOperation = GroupMembershipOperation.DEFAULT) -> None:
+        self._inbox.put(m.LeaveRequested(operation))
 
     def close(self) -> None:
         pass

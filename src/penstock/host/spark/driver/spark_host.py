@@ -23,6 +23,7 @@ from penstock.config import StreamsConfig, warn_of_keys_without_effect
 from penstock.config.definition import SPARK
 from penstock.errors import StreamsNotStartedError
 from penstock.host.api import HostListener, HostStatistics, StateQueries
+from penstock.host.group_membership_operation import GroupMembershipOperation
 from penstock.host.spark import session
 from penstock.host.spark.checkpoints.lock import LOCK_FILE, CheckpointLock
 from penstock.host.spark.driver.current_query import CurrentQuery
@@ -179,7 +180,7 @@ class SparkHost:
         finally:
             self._release()
 
-    def close(self, timeout_ms: int, leave_group: bool = True) -> bool:
+    def close(self, timeout_ms: int, operation: GroupMembershipOperation = GroupMembershipOperation.DEFAULT) -> bool:
         """Stop after the running epoch and release everything; return whether that took at most `timeout_ms`.
 
         An epoch that does not end in time is abandoned; the next start runs it again. There is no group to leave.

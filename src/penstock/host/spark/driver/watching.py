@@ -9,6 +9,7 @@ from typing import Final
 from penstock.config import StreamsConfig
 from penstock.errors import StateStoreNotAvailableError
 from penstock.host.api import HostListener, HostStatistics, State, StateQueries, WatchedStatistics
+from penstock.host.group_membership_operation import GroupMembershipOperation
 from penstock.host.spark.checkpoints.checkpoint import checkpoint_of
 from penstock.host.spark.checkpoints.manifests import NewManifests, existing_metadata
 from penstock.host.spark.driver.figures import ManifestFigures
@@ -73,7 +74,7 @@ class CheckpointWatch(Watching):
         """Return one line for people."""
         return f"watched by its checkpoint {self._checkpoint.uri}"
 
-    def close(self, timeout_ms: int, leave_group: bool = True) -> bool:
+    def close(self, timeout_ms: int, operation: GroupMembershipOperation = GroupMembershipOperation.DEFAULT) -> bool:
         """Release all resources, and return True."""
         self._queries.close()
         return True
