@@ -321,7 +321,7 @@ PENSTOCK_KEYS: Final = (
         boolean,
         False,
         "low",
-        "Whether OpenLineage gets events with the topics and stores of the application (docs/openlineage.md).",
+        "Whether OpenLineage gets events with topics, stores and columns of the application (docs/openlineage.md).",
     ),
     ConfigKey(
         "penstock.openlineage.config",
