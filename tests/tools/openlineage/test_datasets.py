@@ -15,10 +15,10 @@ import attr
 from penstock import Consumed, Grouped, Materialized, Produced, Serdes, StreamsBuilder, Topology
 from penstock.config import StreamsConfig
 from penstock.plan.lineage import lineage_by_name
-from penstock.tools.openlineage.datasets import Datasets, Place
+from penstock.tools.openlineage.datasets import DatasetNames, Datasets
 
 STRING = Serdes.string()
-PLACE = Place("kafka:9092", "shop", has_changelogs=True)
+NAMES = DatasetNames("kafka:9092", "shop", has_changelogs=True)
 CONFIG = {"application.id": "shop", "default.key.serde": STRING, "default.value.serde": STRING}
 
 
@@ -28,10 +28,10 @@ class Order:
     cents: int | None
 
 
-def of(topology: Topology, *matched: str, place: Place = PLACE) -> tuple[dict[str, Any], dict[str, Any]]:
+def of(topology: Topology, *matched: str, names: DatasetNames = NAMES) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the inputs and the outputs of a topology by name, as data."""
     lineages = lineage_by_name({"": topology}, StreamsConfig(CONFIG, environment={}))
-    datasets = Datasets(lineages.values(), matched, place)
+    datasets = Datasets(lineages.values(), matched, names)
     found = [[attr.asdict(each) for each in side] for side in (datasets.inputs(), datasets.outputs())]
     inputs, outputs = ({each["name"]: each for each in side} for side in found)
     return inputs, outputs
@@ -86,7 +86,7 @@ def test_a_store_is_a_dataset_of_its_own_whose_changelog_is_a_symlink() -> None:
 
 
 def test_without_changelog_topics_there_is_no_symlink() -> None:
-    _, outputs = of(totals(), place=Place("kafka:9092", "shop", has_changelogs=False))
+    _, outputs = of(totals(), names=DatasetNames("kafka:9092", "shop", has_changelogs=False))
     assert "symlinks" not in outputs["counts"]["facets"]
 
 
@@ -126,7 +126,7 @@ def test_internal_topics_of_a_foreign_key_join_are_left_out() -> None:
     inputs, outputs = of(builder.build())
     assert inputs.keys() == {"orders", "customers"}
     assert sorted(origin(outputs["named"])) == ["customers", "orders"]
-    assert [name for name, each in outputs.items() if each["namespace"] == PLACE.topics] == ["named"]
+    assert [name for name, each in outputs.items() if each["namespace"] == NAMES.topics] == ["named"]
 
 
 @pytest.mark.parametrize(
@@ -140,9 +140,9 @@ def test_internal_topics_of_a_foreign_key_join_are_left_out() -> None:
         ("[::1]", "[::1]:9092"),
     ],
 )
-def test_the_first_server_names_the_place(servers: str, brokers: str) -> None:
+def test_the_first_server_names_the_brokers(servers: str, brokers: str) -> None:
     config = {"application.id": "shop", "bootstrap.servers": servers}
-    assert Place.of(StreamsConfig(config, environment={})).topics == f"kafka://{brokers}"
+    assert DatasetNames.of(StreamsConfig(config, environment={})).topics == f"kafka://{brokers}"
 
 
 @pytest.mark.parametrize(
@@ -151,4 +151,4 @@ def test_the_first_server_names_the_place(servers: str, brokers: str) -> None:
 def test_the_host_decides_on_changelog_topics(host: str, topics: bool, has_changelogs: bool) -> None:
     servers = {"application.id": "shop", "bootstrap.servers": "kafka:9092"}
     config = StreamsConfig({**servers, "penstock.host": host, "penstock.changelog.topics": topics}, environment={})
-    assert Place.of(config).has_changelogs is has_changelogs
+    assert DatasetNames.of(config).has_changelogs is has_changelogs

@@ -15,14 +15,14 @@ from openlineage.client.serde import Serde
 from penstock import __version__
 from penstock.config import StreamsConfig
 from penstock.plan.lineage import lineage_by_name
-from penstock.tools.openlineage.datasets import Datasets, Place
+from penstock.tools.openlineage.datasets import DatasetNames, Datasets
 from penstock.tools.openlineage.events import RunEvents
 from penstock_broker.common.clock import MockClock
 from tests.tools.openlineage.support import Event, check
-from tests.tools.openlineage.test_datasets import CONFIG, PLACE, totals
+from tests.tools.openlineage.test_datasets import CONFIG, NAMES, totals
 
 SETTINGS = StreamsConfig({**CONFIG, "penstock.openlineage.namespace": "sales"}, environment={})
-DATASETS = Datasets(lineage_by_name({"": totals()}, SETTINGS).values(), (), PLACE)
+DATASETS = Datasets(lineage_by_name({"": totals()}, SETTINGS).values(), (), NAMES)
 
 
 def as_data(event: RunEvent) -> Event:
@@ -75,6 +75,6 @@ def test_the_schemas_reject_other_events() -> None:
 
 
 def test_an_empty_application_has_no_datasets() -> None:
-    datasets = Datasets([], (), Place("kafka:9092", "shop", has_changelogs=True))
+    datasets = Datasets([], (), DatasetNames("kafka:9092", "shop", has_changelogs=True))
     event = as_data(RunEvents(SETTINGS, MockClock()).event(RunState.RUNNING, datasets))
     assert event["inputs"] == event["outputs"] == []

@@ -34,7 +34,7 @@ _DEFAULT_PORT: Final = 9092
 
 
 @dataclass(frozen=True)
-class Place:
+class DatasetNames:
     """The names of an application's datasets.
 
     Args:
@@ -48,12 +48,12 @@ class Place:
     has_changelogs: bool
 
     @staticmethod
-    def of(config: StreamsConfig) -> Place:
-        """Return the place of the application with the configuration `config`."""
+    def of(config: StreamsConfig) -> DatasetNames:
+        """Return the names of the application with the configuration `config`."""
         first = str(config.required("bootstrap.servers")).split(",")[0].strip().rpartition("//")[2]
         brokers = first if re.search(r":\d+$", first) else f"{first}:{_DEFAULT_PORT}"
         has_changelogs = config["penstock.host"] == THREADS or config["penstock.changelog.topics"]
-        return Place(brokers, config.required("application.id"), has_changelogs)
+        return DatasetNames(brokers, config.required("application.id"), has_changelogs)
 
     @property
     def topics(self) -> str:
@@ -72,13 +72,13 @@ class Datasets:
     Args:
         lineages: of its topologies.
         matched: the known topics of its tasks, for sources with a pattern.
-        place: the names of the datasets.
+        names: of the datasets.
     """
 
-    def __init__(self, lineages: Iterable[TopologyLineage], matched: Collection[str], place: Place) -> None:
+    def __init__(self, lineages: Iterable[TopologyLineage], matched: Collection[str], names: DatasetNames) -> None:
         self._lineages = tuple(lineages)
         self._matched = matched
-        self._place = place
+        self._names = names
 
     def inputs(self) -> list[InputDataset]:
         """Return the topics of others that the application reads, each once."""
@@ -86,7 +86,7 @@ class Datasets:
         for source in (source for each in self._lineages for part in each.parts for source in part.sources):
             for topic in () if source.internal else self._topics(source.inputs):
                 facets = {**_type("TOPIC"), **_schema(source.key, source.value)}
-                found.setdefault(topic, InputDataset(self._place.topics, topic, facets=facets))
+                found.setdefault(topic, InputDataset(self._names.topics, topic, facets=facets))
         return list(found.values())
 
     def outputs(self) -> list[OutputDataset]:
@@ -103,22 +103,22 @@ class Datasets:
                             **_schema(sink.key, sink.value),
                             **self._origin(origins[sink.topic]),
                         }
-                        found.setdefault(sink.topic, OutputDataset(self._place.topics, sink.topic, facets=facets))
+                        found.setdefault(sink.topic, OutputDataset(self._names.topics, sink.topic, facets=facets))
                 stores += [self._store(store, each.origin(store.sources)) for store in part.stores]
         return [*found.values(), *stores]
 
     def _store(self, store: StoreLineage, origin: Iterable[str]) -> OutputDataset:
         facets = {**_type("STATE_STORE", store.kind), **_schema(store.key, store.value), **self._origin(origin)}
-        if self._place.has_changelogs and store.changelog is not None:
-            topic = symlinks_dataset.Identifier(self._place.topics, store.changelog, "TOPIC")
+        if self._names.has_changelogs and store.changelog is not None:
+            topic = symlinks_dataset.Identifier(self._names.topics, store.changelog, "TOPIC")
             facets["symlinks"] = symlinks_dataset.SymlinksDatasetFacet([topic], producer=PRODUCER)
-        return OutputDataset(self._place.stores, store.name, facets=facets)
+        return OutputDataset(self._names.stores, store.name, facets=facets)
 
     def _origin(self, names: Iterable[str]) -> dict[str, DatasetFacet]:
         """Return the facet with the topics from which a dataset comes."""
-        topics = self._topics(names)
+        topics = dict.fromkeys(self._topics(names))
         inputs: list[lineage.LineageInput] = [
-            lineage.LineageDatasetInput(self._place.topics, topic, "DATASET") for topic in topics
+            lineage.LineageDatasetInput(self._names.topics, topic, "DATASET") for topic in topics
         ]
         return {"lineage": lineage.LineageDatasetFacet(inputs, producer=PRODUCER)} if inputs else {}
 

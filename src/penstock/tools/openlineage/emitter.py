@@ -22,7 +22,7 @@ from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, StreamsError
 from penstock.plan.lineage import TopologyLineage, lineage_by_name
 from penstock.plan.topology import Topology
-from penstock.tools.openlineage.datasets import Datasets, Place
+from penstock.tools.openlineage.datasets import DatasetNames, Datasets
 from penstock.tools.openlineage.events import RunEvents
 from penstock_broker.common.clock import SystemClock
 
@@ -56,7 +56,7 @@ class LineageEmitter:
         self._application = application
         self._config = config
         self._application_id: str = config.required("application.id")
-        self._place = Place.of(config)
+        self._names = DatasetNames.of(config)
         self._topologies = topologies
         self._ended = ended
         self._lineages: dict[str, tuple[Topology, TopologyLineage]] = {}
@@ -117,7 +117,7 @@ class LineageEmitter:
         added = {name: topology for name, topology in topologies.items() if name not in known}
         found = lineage_by_name(added, self._config)
         self._lineages = {**known, **{name: (topologies[name], found[name]) for name in added}}
-        return Datasets([each for _, each in self._lineages.values()], self._matched_topics(), self._place)
+        return Datasets([each for _, each in self._lineages.values()], self._matched_topics(), self._names)
 
     def _matched_topics(self) -> set[str]:
         """Return the topics of the running tasks of topologies with patterns; empty before they run."""
