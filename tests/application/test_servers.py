@@ -63,7 +63,8 @@ def test_each_key_opens_its_server(monkeypatch: pytest.MonkeyPatch) -> None:
 
     exposed = Exposed(application, metrics, dict, lambda: None, threading.Event())
     config = StreamsConfig(ALL, environment={})
-    assert [server.name for server in open_servers(exposed, config)] == [  # type: ignore[attr-defined]  # an _Opened
+    assert list(open_servers(exposed, config)) == modules.opened
+    assert [each.name for each in modules.opened] == [
         "PrometheusExporter",
         "ObservedMetrics",
         "UiServer",
