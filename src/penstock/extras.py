@@ -19,6 +19,7 @@ _EXTRA_OF: Final[Mapping[str, str]] = {
     "pandas": "spark",
     "pyarrow": "arrow",
     "rocksdict": "rocksdb",
+    "openlineage": "openlineage",
     "opentelemetry": "otel",
     "starlette": "ui",
     "uvicorn": "ui",

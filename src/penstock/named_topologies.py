@@ -434,6 +434,9 @@ class KafkaStreamsNamedTopologyWrapper(ApplicationLife[NamedHosts]):
         """
         return self.running_topology(topology_name).query_metadata_for_key(store_name, key, key_serde)
 
+    def _current_topologies(self) -> Mapping[str, Topology]:
+        return dict(self._topologies)
+
     def _shown_metrics(self) -> Mapping[MetricName, Metric]:
         return self.metrics()
 

@@ -125,6 +125,9 @@ class KafkaStreams(ApplicationLife[Host], RunningTopology):
         """Return the description of the topology."""
         return self._description
 
+    def _current_topologies(self) -> Mapping[str, Topology]:
+        return {"": self._topology}
+
     def running_topologies(self) -> Mapping[str, RunningTopology]:
         """Return this application under an empty name."""
         return {"": self}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.config import StreamsConfig
-from penstock.config.definition import boolean, function, handler, one_of, serde, text, topic_name, whole
+from penstock.config.definition import boolean, function, handler, mapping, one_of, serde, text, topic_name, whole
 from penstock.errors import ConfigError
 from penstock.exception_handlers import (
     DeserializationExceptionHandler,
@@ -18,6 +19,18 @@ from penstock.exception_handlers import (
 )
 from penstock.serdes import Serdes, StringSerde
 from penstock.state.rocksdb_options import RocksDBConfigSetter
+
+
+@given(st.dictionaries(st.text(), st.none() | st.booleans() | st.integers() | st.text()))
+def test_a_mapping_is_a_dictionary_or_its_json(value: dict[str, Any]) -> None:
+    assert mapping("key", value) == mapping("key", json.dumps(value)) == value
+
+
+@pytest.mark.parametrize("value", ["secret", '["secret"]', ["secret"], "{", 1])
+def test_an_error_about_a_mapping_does_not_show_its_value(value: Any) -> None:
+    with pytest.raises(ConfigError, match=r"^Invalid value for configuration some\.key: expected a ") as raised:
+        mapping("some.key", value)
+    assert "secret" not in str(raised.value)
 
 
 def test_a_serde_may_be_given_as_a_class() -> None:

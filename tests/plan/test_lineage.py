@@ -23,7 +23,7 @@ from penstock import (
     Topology,
 )
 from penstock.config import StreamsConfig
-from penstock.plan.lineage import DataFormat, SinkLineage, TopologyLineage, lineage_of
+from penstock.plan.lineage import DataFormat, SinkLineage, TopologyLineage, lineage_by_name, lineage_of
 from penstock.serdes import StringSerde
 from penstock.serdes.fields import SchemaField
 
@@ -182,3 +182,22 @@ def test_the_sub_topology_of_a_table_aggregate_is_described() -> None:
     grouped = builder.table("in").group_by(lambda key, value: (value, key), Grouped.with_(STRING, STRING))
     grouped.count(Materialized.as_("sizes")).to_stream().to("out")
     assert outputs(builder.build()) == {"out": ("in",)}
+
+
+def test_the_content_of_a_store_has_an_origin_over_repartition_topics() -> None:
+    builder = StreamsBuilder()
+    rates = builder.global_table("rates", materialized=Materialized.as_("rates-store"))
+    words = builder.stream("lines").join(rates, first, key_selector=lambda key, value: value)
+    words.group_by(lambda key, word: word).count(Materialized.as_("counts"))
+    found = of(builder.build())
+    origins = {store.name: found.origin(store.sources) for part in found.parts for store in part.stores}
+    assert origins == {"counts": ("lines", "rates"), "rates-store": ("rates",)}
+
+
+def test_topologies_of_an_application_have_ids_of_their_own() -> None:
+    builder = StreamsBuilder()
+    builder.stream("lines").group_by_key().count(Materialized.as_("counts"))
+    config = StreamsConfig({**BOTH, "application.id": "app"})
+    found = lineage_by_name({"": builder.build(), "words": builder.build()}, config)
+    changelogs = {name: each.subtopologies[0].stores[0].changelog for name, each in found.items()}
+    assert changelogs == {"": "app-counts-changelog", "words": "app-words-counts-changelog"}

@@ -17,16 +17,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 from weakref import WeakValueDictionary
 
 from penstock.application.close_options import DEFAULT_CLOSE_TIMEOUT_MS, CloseOptions
 from penstock.application.loading import current_refusal
 from penstock.application.program_end import FORGOTTEN, ended_with, is_in_a_test
+from penstock.application.servers import Exposed, Server, open_servers
 from penstock.application.uncaught_errors import StreamsUncaughtExceptionHandler, UncaughtError, UncaughtErrors
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, StreamsNotStartedError
-from penstock.extras import load
 from penstock.host.api import HostLife, HostStatistics, State, StreamThreadExceptionResponse
 from penstock.host.group_membership_operation import GroupMembershipOperation
 from penstock.host.storage.directories import application_path
@@ -34,6 +34,7 @@ from penstock.host.supervision.progress import late_end
 from penstock.log_context import mark_log_records
 from penstock.metrics import Metric, MetricName
 from penstock.notebook import is_in_notebook
+from penstock.plan.topology import Topology
 from penstock.state.restore_listener import StateRestoreListener
 from penstock.termination import terminating
 from penstock_broker.common.clock import SystemClock
@@ -61,14 +62,6 @@ StateListener = Callable[[State, State], None]
 """Called with the new and the old state, from any thread (Kafka class: KafkaStreams.StateListener)."""
 
 
-class _Server(Protocol):
-    """A server that exposes a running application."""
-
-    def close(self) -> None:
-        """Stop serving; harmless when called again."""
-        ...
-
-
 _HostType = TypeVar("_HostType", bound=HostLife)
 
 _STARTED_IN_NOTEBOOK: Final[WeakValueDictionary[str, ApplicationLife[Any]]] = WeakValueDictionary()
@@ -87,7 +80,8 @@ class ApplicationLife(ABC, Generic[_HostType]):
     def __init__(self, config: StreamsConfig | Mapping[str, Any]) -> None:
         self._config = config if isinstance(config, StreamsConfig) else StreamsConfig(config)
         self._application_id: str = self._config.required("application.id")
-        self._servers: list[_Server] = []
+        self._servers: list[Server] = []
+        self._ended = threading.Event()
         self._changed = threading.Condition()
         self._state = State.CREATED
         self._state_since_ms = SystemClock().milliseconds()
@@ -110,6 +104,10 @@ class ApplicationLife(ABC, Generic[_HostType]):
     @abstractmethod
     def _shown_metrics(self) -> Mapping[MetricName, Metric]:
         """Return the metrics of all topologies, by their names."""
+
+    @abstractmethod
+    def _current_topologies(self) -> Mapping[str, Topology]:
+        """Return each topology by name. The name is empty for KafkaStreams."""
 
     @abstractmethod
     def running_topologies(self) -> Mapping[str, RunningTopology]:
@@ -418,6 +416,8 @@ class ApplicationLife(ABC, Generic[_HostType]):
                 return False
             if state is not old:
                 self._state, self._state_since_ms = state, SystemClock().milliseconds()
+            if state.has_completed_shutdown():
+                self._ended.set()
             self._changed.notify_all()
         if self._listener is not None and state is not old:
             try:
@@ -442,19 +442,11 @@ class ApplicationLife(ABC, Generic[_HostType]):
             self._move(State.NOT_RUNNING)
 
     def _serve(self) -> None:
-        """Start the configured servers: Prometheus, OpenTelemetry and the UI.
-
-        Raises ConfigError if a port is taken, or a package is missing.
-        """
-        if self._config["penstock.metrics.prometheus.port"] is not None:
-            module = load("penstock.application.prometheus", "penstock.metrics.prometheus.port")
-            self._servers.append(module.PrometheusExporter(self._shown_metrics, self._config))
-        if self._config["penstock.otel.enabled"]:
-            instruments = load("penstock.tools.otel.instruments", "penstock.otel.enabled")
-            self._servers.append(instruments.ObservedMetrics(self._shown_metrics, self._config))
-        if self._config["penstock.ui.port"] is not None:
-            server = load("penstock.tools.ui.server", "penstock.ui.port")
-            self._servers.append(server.UiServer(self, self._config, self._compare()))
+        """Start the configured servers; raises ConfigError if a port is taken, or a package is missing."""
+        self._ended = threading.Event()
+        exposed = Exposed(self, self._shown_metrics, self._current_topologies, self._compare, self._ended)
+        for server in open_servers(exposed, self._config):
+            self._servers.append(server)
 
     def _release(self, timeout_ms: int, operation: GroupMembershipOperation = GroupMembershipOperation.DEFAULT) -> bool:
         """Close the host and the servers, once, and return whether everything has ended."""

@@ -6,6 +6,7 @@ It describes its values in words for the reference documentation. The keys thems
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -198,6 +199,18 @@ def handler(kind: type[ExceptionHandler]) -> Reader:
         return found
 
     return parse
+
+
+@reader("dictionary, or the text of a JSON object")
+def mapping(name: str, value: Any) -> dict[str, Any]:
+    """Return a dictionary, also from JSON; raises ConfigError for anything else, without the value."""
+    try:
+        found = json.loads(value) if isinstance(value, str) else value
+    except ValueError as error:
+        raise ConfigError(f"Invalid value for configuration {name}: expected a JSON object. {error}.") from error
+    if not isinstance(found, Mapping):
+        raise ConfigError(f"Invalid value for configuration {name}: expected a dictionary, got {type(found).__name__}.")
+    return dict(found)
 
 
 @reader("function")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.config.definition import SPARK, THREADS, ConfigKey, boolean, function, one_of, text, whole
+from penstock.config.definition import SPARK, THREADS, ConfigKey, boolean, function, mapping, one_of, text, whole
 
 _CHECKPOINT_OF_SPARK: Final = "the checkpoint has the state; set penstock.checkpoint.dir"
 _EPOCHS: Final = "this host has no epochs; set commit.interval.ms"
@@ -315,6 +315,35 @@ PENSTOCK_KEYS: Final = (
         "low",
         "Function without arguments that sets the providers of OpenTelemetry; called once in each process that "
         "runs tasks.",
+    ),
+    ConfigKey(
+        "penstock.openlineage.enabled",
+        boolean,
+        False,
+        "low",
+        "Whether OpenLineage gets events with topics, stores and columns of the application (docs/openlineage.md).",
+    ),
+    ConfigKey(
+        "penstock.openlineage.config",
+        mapping,
+        None,
+        "low",
+        "Configuration of the client of OpenLineage, such as its transport, as in the file openlineage.yml; not set: "
+        "that file and the environment variables of the client.",
+    ),
+    ConfigKey(
+        "penstock.openlineage.namespace",
+        text,
+        "default",
+        "low",
+        "Namespace of the job in OpenLineage; its name is the application.id.",
+    ),
+    ConfigKey(
+        "penstock.openlineage.interval.ms",
+        whole(1000),
+        60_000,
+        "low",
+        "Time from one event RUNNING to the next.",
     ),
     ConfigKey(
         "penstock.row.max.bytes",

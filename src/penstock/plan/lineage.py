@@ -7,13 +7,14 @@ processor of users may also read global stores, which is not known here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError
 from penstock.plan.describe import function_name
 from penstock.plan.subtopology import BuiltTopology, NodeSpec, ProcessorSpec, SinkSpec, SourceSpec, SubtopologySpec
+from penstock.plan.topology import Topology, built_topology
 from penstock.processor.store_reader import StoreReader
 from penstock.serdes import Serde
 from penstock.serdes.fields import SchemaField, fields_of
@@ -141,6 +142,27 @@ class TopologyLineage:
     global_stores: SubtopologyLineage | None
     outputs: tuple[OutputLineage, ...]
 
+    @property
+    def parts(self) -> tuple[SubtopologyLineage, ...]:
+        """The sub-topologies, and the global stores at the end."""
+        return (*self.subtopologies, *filter(None, [self.global_stores]))
+
+    def origin(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Return the topics and patterns from which the records of the topics `names` come, over all sub-topologies."""
+        return _origin(self.parts, names)
+
+
+def lineage_by_name(topologies: Mapping[str, Topology], config: StreamsConfig) -> dict[str, TopologyLineage]:
+    """Return the lineage of each topology of an application, by name.
+
+    Args:
+        topologies: by name; the name is empty if there is only one.
+        config: the configuration with application.id and the default serdes.
+    """
+    application_id = config.required("application.id")
+    ids = {name: f"{application_id}-{name}" if name else application_id for name in topologies}
+    return {name: lineage_of(built_topology(each, ids[name]), config) for name, each in topologies.items()}
+
 
 def lineage_of(built: BuiltTopology, config: StreamsConfig) -> TopologyLineage:
     """Return the lineage of a topology.
@@ -228,24 +250,26 @@ def _read_by(node: NodeSpec) -> tuple[str, ...]:
 
 def _outputs(parts: tuple[SubtopologyLineage, ...]) -> tuple[OutputLineage, ...]:
     """Return the origin of each output, over the repartition topics between the sub-topologies."""
-    internal: dict[str, set[str]] = {}
     outputs: dict[str, set[str]] = {}
-    for sink in (sink for part in parts for sink in part.sinks):
-        written = internal if sink.internal else outputs
-        written.setdefault(sink.output, set()).update(sink.sources)
+    for sink in (sink for part in parts for sink in part.sinks if not sink.internal):
+        outputs.setdefault(sink.output, set()).update(sink.sources)
+    return tuple(OutputLineage(output, _origin(parts, direct)) for output, direct in outputs.items())
+
+
+def _origin(parts: tuple[SubtopologyLineage, ...], names: Iterable[str]) -> tuple[str, ...]:
+    """Return the topics of others from which the records of the topics `names` come, in the order of their sources."""
+    internal: dict[str, set[str]] = {}
+    for sink in (sink for part in parts for sink in part.sinks if sink.internal):
+        internal.setdefault(sink.output, set()).update(sink.sources)
+    reached: set[str] = set()
+    rest = list(names)
+    while rest:
+        topic = rest.pop()
+        if topic not in reached:
+            reached.add(topic)
+            rest.extend(internal.get(topic, ()))
     inputs = dict.fromkeys(topic for part in parts for source in part.sources for topic in source.inputs)
-    found = []
-    for output, direct in outputs.items():
-        reached: set[str] = set()
-        rest = list(direct)
-        while rest:
-            topic = rest.pop()
-            if topic not in reached:
-                reached.add(topic)
-                rest.extend(internal.get(topic, ()))
-        names = (topic for topic in inputs if topic in reached and topic not in internal)
-        found.append(OutputLineage(output, tuple(names)))
-    return tuple(found)
+    return tuple(topic for topic in inputs if topic in reached and topic not in internal)
 
 
 def _formats(node: SourceSpec | SinkSpec, config: StreamsConfig) -> tuple[DataFormat, DataFormat]:

@@ -7,9 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.config import StreamsConfig
-from penstock.plan.lineage import DataFormat, SourceLineage, SubtopologyLineage, TopologyLineage, lineage_of
-from penstock.plan.topology import Topology
+from penstock.plan.lineage import DataFormat, SourceLineage, SubtopologyLineage, TopologyLineage, lineage_by_name
 from penstock.tools.cli.clients import ProgramOptions
 from penstock.tools.cli.common import AsJson, option_groups, out, print_json
 from penstock.tools.cli.program import load_program
@@ -30,7 +28,7 @@ def lineage(
     program = load_program(file)
     config = program.configured(options.overrides())
     chosen = program.topologies if topology is None else {topology: program.topology_named(topology)}
-    found = {name: _lineage(name, each, config) for name, each in chosen.items()}
+    found = lineage_by_name(chosen, config)
     if as_json:
         parts = [{"name": name, **_as_data(each)} for name, each in found.items()]
         print_json({"application_id": config.required("application.id"), "topologies": parts})
@@ -38,11 +36,6 @@ def lineage(
     for name, each in found.items():
         for line in ([f"Topology: {name}"] if name else []) + list(_lines(each)):
             out.print(line, markup=False)
-
-
-def _lineage(name: str, topology: Topology, config: StreamsConfig) -> TopologyLineage:
-    application_id = config.required("application.id") + (f"-{name}" if name else "")
-    return lineage_of(topology.build(application_id), config)
 
 
 # ---------------------------------------- text

@@ -25,8 +25,13 @@ from penstock.tools.cli.common import option_groups
 from penstock.tools.cli.program import LoadedProgram, load_program
 from penstock.tools.cli.run import DEFAULT_UI_PORT, File
 
-_OF_THE_APPLICATION = ("penstock.ui.port", "penstock.metrics.prometheus.port", "penstock.otel.enabled")
-"""Keys of outputs of the application itself: a second process would take its ports, or double its metrics."""
+_OF_THE_APPLICATION = (
+    "penstock.ui.port",
+    "penstock.metrics.prometheus.port",
+    "penstock.openlineage.enabled",
+    "penstock.otel.enabled",
+)
+"""Keys of outputs of the application itself: a second process would take its ports, or double metrics and events."""
 
 
 def _as_watcher(identity: Identity) -> Identity:

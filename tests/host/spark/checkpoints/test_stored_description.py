@@ -8,12 +8,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from penstock import StreamsBuilder, Topology
+from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 from penstock.host.spark.checkpoints.stored_description import (
     StoredDescription,
@@ -203,6 +205,17 @@ def test_equal_programs_have_equal_digests(modules: Modules, tmp_path: Path) -> 
     stored = modules.dump(tmp_path)
     modules.forget()
     assert modules.dump(tmp_path).digest == stored.digest
+
+
+def test_the_configuration_of_the_lineage_is_of_the_run_and_stays_out(tmp_path: Path) -> None:
+    description = description_of(Topology().add_source("s", "in"), tmp_path)
+    plain = dump_for_checkpoint(description)
+    client = {"transport": {"type": "http", "url": "http://receiver", "auth": {"apiKey": "a secret"}}}
+    keys = {"penstock.openlineage.enabled": True, "penstock.openlineage.config": client}
+    config = StreamsConfig({**description.config.given(), **keys}, environment={})
+    stored = dump_for_checkpoint(replace(description, config=config))
+    assert stored.digest == plain.digest
+    assert b"a secret" not in stored.data
 
 
 class PassesForModule:

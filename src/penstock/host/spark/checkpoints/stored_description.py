@@ -44,6 +44,10 @@ _MOST_BYTES = 64 * 1024 * 1024
 _OF_THE_RUN = (
     "bootstrap.servers",
     "penstock.checkpoint.dir",
+    "penstock.openlineage.config",
+    "penstock.openlineage.enabled",
+    "penstock.openlineage.interval.ms",
+    "penstock.openlineage.namespace",
     "penstock.poll.ms",
     "penstock.spark.partitions",
     "state.dir",
