@@ -111,7 +111,7 @@ class _KeyedAggregation(BatchProcessor):
     def process(self, record: Record[Any, Any]) -> None:
         """Update the aggregate of the record's key."""
         if record.key is None or record.value is None:
-            self._engine.count_dropped(null_part(record.key))
+            self._engine.drop(null_part(record.key))
             return
         old = self._values.get(record.key)
         old_value, timestamp = (
@@ -119,9 +119,11 @@ class _KeyedAggregation(BatchProcessor):
         )
         new_value = self._update(record.key, record.value, old_value)
         is_latest = self._values.put(record.key, new_value, timestamp)
-        if is_latest is not None:
-            change = Change(new_value, old_value, is_latest)
-            self._forwarder.maybe_forward(Record(record.key, change, timestamp, record.headers))
+        if is_latest is None:  # the store counts it
+            self._engine.write_dropped(DropReason.LATE)
+            return
+        change = Change(new_value, old_value, is_latest)
+        self._forwarder.maybe_forward(Record(record.key, change, timestamp, record.headers))
 
     def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
         """Update the aggregates of the rows' keys.

@@ -21,6 +21,7 @@ from penstock.metrics.drop_reasons import DropReason
 from penstock.record import Int64Array, Record, RecordBatch, RecordMetadata, TopicPartition
 from penstock.serdes import Serde
 from penstock.state.api import RecordContext, StoreBuilder
+from penstock.windows import Window
 from penstock_broker.common.durations import Duration
 
 
@@ -232,6 +233,22 @@ class EngineContext(ProcessorContext, Protocol):
 
     def count_dropped(self, reason: DropReason, records: int = 1) -> None:
         """Count records that this node has dropped for a reason (Kafka metric: dropped-records-total)."""
+        ...
+
+    def drop(self, reason: DropReason, window: Window | None = None, stream_time: int | None = None) -> None:
+        """Drop the current record of this node: count it, and write it to the sinks of dropped records.
+
+        A node with such sinks works record by record.
+
+        Args:
+            reason: the reason.
+            window: the closed window; None without one.
+            stream_time: that of the operator (ms); None for that of the task.
+        """
+        ...
+
+    def write_dropped(self, reason: DropReason, window: Window | None = None, stream_time: int | None = None) -> None:
+        """As `drop`, for a record that its store counts, or that is not counted."""
         ...
 
     def count_emitted(self, records: int) -> None:

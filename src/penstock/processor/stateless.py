@@ -9,11 +9,19 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, compress, repeat
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from penstock.processor.api import BatchProcessor, BranchingProcessor, FailureHandler, Processor, RowOrigin
+from penstock.metrics.drop_reasons import DropReason
+from penstock.processor.api import (
+    BatchProcessor,
+    BranchingProcessor,
+    EngineContext,
+    FailureHandler,
+    Processor,
+    RowOrigin,
+)
 from penstock.processor.columns import NULL_NOT_ALLOWED, AppliedRows, apply, composed, has_null, kept_rows
 from penstock.processor.first_results import KEY_SELECTOR, MAPPER, PREDICATE, PREDICATES, UsesResults
 from penstock.record import Int64Array, KeyValue, Record, RecordBatch
@@ -64,8 +72,10 @@ class NullKeyFilter(BatchProcessor):
     """
 
     def process(self, record: Record[Any, Any]) -> None:
-        """Forward the record if it has a key."""
-        if record.key is not None:
+        """Forward the record if it has a key; as in Kafka, others are not counted."""
+        if record.key is None:
+            cast(EngineContext, self.context).write_dropped(DropReason.NULL_KEY)
+        else:
             self.context.forward(record)
 
     def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:

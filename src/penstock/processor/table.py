@@ -286,7 +286,7 @@ class TableSource(BatchProcessor):
     def process(self, record: Record[Any, Any]) -> None:
         """Forward the record's value as an update."""
         if record.key is None:
-            self._engine.count_dropped(DropReason.NULL_KEY)
+            self._engine.drop(DropReason.NULL_KEY)
             return
         self.context.forward(Record(record.key, Change(record.value, None), record.timestamp, record.headers))
 
@@ -327,7 +327,7 @@ class MaterializedTableSource(TableSource):
         Out-of-order records are accepted too.
         """
         if record.key is None:
-            self._engine.count_dropped(DropReason.NULL_KEY)
+            self._engine.drop(DropReason.NULL_KEY)
             return
         self._writer.write(record, record.value)
 

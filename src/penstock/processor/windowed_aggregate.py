@@ -57,12 +57,12 @@ class _TimeWindowAggregation(WindowedAggregation[Windows, EngineWindowStore]):
         """Update the result of every open window of the record."""
         key = record.key
         if key is None:
-            self._engine.count_dropped(DropReason.NULL_KEY)
+            self._engine.drop(DropReason.NULL_KEY)
             return
         close_time = self._time.advance(record.timestamp) - self._windows.grace_period_ms
         for start, window in self._windows.windows_for(record.timestamp).items():
             if window.end <= close_time:
-                self._engine.count_dropped(DropReason.LATE)
+                self._engine.drop(DropReason.LATE, window, self._time.ms)
                 continue
             stored = self._store.fetch(key, start)
             if stored is None:

@@ -46,7 +46,8 @@ def column_nodes(topology: ProcessorTopology, errors: ErrorHandling) -> frozense
     """Return the names of nodes that support columns while no other node uses their stores.
 
     The evictions of a bounded store depend on every single read, and the entries of a store with a time to live on the
-    time of every single record, so their nodes work record by record. If the task may
+    time of every single record, so their nodes work record by record; so do nodes that write the records that they
+    drop. If the task may
     continue after an error, only a user's function may fail in these nodes, which affects one row: they have no stores,
     and no sinks or suppress() below, whose errors may belong to their parent. A user's handler is called in the order
     of the records, so no node works on columns then.
@@ -57,6 +58,7 @@ def column_nodes(topology: ProcessorTopology, errors: ErrorHandling) -> frozense
         node.name
         for node in topology.processors
         if isinstance(node.processor, ColumnProcessor)
+        and not node.dropped_sinks
         and topology.bounded_stores.isdisjoint(node.stores)
         and not (errors.may_resume and (node.stores or any(map(_fails_its_parent, node.children))))
     )

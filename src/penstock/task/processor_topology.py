@@ -23,7 +23,7 @@ from penstock.exception_handlers import ProducerRecord, SerializationExceptionOr
 from penstock.metrics.drop_reasons import DropReason
 from penstock.metrics.observer import TaskObserver
 from penstock.plan.serde_check import node_serde
-from penstock.plan.subtopology import ProcessorSpec, SinkSpec, SourceSpec, SubtopologySpec
+from penstock.plan.subtopology import DroppedSinkSpec, ProcessorSpec, SinkSpec, SourceSpec, SubtopologySpec
 from penstock.processor.api import Processor
 from penstock.processor.first_results import WARN_NONE_RESULTS, watch_results
 from penstock.processor.stream_partitioner import with_headers
@@ -81,6 +81,7 @@ class ProcessorNode:
         self.name = spec.name
         self.stores: Sequence[str] = spec.stores
         self.children: list[ProcessorNode | SinkNode] = []
+        self.dropped_sinks: list[DroppedSink] = []
         self._supplier = spec.supplier
         self.processor: Processor = spec.supplier.get()
         self.initializing = False
@@ -382,6 +383,22 @@ class SinkNode:
         )
 
 
+class DroppedSink(SinkNode):
+    """A sink of the records that its parents drop.
+
+    It writes the bytes of the source record, which the record in the operator replaces if they are no longer known.
+    """
+
+    def _serialized(
+        self, topic: str, record: Record[Any, Any], headers: Headers, origin: SerializationExceptionOrigin
+    ) -> tuple[Any, Headers]:
+        kept = self._task.source_records.kept(self._task.metadata or NO_METADATA)
+        if kept is None:
+            return super()._serialized(topic, record, headers, origin)
+        key, value = kept
+        return (key if origin is SerializationExceptionOrigin.KEY else value), headers
+
+
 class ProcessorTopology:
     """The nodes of one task, each connected to its parents.
 
@@ -412,6 +429,7 @@ class ProcessorTopology:
         self.sources: list[SourceNode] = []
         self.processors: list[ProcessorNode] = []
         self.nodes = by_name = dict[str, SourceNode | ProcessorNode | SinkNode]()
+        self.writes_dropped = False
         self._untapped: dict[str, Callable[[Record[Any, Any]], None] | None] = {}
         self._task = task
         for node_spec in spec.nodes:
@@ -424,6 +442,10 @@ class ProcessorTopology:
                     node = ProcessorNode(node_spec, task, errors)
                     self.processors.append(node)
                     self._connect(node, node_spec.parents, by_name)
+                case DroppedSinkSpec():
+                    node = DroppedSink(node_spec, task, collector, sender, errors)
+                    self.writes_dropped = True
+                    self._connect_dropped(node, node_spec.parents)
                 case SinkSpec():
                     node = SinkNode(node_spec, task, collector, sender, errors)
                     self._connect(node, node_spec.parents, by_name)
@@ -465,6 +487,11 @@ class ProcessorTopology:
                 del own["process"]  # restores the method of the class
             else:
                 own["process"] = before
+
+    def _connect_dropped(self, sink: DroppedSink, parents: Sequence[str]) -> None:
+        for node in self.processors:
+            if node.name in parents:
+                node.dropped_sinks.append(sink)
 
     @staticmethod
     def _connect(

@@ -1,0 +1,61 @@
+"""The headers of dropped records that an operator writes to a topic.
+
+`penstock redrive` reads them, as it reads the headers of dead letters. All values are texts in UTF-8.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.metrics.drop_reasons import DropReason
+from penstock.record import NO_METADATA, Headers, RecordMetadata
+from penstock.windows import Window
+
+HEADER_DROPPED_REASON: Final = "penstock.dropped.reason"
+"""The reason, as in the metric dropped-records-by-reason-total, such as "late"."""
+HEADER_DROPPED_WINDOW_START: Final = "penstock.dropped.window.start"
+"""The start of the closed window in ms; only for windows."""
+HEADER_DROPPED_WINDOW_END: Final = "penstock.dropped.window.end"
+"""The end of the closed window in ms; only for windows."""
+HEADER_DROPPED_STREAM_TIME: Final = "penstock.dropped.stream.time"
+"""The stream time of the operator in ms; that of the task if the operator has none."""
+HEADER_DROPPED_NODE: Final = "penstock.dropped.node"
+"""The name of the node that dropped the record."""
+HEADER_DROPPED_TOPIC: Final = "penstock.dropped.topic"
+"""The topic of the source record; null if that is no longer known."""
+HEADER_DROPPED_PARTITION: Final = "penstock.dropped.partition"
+"""The partition of the source record; -1 if that is no longer known."""
+HEADER_DROPPED_OFFSET: Final = "penstock.dropped.offset"
+"""The offset of the source record; -1 if that is no longer known."""
+
+
+def dropped_headers(
+    node: str, reason: DropReason, window: Window | None, stream_time: int, source: RecordMetadata | None
+) -> Headers:
+    """Return the headers of a dropped record.
+
+    Args:
+        node: the name of the node that dropped it.
+        reason: the reason.
+        window: the closed window; None without one.
+        stream_time: the stream time of the operator in ms.
+        source: the place of the source record; None if that is no longer known.
+    """
+    topic, partition, offset = source or NO_METADATA
+    times = (
+        ()
+        if window is None
+        else (
+            (HEADER_DROPPED_WINDOW_START, str(window.start).encode()),
+            (HEADER_DROPPED_WINDOW_END, str(window.end).encode()),
+        )
+    )
+    return (
+        (HEADER_DROPPED_REASON, reason.value.encode()),
+        *times,
+        (HEADER_DROPPED_STREAM_TIME, str(stream_time).encode()),
+        (HEADER_DROPPED_NODE, node.encode()),
+        (HEADER_DROPPED_TOPIC, None if topic is None else topic.encode()),
+        (HEADER_DROPPED_PARTITION, str(partition).encode()),
+        (HEADER_DROPPED_OFFSET, str(offset).encode()),
+    )
