@@ -298,3 +298,40 @@ def test_counted_and_dropped_records_are_all_records(
         assert keys[None] == sum(key is None for key, _, _ in records)
         outcomes.append((counts, late))
     assert outcomes[0] == outcomes[1]
+
+
+class Echo(Processor):
+    """A processor of the user's, which works record by record."""
+
+    def process(self, record: Record) -> None:
+        self.context.forward(record)
+
+
+def hopping(stream: KStream, builder: StreamsBuilder) -> None:
+    windows = TimeWindows.of_size_with_no_grace(10).advance_by(5)
+    counts = stream.map_values(lambda value: value).group_by_key().windowed_by(windows).count().late_to("out")
+    counts.to_stream().map(lambda key, count: (key.key, str(count))).process(Echo).to("out")
+
+
+def several(stream: KStream, builder: StreamsBuilder) -> None:
+    stream.group_by_key().count().late_to("out").to_stream().map_values(str).to("out")
+    stream.group_by_key().windowed_by(TUMBLING).reduce(lambda one, other: other).late_to("out").late_to("other")
+    stream.to_table().late_to("out").to_stream().to("out")
+    stream.select_key(lambda key, value: value).repartition().late_to("out")
+    stream.deduplicate_by_key(5).late_to("out").to("out")
+
+
+@pytest.mark.parametrize("program", [hopping, several])
+@given(rows, st.booleans())
+def test_dropped_records_and_results_are_in_the_same_order_in_both_executions(
+    program: Program, records: list[tuple[str | None, str | None, int]], caching: bool
+) -> None:
+    outcomes = []
+    for execution in ("auto", "record"):
+        task = task_over(program, execution, 10_000_000 if caching else 0)
+        task.add_records("in", 0, batch_of(*records, headers=(("trace", b"1"),)))
+        task.process()
+        sent = list(task.drain_in_order())
+        task.flush()
+        outcomes.append((sent, list(task.drain_in_order()), task.prepare_commit().dropped_records))
+    assert outcomes[0] == outcomes[1]

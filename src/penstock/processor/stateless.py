@@ -71,6 +71,11 @@ class NullKeyFilter(BatchProcessor):
     Kafka: the filter of OptimizableRepartitionNode.
     """
 
+    @property
+    def drops_rows(self) -> bool:
+        """Whether `process_batch` reports each dropped row: it does."""
+        return True
+
     def process(self, record: Record[Any, Any]) -> None:
         """Forward the record if it has a key; as in Kafka, others are not counted."""
         if record.key is None:
@@ -82,7 +87,9 @@ class NullKeyFilter(BatchProcessor):
         """Return the rows with a key."""
         if not has_null(batch.keys):
             return batch, None
-        return _select(batch, np.fromiter((key is not None for key in batch.keys), np.bool_, len(batch)), None)
+        keyed = np.fromiter((key is not None for key in batch.keys), np.bool_, len(batch))
+        cast(EngineContext, self.context).write_dropped_rows(DropReason.NULL_KEY, np.flatnonzero(~keyed))
+        return _select(batch, keyed, None)
 
 
 def _select(batch: RecordBatch, passing: Any, kept: Int64Array | None) -> tuple[RecordBatch, RowOrigin]:

@@ -283,6 +283,11 @@ class TableSource(BatchProcessor):
         super().init(context)
         self._engine = cast(EngineContext, context)
 
+    @property
+    def drops_rows(self) -> bool:
+        """Whether `process_batch` reports each dropped row: it does."""
+        return True
+
     def process(self, record: Record[Any, Any]) -> None:
         """Forward the record's value as an update."""
         if record.key is None:

@@ -1,14 +1,17 @@
-"""The headers of dropped records that an operator writes to a topic.
+"""Dropped records that an operator writes to a topic: their headers, and the rows of a batch.
 
-`penstock redrive` reads them, as it reads the headers of dead letters. All values are texts in UTF-8.
+`penstock redrive` reads the headers, as it reads those of dead letters. All values are texts in UTF-8.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from itertools import repeat
+from typing import Final, NamedTuple
 
 from penstock.metrics.drop_reasons import DropReason
-from penstock.record import NO_METADATA, Headers, RecordMetadata
+from penstock.record import NO_METADATA, Headers, Int64Array, RecordBatch, RecordMetadata
 from penstock.windows import Window
 
 HEADER_DROPPED_REASON: Final = "penstock.dropped.reason"
@@ -59,3 +62,56 @@ def dropped_headers(
         (HEADER_DROPPED_PARTITION, str(partition).encode()),
         (HEADER_DROPPED_OFFSET, str(offset).encode()),
     )
+
+
+class DroppedRow(NamedTuple):
+    """A dropped row of a batch.
+
+    Args:
+        row: its index.
+        reason: the reason.
+        window: the closed window; None without one.
+        stream_time: the stream time of the operator in ms; None for that of the task.
+    """
+
+    row: int
+    reason: DropReason
+    window: Window | None
+    stream_time: int | None
+
+
+def dropped_rows(
+    reason: DropReason, rows: Int64Array, windows: Iterable[Window] | None, stream_times: Int64Array | None
+) -> list[DroppedRow]:
+    """Return the rows with their windows and stream times, both in the order of `rows`."""
+    each_window: Iterable[Window | None] = repeat(None) if windows is None else windows
+    each_time: Iterable[int | None] = repeat(None) if stream_times is None else stream_times.tolist()
+    return [
+        DroppedRow(row, reason, window, time)
+        for row, window, time in zip(rows.tolist(), each_window, each_time, strict=False)
+    ]
+
+
+def dropped_batch(
+    node: str,
+    rows: Sequence[DroppedRow],
+    batch: RecordBatch,
+    stream_times: Int64Array,
+    place: Callable[[int], RecordMetadata | None],
+) -> RecordBatch:
+    """Return dropped rows with their headers.
+
+    Args:
+        node: the name of the node that dropped them.
+        rows: their reasons, in the order of `batch`.
+        batch: the rows.
+        stream_times: the stream time of the task at each row, in ms.
+        place: returns the place of a source record for its offset; None if that is no longer known.
+    """
+    headers = []
+    times, offsets = stream_times.tolist(), batch.offsets.tolist()
+    for number, (dropped, time, offset) in enumerate(zip(rows, times, offsets, strict=True)):
+        own = time if dropped.stream_time is None else dropped.stream_time
+        added = dropped_headers(node, dropped.reason, dropped.window, own, place(offset))
+        headers.append((*batch.headers_at(number), *added))
+    return replace(batch, headers=headers)
