@@ -84,7 +84,7 @@ def test_the_filter_of_a_repartition_has_a_sink_of_its_own(optimization: str) ->
 
 def test_a_left_join_after_a_repartition_has_results_for_records_without_a_key_and_drops_none() -> None:
     builder = StreamsBuilder()
-    keyed = builder.stream("in", TEXT).select_key(lambda key, value: None)
+    keyed = builder.stream("in", TEXT).select_key(lambda key, value: value)
     keyed.left_join(builder.table("table", TEXT), lambda one, other: one).late_to("late")
     assert len(sinks_of(builder.build())) == 1
 
