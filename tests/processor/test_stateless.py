@@ -24,6 +24,7 @@ from penstock.processor.stateless import (
 )
 from penstock.record import RecordBatch
 from penstock.testing import MockProcessorContext
+from tests.task.topologies import counting, nodes_of
 
 BATCH = RecordBatch.of([("a", 1, 10, 0, ()), (None, 2, 11, 1, (("h", b""),)), ("c", 3, 12, 2, ())])
 ROW_A, ROW_C = ("a", 1, 10), ("c", 3, 12)
@@ -33,6 +34,8 @@ BY_ZERO = "ZeroDivisionError"
 def rows_of(processor: BatchProcessor) -> tuple[list[tuple[Any, Any, int]], Any, list[tuple[int, str]]]:
     """Return the rows for BATCH, their rows of origin, and the failures."""
     failures: list[tuple[int, str]] = []
+    nodes = nodes_of(counting())
+    processor.init(nodes.task.node_context(nodes.topology.processors[0]))
     result, origin = processor.process_batch(BATCH, lambda row, error: failures.append((row, type(error).__name__)))
     rows = list(zip(result.keys, result.values, result.timestamps.tolist(), strict=True))
     return rows, None if origin is None else origin.tolist(), failures

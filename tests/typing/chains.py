@@ -75,6 +75,8 @@ assert_type(lines.merge(lines).repartition().peek(print), KStream[str, str])
 assert_type(lines.split().branch(lambda key, line: not line).default_branch(), dict[str, KStream[str, str]])
 assert_type(lines.to_table().to_stream(lambda key, line: len(key)), KStream[int, str])
 assert_type(lines.deduplicate_by_key(60_000), KStream[str, str])
+assert_type(lines.deduplicate_by_key(60_000).late_to("duplicates"), KStream[str, str])
+assert_type(lines.group_by_key().count().late_to("dropped"), KTable[str, int])
 assert_type(trades.deduplicate_by_key_value(lambda key, trade: trade.price, 60_000), KStream[str, Trade])
 
 # aggregations

@@ -21,11 +21,11 @@ from penstock.errors import TopologyError
 from penstock.notebook import failed, mime_bundle
 from penstock.plan import names, nodes
 from penstock.plan.explicit_names import generated_names
-from penstock.plan.internal_topics import DATA_FRAME_SOURCE_SUFFIX
+from penstock.plan.internal_topics import DATA_FRAME_SOURCE_SUFFIX, check_no_pattern
 from penstock.plan.optimize import optimizations
 from penstock.plan.subtopology import DataFrameSource
 from penstock.plan.suppliers import SupplierLike, checked_supplier
-from penstock.plan.topology import Topology, check_no_pattern, check_store_builder
+from penstock.plan.topology import Topology, check_store_builder
 from penstock.plan.topology_config import TopologyConfig
 from penstock.processor.api import ProcessorSupplier
 from penstock.state.api import StoreBuilder, filled_by_topic

@@ -16,7 +16,7 @@ from penstock.extras import load
 from penstock.notebook import Forms, failed
 from penstock.plan.lower.plan import lower
 from penstock.plan.names import InternalNameProvider
-from penstock.plan.nodes import ForeachNode, GraphNode, NodeId, Plan, ProcessNode
+from penstock.plan.nodes import ForeachNode, GraphNode, NodeId, Plan, ProcessNode, RepartitionNode, TableSourceNode
 from penstock.plan.optimize import optimize
 from penstock.plan.topology import Topology
 from penstock.plan.topology_config import TopologyConfig
@@ -56,6 +56,7 @@ class Graph:
         self._shells = shells
         self._topology_config = topology_config
         self._nodes: dict[NodeId, GraphNode] = {}
+        self._serdes: dict[NodeId, tuple[Serde | None, Serde | None]] = {}
 
     def plan(self) -> Plan:
         """Return the nodes created so far, in the order of creation."""
@@ -128,6 +129,13 @@ class Graph:
         """Return the node `id`."""
         return self._nodes[id]
 
+    def serdes_of(self, id: NodeId) -> tuple[Serde | None, Serde | None]:
+        """Return the serdes of the keys and values of node `id`, None if unknown."""
+        node = self._nodes[id]
+        if isinstance(node, RepartitionNode | TableSourceNode):
+            return node.key_serde, node.value_serde
+        return self._serdes.get(id, (None, None))
+
     def name_of(self, id: NodeId) -> str:
         """Return the name of the node `id`."""
         return self._nodes[id].name
@@ -150,12 +158,14 @@ class Graph:
 
         repartition_required: whether the keys changed since the last topic.
         """
+        self._serdes[id] = key_serde, value_serde
         return self._shells.stream(self, id, key_serde, value_serde, repartition_required)
 
     def table(
         self, id: NodeId, key_serde: Serde | None, value_serde: Serde | None, queryable_store_name: str | None
     ) -> KTable:
         """Return the table with the updates of node `id`."""
+        self._serdes[id] = key_serde, value_serde
         return self._shells.table(self, id, key_serde, value_serde, queryable_store_name)
 
     def grouped_stream(
@@ -171,6 +181,7 @@ class Graph:
 
         repartition_name: the user's name; None for a name derived from the store.
         """
+        self._serdes[id] = key_serde, value_serde
         return self._shells.grouped_stream(self, id, key_serde, value_serde, repartition_name, repartition_required)
 
     def grouped_table(self, id: NodeId, grouped: Grouped) -> KGroupedTable:

@@ -18,6 +18,7 @@ from penstock.dsl.arguments import check_same_builder, inherited, option
 from penstock.dsl.branched import BranchedKStream
 from penstock.dsl.functions import checked, checked_items, items_take_key, takes_key
 from penstock.dsl.graph import Graph
+from penstock.dsl.late_records import LateRecords
 from penstock.dsl.options import Grouped, Materialized, Named, Produced, Repartitioned, name_of
 from penstock.dsl.printed import Printed
 from penstock.dsl.stream_deduplication import StreamDeduplication
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from penstock.host.inline.head import Head
 
 
-class KStream(StreamJoins[K, V], StreamDeduplication[K, V]):
+class KStream(StreamJoins[K, V], StreamDeduplication[K, V], LateRecords[K, V]):
     """A stream of records (Kafka class: KStream); created by `StreamsBuilder.stream` and by operators.
 
     The parameter `named` names the node of an operator: a string or `Named.as_("x")`; TopologyError if it is invalid. A

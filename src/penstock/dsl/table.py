@@ -9,6 +9,7 @@ from penstock.config import StreamsConfig
 from penstock.dsl.arguments import inherited, option
 from penstock.dsl.functions import checked, takes_key
 from penstock.dsl.graph import Graph
+from penstock.dsl.late_records import LateRecords
 from penstock.dsl.options import Grouped, Materialized, Named, name_of
 from penstock.dsl.suppressed import StrictBufferConfig, Suppressed
 from penstock.dsl.table_joins import TableJoins
@@ -37,7 +38,7 @@ _OF_STREAMS = (
 )
 
 
-class KTable(TableJoins[K, V]):
+class KTable(TableJoins[K, V], LateRecords[K, V]):
     """A table: the latest value of each key, as a stream of updates (Kafka class: KTable).
 
     The parameter `named` names the node of an operator: a string or `Named.as_("x")`; TopologyError if it is invalid.

@@ -25,6 +25,9 @@ DATA_FRAME_SOURCE_SUFFIX = "-source"
 DATA_FRAME_SINK_SUFFIX = "-sink"
 INTERNAL_SUFFIXES = (REPARTITION_SUFFIX, CHANGELOG_SUFFIX)
 
+_PATTERN_CHARACTERS = frozenset("*+?[](){}|^$\\")
+"""Regular expression characters that are illegal in topic names (Kafka class: Topic)."""
+
 RECORDS_STAY: Mapping[str, str] = {
     "cleanup.policy": "delete",
     "message.timestamp.type": "CreateTime",
@@ -48,6 +51,20 @@ def check_topic_name(name: str) -> str:
     several = [part.strip() for part in name.split(",") if part.strip()]
     hint = f": several topics go in a list, {several!r}" if len(several) > 1 else ""
     raise TopologyError(f"{name!r} cannot be the name of a topic: it {why}{hint}.")
+
+
+def check_no_pattern(topic: str, written: str) -> None:
+    """Raise TopologyError if `topic` is not a legal topic name.
+
+    For a regular expression, the error explains the use of a pattern. `written` is the notation of a pattern in that
+    place, as a format string for the expression.
+    """
+    if not _PATTERN_CHARACTERS.isdisjoint(topic):
+        raise TopologyError(
+            f"{topic!r} cannot be the name of a topic; to read all topics that a pattern matches, write "
+            f"{written.format(topic)}"
+        )
+    check_topic_name(topic)
 
 
 def full_name(application_id: str, topic: str) -> str:

@@ -110,6 +110,14 @@ class SinkSpec:
         check_partitioner(f"sink {self.name}", self.partitioner)
 
 
+@dataclass(frozen=True)
+class DroppedSinkSpec(SinkSpec):
+    """A sink of the records that its parents drop, not of those that they forward.
+
+    The serdes are for records whose source record is no longer known.
+    """
+
+
 @dataclass(frozen=True, eq=False)
 class DataFrameSource:
     """A streaming Spark DataFrame that feeds an internal topic, which the topology reads.

@@ -21,13 +21,14 @@ from penstock.config.offset_reset import EARLIEST
 from penstock.errors import TopologyError
 from penstock.plan.copartition import check_copartitioned
 from penstock.plan.describe import TopologyDescription, describe_global_store, describe_subtopology, serdes_of
-from penstock.plan.internal_topics import check_topic_name, full_name
+from penstock.plan.internal_topics import check_no_pattern, check_topic_name, full_name
 from penstock.plan.java_order import Positional, global_order, merged, sink_order, source_order
 from penstock.plan.offset_reset import check_offset_reset
 from penstock.plan.subtopology import (
     BuiltTopology,
     DataFrameSink,
     DataFrameSource,
+    DroppedSinkSpec,
     NodeSpec,
     ProcessorSpec,
     SinkSpec,
@@ -44,9 +45,6 @@ from penstock.serdes import Serde
 from penstock.state.api import StoreBuilder, filled_by_topic
 
 _log = logging.getLogger(__name__)
-
-_PATTERN_CHARACTERS = frozenset("*+?[](){}|^$\\")
-"""Regular expression characters that are illegal in topic names (Kafka class: Topic)."""
 
 
 class InternalTopologyBuilder:
@@ -190,6 +188,15 @@ class InternalTopologyBuilder:
         The sink that writes the topic is added like any other.
         """
         self._data_frame_sinks[topic] = sink
+
+    def add_dropped_sink(self, sink: DroppedSinkSpec) -> None:
+        """Add the sink of the records that its parents drop.
+
+        Raises TopologyError if its name is taken, or a parent is unknown or a sink.
+        """
+        self._check_new(sink.name)
+        self._check_parents(sink.name, sink.parents)
+        self._add_node(sink)
 
     def copartition_sources(self, sources: Iterable[str]) -> None:
         """Require equal numbers of partitions for the topics of `sources` (names of source nodes)."""
@@ -577,20 +584,6 @@ def check_store_builder(builder: object) -> None:
             f"Expected a StoreBuilder, got {builder!r:.100}: Stores.key_value_store_builder(supplier, key_serde, "
             "value_serde) returns one, for example."
         )
-
-
-def check_no_pattern(topic: str, written: str) -> None:
-    """Raise TopologyError if `topic` is not a legal topic name.
-
-    For a regular expression, the error explains the use of a pattern. `written` is the notation of a pattern in that
-    place, as a format string for the expression.
-    """
-    if not _PATTERN_CHARACTERS.isdisjoint(topic):
-        raise TopologyError(
-            f"{topic!r} cannot be the name of a topic; to read all topics that a pattern matches, write "
-            f"{written.format(topic)}"
-        )
-    check_topic_name(topic)
 
 
 def built_topology(topology: object, application_id: str) -> BuiltTopology:

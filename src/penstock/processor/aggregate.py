@@ -108,10 +108,15 @@ class _KeyedAggregation(BatchProcessor):
         """Whether updates are forwarded when the cache is flushed."""
         return self._store.cached
 
+    @property
+    def drops_rows(self) -> bool:
+        """Whether `process_batch` reports each dropped row: it does."""
+        return True
+
     def process(self, record: Record[Any, Any]) -> None:
         """Update the aggregate of the record's key."""
         if record.key is None or record.value is None:
-            self._engine.count_dropped(null_part(record.key))
+            self._engine.drop(null_part(record.key))
             return
         old = self._values.get(record.key)
         old_value, timestamp = (
@@ -119,9 +124,11 @@ class _KeyedAggregation(BatchProcessor):
         )
         new_value = self._update(record.key, record.value, old_value)
         is_latest = self._values.put(record.key, new_value, timestamp)
-        if is_latest is not None:
-            change = Change(new_value, old_value, is_latest)
-            self._forwarder.maybe_forward(Record(record.key, change, timestamp, record.headers))
+        if is_latest is None:  # the store counts it
+            self._engine.write_dropped(DropReason.LATE)
+            return
+        change = Change(new_value, old_value, is_latest)
+        self._forwarder.maybe_forward(Record(record.key, change, timestamp, record.headers))
 
     def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
         """Update the aggregates of the rows' keys.
@@ -193,11 +200,11 @@ class _KeyedAggregation(BatchProcessor):
         """
         if None not in entries_of(keys) and (batch.values is batch.keys or not has_null(batch.values)):
             return batch, cast("Sequence[bytes]", keys), None
-        passing = [key is not None and value is not None for key, value in zip(keys, batch.values, strict=True)]
+        keyed = np.fromiter((key is not None for key in keys), np.bool_, len(keys))
+        passing = keyed & np.fromiter((value is not None for value in batch.values), np.bool_, len(batch))
         rows = np.flatnonzero(passing)
-        without_key = sum(key is None for key in keys)
-        self._engine.count_dropped(DropReason.NULL_KEY, without_key)
-        self._engine.count_dropped(DropReason.NULL_VALUE, len(batch) - len(rows) - without_key)
+        self._engine.drop_rows(DropReason.NULL_KEY, np.flatnonzero(~keyed))
+        self._engine.drop_rows(DropReason.NULL_VALUE, np.flatnonzero(keyed & ~passing))
         return batch.take(rows), cast("list[bytes]", list(compress(keys, passing))), rows
 
     def _write(

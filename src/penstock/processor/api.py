@@ -9,7 +9,7 @@ state stores from the context.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager
 from enum import Enum
 from typing import Any, Generic, Protocol
@@ -21,6 +21,7 @@ from penstock.metrics.drop_reasons import DropReason
 from penstock.record import Int64Array, Record, RecordBatch, RecordMetadata, TopicPartition
 from penstock.serdes import Serde
 from penstock.state.api import RecordContext, StoreBuilder
+from penstock.windows import Window
 from penstock_broker.common.durations import Duration
 
 
@@ -234,6 +235,47 @@ class EngineContext(ProcessorContext, Protocol):
         """Count records that this node has dropped for a reason (Kafka metric: dropped-records-total)."""
         ...
 
+    def drop(self, reason: DropReason, window: Window | None = None, stream_time: int | None = None) -> None:
+        """Drop the current record of this node: count it, and write it to the sinks of dropped records.
+
+        Args:
+            reason: the reason.
+            window: the closed window; None without one.
+            stream_time: that of the operator (ms); None for that of the task.
+        """
+        ...
+
+    def write_dropped(self, reason: DropReason, window: Window | None = None, stream_time: int | None = None) -> None:
+        """As `drop`, for a record that its store counts, or that is not counted."""
+        ...
+
+    def drop_rows(
+        self,
+        reason: DropReason,
+        rows: Int64Array,
+        windows: Iterable[Window] | None = None,
+        stream_times: Int64Array | None = None,
+    ) -> None:
+        """As `drop`, for rows of the batch in `process_batch`.
+
+        Args:
+            reason: the reason.
+            rows: the indexes of the rows; a row may be dropped for several windows.
+            windows: the closed window of each row; not read if the node has no sinks of dropped records.
+            stream_times: that of the operator at each row (ms); None for that of the task.
+        """
+        ...
+
+    def write_dropped_rows(
+        self,
+        reason: DropReason,
+        rows: Int64Array,
+        windows: Iterable[Window] | None = None,
+        stream_times: Int64Array | None = None,
+    ) -> None:
+        """As `drop_rows`, for rows that are not counted."""
+        ...
+
     def count_emitted(self, records: int) -> None:
         """Count suppressed records that this node has emitted (Kafka metric: suppression-emit-total)."""
         ...
@@ -293,6 +335,14 @@ class BatchProcessor(Processor):
     @property
     def holds_back(self) -> bool:
         """Whether `process_batch` returns no rows, since updates are forwarded when a cache is flushed."""
+        return False
+
+    @property
+    def drops_rows(self) -> bool:
+        """Whether `process_batch` reports each dropped row, by `EngineContext.drop_rows`.
+
+        Other processors work record by record if their dropped records are written.
+        """
         return False
 
     @property

@@ -147,12 +147,13 @@ def process_each(
 def with_key(context: EngineContext, batch: RecordBatch) -> tuple[RecordBatch, RowOrigin]:
     """Return the rows of `batch` that have a key, and their row numbers.
 
-    The others are counted as dropped.
+    The others are dropped.
     """
     if not has_null(batch.keys):
         return batch, None
-    rows = np.flatnonzero(np.fromiter((key is not None for key in batch.keys), np.bool_, len(batch)))
-    context.count_dropped(DropReason.NULL_KEY, len(batch) - len(rows))
+    keyed = np.fromiter((key is not None for key in batch.keys), np.bool_, len(batch))
+    rows = np.flatnonzero(keyed)
+    context.drop_rows(DropReason.NULL_KEY, np.flatnonzero(~keyed))
     return batch.take(rows), rows
 
 

@@ -58,7 +58,7 @@ class StreamDeduplicate(BatchProcessor):
             self.context.forward(record)
             return
         if oldest <= self._last_time(id, oldest) <= record.timestamp + self._interval_ms:
-            self._engine.count_dropped(DropReason.DUPLICATE)
+            self._engine.drop(DropReason.DUPLICATE, stream_time=self._time.ms)
             return
         self.context.forward(record)
         if record.timestamp >= oldest:

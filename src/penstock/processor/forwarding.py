@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from penstock.metrics.drop_reasons import DropReason
 from penstock.processor.api import EngineContext, ProcessorContext, RowOrigin
 from penstock.processor.columns import write_contexts
 from penstock.record import (
@@ -207,9 +208,11 @@ class TableWriter:
         if self._skip_absent and value is None and old is None:
             return
         is_latest = self._store.put(record.key, value, record.timestamp)
-        if is_latest is not None:
-            change = Change(value, old, is_latest)
-            self._forwarder.maybe_forward(Record(record.key, change, record.timestamp, record.headers))
+        if is_latest is None:  # the store counts it
+            self._engine.write_dropped(DropReason.LATE)
+            return
+        change = Change(value, old, is_latest)
+        self._forwarder.maybe_forward(Record(record.key, change, record.timestamp, record.headers))
 
     def write_batch(self, batch: RecordBatch) -> tuple[RecordBatch, RowOrigin]:
         """Write all rows; reads each key at most once and writes it once.

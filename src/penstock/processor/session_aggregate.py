@@ -101,7 +101,7 @@ class _SessionAggregation(WindowedAggregation[SessionWindows, EngineSessionStore
     def process(self, record: Record[Any, Any]) -> None:
         """Merge the record and the sessions near it."""
         if record.key is None:
-            self._engine.count_dropped(DropReason.NULL_KEY)
+            self._engine.drop(DropReason.NULL_KEY)
             return
         sessions = _StoredSessions(self._store, self._results, record)
         close_time = self._add(record.key, record.value, record.timestamp, sessions)
@@ -122,7 +122,7 @@ class _SessionAggregation(WindowedAggregation[SessionWindows, EngineSessionStore
             aggregate = self._merger(key, aggregate, other)
             start, end = min(start, window.start), max(end, window.end)
         if end < close_time:
-            self._engine.count_dropped(DropReason.LATE)
+            self._engine.drop(DropReason.LATE, SessionWindow(start, end), self._time.ms)
             return close_time
         if start != end:
             for window, other in found:

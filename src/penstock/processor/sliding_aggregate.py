@@ -113,12 +113,12 @@ class _SlidingAggregation(WindowedAggregation[SlidingWindows, EngineWindowStore]
         results are emitted: after dropped and early records.
         """
         if record.key is None or record.value is None:
-            self._engine.count_dropped(null_part(record.key))
+            self._engine.drop(null_part(record.key))
             return None
         time = record.timestamp
         close_time = self._time.advance(time) - self._windows.grace_period_ms
         if time + self._difference < close_time:
-            self._engine.count_dropped(DropReason.LATE)
+            self._engine.drop(DropReason.LATE, self._window(time), self._time.ms)
             return None
         if time < self._difference:
             self._add_early(record, windows, close_time)
@@ -211,7 +211,7 @@ class _SlidingAggregation(WindowedAggregation[SlidingWindows, EngineWindowStore]
         """
         window = self._window(start)
         if window.end < close_time:
-            self._engine.count_dropped(DropReason.LATE)
+            self._engine.drop(DropReason.LATE, window, self._time.ms)
             return
         old = stored.value
         new = self._aggregator(record.key, record.value, old)

@@ -9,11 +9,19 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, compress, repeat
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from penstock.processor.api import BatchProcessor, BranchingProcessor, FailureHandler, Processor, RowOrigin
+from penstock.metrics.drop_reasons import DropReason
+from penstock.processor.api import (
+    BatchProcessor,
+    BranchingProcessor,
+    EngineContext,
+    FailureHandler,
+    Processor,
+    RowOrigin,
+)
 from penstock.processor.columns import NULL_NOT_ALLOWED, AppliedRows, apply, composed, has_null, kept_rows
 from penstock.processor.first_results import KEY_SELECTOR, MAPPER, PREDICATE, PREDICATES, UsesResults
 from penstock.record import Int64Array, KeyValue, Record, RecordBatch
@@ -63,16 +71,25 @@ class NullKeyFilter(BatchProcessor):
     Kafka: the filter of OptimizableRepartitionNode.
     """
 
+    @property
+    def drops_rows(self) -> bool:
+        """Whether `process_batch` reports each dropped row: it does."""
+        return True
+
     def process(self, record: Record[Any, Any]) -> None:
-        """Forward the record if it has a key."""
-        if record.key is not None:
+        """Forward the record if it has a key; as in Kafka, others are not counted."""
+        if record.key is None:
+            cast(EngineContext, self.context).write_dropped(DropReason.NULL_KEY)
+        else:
             self.context.forward(record)
 
     def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
         """Return the rows with a key."""
         if not has_null(batch.keys):
             return batch, None
-        return _select(batch, np.fromiter((key is not None for key in batch.keys), np.bool_, len(batch)), None)
+        keyed = np.fromiter((key is not None for key in batch.keys), np.bool_, len(batch))
+        cast(EngineContext, self.context).write_dropped_rows(DropReason.NULL_KEY, np.flatnonzero(~keyed))
+        return _select(batch, keyed, None)
 
 
 def _select(batch: RecordBatch, passing: Any, kept: Int64Array | None) -> tuple[RecordBatch, RowOrigin]:

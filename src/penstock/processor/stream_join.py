@@ -13,7 +13,7 @@ from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from penstock.metrics.drop_reasons import null_part
+from penstock.metrics.drop_reasons import DropReason, null_part
 from penstock.processor.api import EngineContext, Processor, ProcessorContext
 from penstock.processor.first_results import KEYED_JOINER, UsesResults
 from penstock.processor.joiner import keyed_joiner
@@ -21,7 +21,7 @@ from penstock.processor.operator_time import EmissionInterval, ObservedStreamTim
 from penstock.processor.store_reader import StoreReader
 from penstock.record import NO_TIMESTAMP, Record
 from penstock.state.api import EngineKeyValueStore
-from penstock.state.windowed_api import EngineWindowStore, WindowStore
+from penstock.state.windowed_api import EngineWindowStore
 from penstock.windows import LONG_MAX, JoinWindows
 
 
@@ -40,13 +40,17 @@ class StreamJoinWindow(Processor):
     def init(self, context: ProcessorContext) -> None:
         """Get the store."""
         super().init(context)
-        self._store: WindowStore = context.get_state_store(self._store_name)
+        self._engine = cast(EngineContext, context)
+        self._store: EngineWindowStore = context.get_state_store(self._store_name)
 
     def process(self, record: Record[Any, Any]) -> None:
         """Forward the record, then store it if it has a key."""
         self.context.forward(record)
-        if record.key is not None:
-            self._store.put(record.key, record.value, record.timestamp)
+        if record.key is None:
+            return
+        self._store.put(record.key, record.value, record.timestamp)
+        if record.value is not None and self._store.is_late(record.timestamp):  # the store counts it
+            self._engine.write_dropped(DropReason.LATE)
 
 
 @dataclass(frozen=True)
@@ -114,7 +118,7 @@ class StreamStreamInnerJoin(Processor, UsesResults, StoreReader):
         """Forward a result for each matching record of the other side, in time order."""
         key, value, timestamp, headers = record.key, record.value, record.timestamp, record.headers
         if key is None or value is None:
-            self._engine.count_dropped(null_part(key))
+            self._engine.drop(null_part(key))
             return
         joiner, forward = self._joiner, self.context.forward
         for other_timestamp, other_value in self._other.fetch_duplicates(
@@ -166,7 +170,7 @@ class StreamStreamOuterJoin(Processor, UsesResults, StoreReader):
             if self._keeps_this and value is not None:
                 forward(Record(key, joiner(key, value, None), timestamp, headers))
             else:
-                self._engine.count_dropped(null_part(key))
+                self._engine.drop(null_part(key))
             return
         if timestamp == stream_time and self._is_over(stream_time) and self._interval.is_over(record):
             self._emit_non_joined(record)
@@ -305,7 +309,7 @@ class StreamStreamSelfJoin(Processor, UsesResults):
         """
         key, value, timestamp, headers = record.key, record.value, record.timestamp, record.headers
         if key is None or value is None:
-            self._engine.count_dropped(null_part(key))
+            self._engine.drop(null_part(key))
             return
         joiner, forward = self._joiner, self.context.forward
         with_itself = Record(key, joiner(key, value, value), timestamp, headers)

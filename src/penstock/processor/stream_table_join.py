@@ -56,7 +56,7 @@ class StreamTableJoin(Processor, UsesResults, StoreReader):
     def process(self, record: Record[Any, Any]) -> None:
         """Forward the result of the record, if it has one."""
         if record.value is None or (record.key is None and not self._keeps_left):
-            self._engine.count_dropped(_missing(record.value))
+            self._engine.drop(_missing(record.value))
             return
         self._join(record, record.key)
 
@@ -104,7 +104,7 @@ class StreamGlobalTableJoin(StreamTableJoin):
         """Forward the result of the record, if it has one."""
         table_key = self._key_selector(record.key, record.value)
         if record.value is None or (table_key is None and not self._keeps_left):
-            self._engine.count_dropped(_missing(record.value))
+            self._engine.drop(_missing(record.value))
             return
         self._join(record, table_key)
 
@@ -155,7 +155,7 @@ class StreamTableGraceJoin(StreamTableJoin):
         Then join the records that have waited long enough.
         """
         if record.value is None or (record.key is None and not self._keeps_left):
-            self._engine.count_dropped(_missing(record.value))
+            self._engine.drop(_missing(record.value))
             return
         if record.key is None:
             raise TypeError("key cannot be null")

@@ -283,10 +283,15 @@ class TableSource(BatchProcessor):
         super().init(context)
         self._engine = cast(EngineContext, context)
 
+    @property
+    def drops_rows(self) -> bool:
+        """Whether `process_batch` reports each dropped row: it does."""
+        return True
+
     def process(self, record: Record[Any, Any]) -> None:
         """Forward the record's value as an update."""
         if record.key is None:
-            self._engine.count_dropped(DropReason.NULL_KEY)
+            self._engine.drop(DropReason.NULL_KEY)
             return
         self.context.forward(Record(record.key, Change(record.value, None), record.timestamp, record.headers))
 
@@ -327,7 +332,7 @@ class MaterializedTableSource(TableSource):
         Out-of-order records are accepted too.
         """
         if record.key is None:
-            self._engine.count_dropped(DropReason.NULL_KEY)
+            self._engine.drop(DropReason.NULL_KEY)
             return
         self._writer.write(record, record.value)
 

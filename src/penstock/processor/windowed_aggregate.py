@@ -57,12 +57,12 @@ class _TimeWindowAggregation(WindowedAggregation[Windows, EngineWindowStore]):
         """Update the result of every open window of the record."""
         key = record.key
         if key is None:
-            self._engine.count_dropped(DropReason.NULL_KEY)
+            self._engine.drop(DropReason.NULL_KEY)
             return
         close_time = self._time.advance(record.timestamp) - self._windows.grace_period_ms
         for start, window in self._windows.windows_for(record.timestamp).items():
             if window.end <= close_time:
-                self._engine.count_dropped(DropReason.LATE)
+                self._engine.drop(DropReason.LATE, window, self._time.ms)
                 continue
             stored = self._store.fetch(key, start)
             if stored is None:
@@ -116,6 +116,11 @@ class TimeWindowAggregate(_TimeWindowAggregation, BatchProcessor):
     def _emission(self, store: EngineWindowStore, context: EngineContext) -> WindowEmission:
         return EmitOnUpdate(TimestampedTupleForwarder(store, context, self._send_old_values))
 
+    @property
+    def drops_rows(self) -> bool:
+        """Whether `process_batch` reports each dropped row: it does."""
+        return True
+
     def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
         """Update the windows of all rows.
 
@@ -143,7 +148,7 @@ class TimeWindowAggregate(_TimeWindowAggregation, BatchProcessor):
         timestamps, with_key = batch.timestamps, None
         if None in known:
             with_key = np.flatnonzero([key is not None for key in keys])
-            self._engine.count_dropped(DropReason.NULL_KEY, len(keys) - len(with_key))
+            self._engine.drop_rows(DropReason.NULL_KEY, np.delete(np.arange(len(keys), dtype=np.int64), with_key))
             timestamps = timestamps[with_key]
         columns = window_columns(self._windows, timestamps)
         if len(timestamps):
@@ -151,9 +156,14 @@ class TimeWindowAggregate(_TimeWindowAggregation, BatchProcessor):
             self._time.advance(int(observed[-1]))
             live = columns.ends > (observed - self._windows.grace_period_ms)[columns.rows]
             if not live.all():
-                kept = np.flatnonzero(live)
-                self._engine.count_dropped(DropReason.LATE, len(live) - len(kept))
-                columns = columns.take(kept)
+                late = columns.take(np.flatnonzero(~live))
+                self._engine.drop_rows(
+                    DropReason.LATE,
+                    late.rows if with_key is None else with_key[late.rows],
+                    map(late.window_at, late.starts.tolist()),
+                    observed[late.rows],
+                )
+                columns = columns.take(np.flatnonzero(live))
         if with_key is not None:
             columns = columns._replace(rows=with_key[columns.rows])
         entries, key_places, starts = grouped(places[columns.rows].astype(np.int64), columns.starts, len(known))

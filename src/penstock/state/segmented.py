@@ -114,6 +114,11 @@ class SegmentedStore:
         return False
 
     @property
+    def oldest_accepted(self) -> int:
+        """The oldest time (ms) that writes may have."""
+        return self._oldest_accepted
+
+    @property
     def oldest_visible(self) -> int:
         """The oldest time (ms) that reads return."""
         return self._oldest_visible

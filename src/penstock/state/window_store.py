@@ -207,6 +207,10 @@ class TypedWindowStore(TypedStore, StoreTable):
 
     # ---------- interface for joins
 
+    def is_late(self, window_start: int) -> bool:
+        """Return whether a window that starts at `window_start` (ms) is too old to be stored."""
+        return window_start < self._uncommitted.oldest_accepted
+
     def fetch_duplicates(self, key: Any, time_from: int, time_to: int) -> list[tuple[int, Any]]:
         """Return a list of (start, value) for windows of `key` between two times (ms).
 

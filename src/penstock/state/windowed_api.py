@@ -171,6 +171,10 @@ class EngineWindowStore(WindowStore, EngineColumnStore, Protocol):
         """Return the entry key of each key's window with its start in `window_starts`."""
         ...
 
+    def is_late(self, window_start: int) -> bool:
+        """Return whether a window that starts at `window_start` (ms) is too old to be stored."""
+        ...
+
     def fetch_duplicates(self, key: Any, time_from: int, time_to: int) -> list[tuple[int, Any]]:
         """Like `fetch` with both times, as a list; only for stores that keep duplicates."""
         ...

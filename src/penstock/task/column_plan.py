@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from penstock.processor.api import BatchProcessor, ColumnProcessor
+from penstock.processor.api import BatchProcessor, ColumnProcessor, Processor
 from penstock.processor.suppress import TableSuppress
 from penstock.state.api import EngineStore
 from penstock.task.error_handling import ErrorHandling
@@ -46,7 +46,8 @@ def column_nodes(topology: ProcessorTopology, errors: ErrorHandling) -> frozense
     """Return the names of nodes that support columns while no other node uses their stores.
 
     The evictions of a bounded store depend on every single read, and the entries of a store with a time to live on the
-    time of every single record, so their nodes work record by record. If the task may
+    time of every single record, so their nodes work record by record. So do nodes that write the records that they
+    drop, but do not report dropped rows. If the task may
     continue after an error, only a user's function may fail in these nodes, which affects one row: they have no stores,
     and no sinks or suppress() below, whose errors may belong to their parent. A user's handler is called in the order
     of the records, so no node works on columns then.
@@ -57,8 +58,9 @@ def column_nodes(topology: ProcessorTopology, errors: ErrorHandling) -> frozense
         node.name
         for node in topology.processors
         if isinstance(node.processor, ColumnProcessor)
+        and not (node.dropped_sinks and not _drops_rows(node.processor))
         and topology.bounded_stores.isdisjoint(node.stores)
-        and not (errors.may_resume and (node.stores or any(map(_fails_its_parent, node.children))))
+        and not (errors.may_resume and (node.stores or any(map(_fails_its_parent, _receivers(node)))))
     )
 
 
@@ -70,6 +72,15 @@ def using_headers(topology: ProcessorTopology, stores: Mapping[str, EngineStore]
     return frozenset(
         node.name for node in topology.processors if any(stores[name].uses_headers for name in node.stores)
     )
+
+
+def _drops_rows(processor: Processor) -> bool:
+    return isinstance(processor, BatchProcessor) and processor.drops_rows
+
+
+def _receivers(node: ProcessorNode) -> Sequence[Child]:
+    """Return the children of `node`, and the sinks of its dropped records."""
+    return *node.children, *node.dropped_sinks
 
 
 def _fails_its_parent(child: Child) -> bool:
@@ -153,4 +164,5 @@ def _plan_of(entry: Entry, topology: ProcessorTopology, able: frozenset[str], er
     entered = [child.name for child in edges if child.name in inner]
     record_sections = errors.ask_in_order or any(isinstance(child, ProcessorNode) for child in leaving)
     positions = record_sections or errors.writes_dead_letters or len(leaving) > 1 or len(entered) > len(set(entered))
+    positions = positions or any(node.dropped_sinks for node in nodes)
     return ColumnPlan(entry, nodes, positions, record_sections)

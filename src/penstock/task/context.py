@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
@@ -22,20 +22,31 @@ from penstock.metrics.observer import NOT_OBSERVED, TaskObserver
 from penstock.plan.internal_topics import INTERNAL_SUFFIXES
 from penstock.plan.user_lines import made_at
 from penstock.processor.api import Cancellable, HeldResults, ProcessorContext, PunctuationType, Punctuator
-from penstock.record import NO_METADATA, NO_TIMESTAMP, Headers, Record, RecordBatch, RecordMetadata, TopicPartition
+from penstock.record import (
+    NO_METADATA,
+    NO_TIMESTAMP,
+    Headers,
+    Int64Array,
+    Record,
+    RecordBatch,
+    RecordMetadata,
+    TopicPartition,
+)
 from penstock.serdes import Serde
 from penstock.serdes.api import missing_serde
 from penstock.state.api import EngineStore, RecordContext, StateStore
+from penstock.task.dropped_records import DroppedRow, dropped_headers, dropped_rows
 from penstock.task.punctuation import MINIMUM_INTERVAL_MS, Schedule, Schedules, check_schedule
 from penstock.task.taps import TappedRecord, Taps
+from penstock.windows import Window
 from penstock_broker.common.durations import Duration, milliseconds, timestamp_ms
 
 
 class SourceRecords:
     """The source records of a task, by partition and offset.
 
-    They are kept until the caches are flushed, for exception handlers that read the bytes of a failed record. A
-    partition after a shuffle has lanes with separate offsets: the current lane is searched first.
+    They are kept until the caches are flushed, for exception handlers and sinks of dropped records, which read the
+    bytes of a record. A partition after a shuffle has lanes with separate offsets: the current lane is searched first.
     """
 
     def __init__(self) -> None:
@@ -50,13 +61,25 @@ class SourceRecords:
 
     def find(self, metadata: RecordMetadata) -> tuple[bytes | None, bytes | None]:
         """Return key and value of the record at `metadata`. Both are None if it is not kept, or hidden."""
+        return self.kept(metadata) or (None, None)
+
+    def kept(self, metadata: RecordMetadata) -> tuple[bytes | None, bytes | None] | None:
+        """Return key and value of the record at `metadata`; None if it is not kept, or hidden."""
         if self._are_hidden:
-            return None, None
+            return None
         for batch in self._kept.get(TopicPartition(metadata.topic or "", metadata.partition), ()):
             row = int(np.searchsorted(batch.offsets, metadata.offset))
             if row < len(batch) and int(batch.offsets[row]) == metadata.offset:
                 return batch.keys[row], batch.values[row]
-        return None, None
+        return None
+
+    def place(self, metadata: RecordMetadata) -> RecordMetadata | None:
+        """Return `metadata`; None if its record is not kept, or hidden."""
+        return None if self.kept(metadata) is None else metadata
+
+    def place_in(self, partition: TopicPartition, offset: int) -> RecordMetadata | None:
+        """Return the place of the record at `offset` of `partition`; None if it is not kept, or hidden."""
+        return self.place(RecordMetadata(*partition, offset))
 
     @contextmanager
     def hidden(self) -> Iterator[None]:
@@ -96,6 +119,16 @@ class ServedNode(Protocol):
     @property
     def children(self) -> Sequence[Child]:
         """The children, in order of registration."""
+        ...
+
+    @property
+    def dropped_sinks(self) -> Sequence[Child]:
+        """The sinks of the records that the node drops."""
+        ...
+
+    @property
+    def dropped_rows(self) -> list[DroppedRow]:
+        """The dropped rows of the batch in progress, for these sinks."""
         ...
 
     def flushed(self, batch: RecordBatch, contexts: Sequence[RecordContext]) -> None:
@@ -399,6 +432,45 @@ class NodeContext:
     def count_dropped(self, reason: DropReason, records: int = 1) -> None:
         """Count records dropped by this node for a reason (Kafka metric: dropped-records-total)."""
         self._task.count_dropped(self._node.name, reason, records)
+
+    def drop(self, reason: DropReason, window: Window | None = None, stream_time: int | None = None) -> None:
+        """Drop the current record of this node: count it, and write it to the sinks of dropped records."""
+        self.count_dropped(reason)
+        self.write_dropped(reason, window, stream_time)
+
+    def write_dropped(self, reason: DropReason, window: Window | None = None, stream_time: int | None = None) -> None:
+        """Write the current record of this node to its sinks of dropped records, without counting it."""
+        sinks, task = self._node.dropped_sinks, self._task
+        record = task.record
+        if not sinks or record is None:
+            return
+        time = task.stream_time if stream_time is None else stream_time
+        source = task.source_records.place(task.metadata or NO_METADATA)
+        headers = (*record.headers, *dropped_headers(self._node.name, reason, window, time, source))
+        for sink in sinks:
+            sink.process(record.with_headers(headers))
+
+    def drop_rows(
+        self,
+        reason: DropReason,
+        rows: Int64Array,
+        windows: Iterable[Window] | None = None,
+        stream_times: Int64Array | None = None,
+    ) -> None:
+        """Drop rows of the batch in `process_batch`: count them, and write them to the sinks of dropped records."""
+        self.count_dropped(reason, len(rows))
+        self.write_dropped_rows(reason, rows, windows, stream_times)
+
+    def write_dropped_rows(
+        self,
+        reason: DropReason,
+        rows: Int64Array,
+        windows: Iterable[Window] | None = None,
+        stream_times: Int64Array | None = None,
+    ) -> None:
+        """Write rows of the batch in `process_batch` to the sinks of dropped records, without counting them."""
+        if self._node.dropped_sinks:
+            self._node.dropped_rows.extend(dropped_rows(reason, rows, windows, stream_times))
 
     def count_emitted(self, records: int) -> None:
         """Count suppressed records emitted by this node (Kafka metric: suppression-emit-total)."""

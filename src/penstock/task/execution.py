@@ -13,12 +13,11 @@ run are unique.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from itertools import groupby, repeat
 from operator import attrgetter
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -36,12 +35,12 @@ from penstock.record import Int64Array, Record, RecordBatch, RecordMetadata, Top
 from penstock.state.api import RecordContext
 from penstock.task.column_plan import Child, ColumnPlan, Entry, column_nodes, column_plan, sharing, using_headers
 from penstock.task.context import TaskContext
+from penstock.task.dropped_records import DroppedRow, dropped_batch
 from penstock.task.error_handling import ErrorHandling, ProcessingError
+from penstock.task.flow import Flow, InputBatch, Part, known, merged
 from penstock.task.processor_topology import ProcessorNode, ProcessorTopology, SourceNode
 from penstock.task.record_collector import RecordCollector
 from penstock.task.record_sender import DeadLetterSink
-
-MAXIMUM_SCALE = 1 << 40
 
 FEWEST_ROWS = 25
 """Minimum number of rows for columns: below it, records are cheaper, with the same results."""
@@ -57,67 +56,6 @@ MAXIMUM_MIXED_ROWS = 1 << 14
 FIRST_ROWS = 1 << 12
 """Input rows of the first run, before their multiplication factor is known."""
 _STREAM_TIME = PunctuationType.STREAM_TIME
-
-
-class InputBatch(NamedTuple):
-    """A batch on its way in.
-
-    stream_times: the stream time (ms) at each row; None if time does not advance, in a flush.
-    """
-
-    partition: TopicPartition
-    batch: RecordBatch
-    stream_times: Int64Array | None
-
-
-class Part(NamedTuple):
-    """Rows on one edge from `parent`; positions is None if the plan needs no positions."""
-
-    parent: Entry
-    batch: RecordBatch
-    positions: Int64Array | None
-
-
-@dataclass
-class Flow:
-    """The waiting rows of one run, by the node that they lead to.
-
-    Args:
-        scale: how far positions have been refined.
-        failed_at: the position of the first failed row, if any.
-        dropped: for each node that dropped records, the position of its first row, and the number by name.
-    """
-
-    waiting: dict[str, list[Part]] = field(default_factory=dict)
-    dropped: list[tuple[int, Counter[Dropped]]] = field(default_factory=list)
-    scale: int = 1
-    failed_at: int | None = None
-
-    def refine(self, factor: int) -> bool:
-        """Replace each position by `factor` positions; return whether they still fit."""
-        self.scale *= factor
-        if self.failed_at is not None:
-            self.failed_at *= factor
-        self.dropped[:] = [(position * factor, dropped) for position, dropped in self.dropped]
-        for parts in self.waiting.values():
-            parts[:] = [
-                Part(parent, batch, None if positions is None else positions * factor)
-                for parent, batch, positions in parts
-            ]
-        return self.scale <= MAXIMUM_SCALE
-
-    def cut(self, failed_at: int) -> None:
-        """Discard all rows that a depth-first run would not reach before the failure.
-
-        failed_at: its position.
-        """
-        self.failed_at = failed_at
-        for parts in self.waiting.values():
-            parts[:] = [
-                Part(parent, batch.take(before), _known(positions)[before])
-                for parent, batch, positions in parts
-                for before in [np.flatnonzero(_known(positions) < failed_at)]
-            ]
 
 
 class RowError(Exception):
@@ -203,6 +141,8 @@ class Execution:
         if scheduled or len(source.children) != 1 or not plan.nodes or plan.nodes[0] is not source.children[0]:
             return False
         processor = plan.nodes[0].processor
+        if plan.nodes[0].dropped_sinks:
+            return False
         return isinstance(processor, SerializedBatchProcessor) and processor.takes_serialized(source.key_serde)
 
     def may_follow_each_other(self, sources: Iterable[SourceNode]) -> bool:
@@ -219,7 +159,7 @@ class Execution:
             below = [*source.children]
             while below:
                 node = below.pop()
-                if not isinstance(node, ProcessorNode) or node not in columns or node in reached:
+                if not isinstance(node, ProcessorNode) or node not in columns or node in reached or node.dropped_sinks:
                     return False
                 reached.append(node)
                 if not (isinstance(node.processor, BatchProcessor) and node.processor.holds_back):
@@ -308,13 +248,13 @@ class Execution:
             return
         flow = Flow()
         positions = np.arange(len(entering.batch), dtype=np.int64) if plan.positions else None
-        self._deliver(flow, plan.entry.children, Part(plan.entry, entering.batch, positions))
+        flow.deliver(plan.entry.children, Part(plan.entry, entering.batch, positions))
         failure: RowError | None = None
         for node in plan.nodes:
             parts = flow.waiting.pop(node.name, None)
             if parts is not None:
                 try:
-                    self._run_node(plan.entry, flow, node, _merged(parts), entering.partition)
+                    self._run_node(plan.entry, flow, node, merged(parts), entering)
                 except RowError as error:
                     failure = error
                     flow.cut(error.position)
@@ -333,8 +273,8 @@ class Execution:
         """Return the records dropped by these nodes and stores."""
         return Counter({each: records for each, records in self._task.dropped_records.items() if each.place in names})
 
-    def _run_node(self, entry: Entry, flow: Flow, node: ProcessorNode, part: Part, partition: TopicPartition) -> None:
-        processor = node.processor
+    def _run_node(self, entry: Entry, flow: Flow, node: ProcessorNode, part: Part, entering: InputBatch) -> None:
+        processor, partition = node.processor, entering.partition
         batch, positions = part.batch, part.positions
         if not isinstance(processor, ColumnProcessor) or not len(batch):
             return
@@ -370,59 +310,53 @@ class Execution:
             if dropped:
                 flow.dropped.append((int(positions[0]), dropped))
         self._most_rows = max(self._most_rows, len(result))
-        if positions is not None and origin is not None:
-            positions = self._refined(flow, positions, origin)
+        if rows := node.take_dropped_rows():
+            origin = np.arange(len(result), dtype=np.int64) if origin is None else origin
+            positions = self._hold_dropped(flow, node, part, rows, origin, entering)
+        elif positions is not None and origin is not None:
+            positions = flow.refined(positions, origin)
         if branches is None:
-            self._deliver(flow, node.children, Part(node, result, positions))
+            flow.deliver(node.children, Part(node, result, positions))
         else:
-            self._branch(flow, branches, Part(node, result, positions))
+            flow.branch(branches, Part(node, result, positions))
+
+    def _hold_dropped(
+        self,
+        flow: Flow,
+        node: ProcessorNode,
+        part: Part,
+        rows: Sequence[DroppedRow],
+        origin: Int64Array,
+        entering: InputBatch,
+    ) -> Int64Array:
+        """Hold dropped rows of `part` for their sinks, before the results of the same rows.
+
+        Returns the positions of the results; `origin` is the row of each.
+        """
+        task = self._task
+        dropped = np.array([each.row for each in rows], np.int64)
+        times = np.full(len(rows), task.stream_time, np.int64)
+        if entering.stream_times is not None:
+            times = np.maximum(times, entering.stream_times[known(part.positions)[dropped] // flow.scale])
+        batch = dropped_batch(
+            node.name, rows, part.batch.take(dropped), times, partial(task.source_records.place_in, entering.partition)
+        )
+        before, after = flow.refined_both(known(part.positions), dropped, origin)
+        for sink in node.dropped_sinks:
+            flow.hold(sink.name, Part(node, batch, before))
+        return after
 
     def _bury(self, flow: Flow, part: Part, row: int, letter: ProducerRecord) -> None:
         """Hold the dead letter of a row until its position in the columns' output."""
         batch = part.batch.slice(row, row + 1)
-        positions = _known(part.positions)[row : row + 1]
+        positions = known(part.positions)[row : row + 1]
         letters = RecordBatch([None], [letter], batch.timestamps, batch.offsets)
-        flow.waiting.setdefault(self._dead_letters.name, []).append(Part(part.parent, letters, positions))
-
-    @staticmethod
-    def _refined(flow: Flow, positions: Int64Array, origin: Int64Array) -> Int64Array:
-        """Return the positions of rows created from the rows `origin`.
-
-        Those of one origin are consecutive.
-        """
-        repeated = origin[1:] == origin[:-1]
-        if not repeated.any():
-            taken: Int64Array = positions[origin]
-            return taken
-        rows = np.arange(len(origin), dtype=np.int64)
-        first = rows.copy()
-        first[1:][repeated] = 0
-        place = rows - np.maximum.accumulate(first)
-        factor = int(place.max()) + 1
-        _check_room(flow.refine(factor))
-        refined: Int64Array = positions[origin] * factor + place
-        return refined
-
-    @staticmethod
-    def _deliver(flow: Flow, children: Sequence[Child], part: Part) -> None:
-        positions = part.positions
-        if positions is not None and len(children) > 1:
-            _check_room(flow.refine(len(children)))
-            positions = positions * len(children)
-        for place, child in enumerate(children):
-            own = positions if positions is None or place == 0 else positions + place
-            flow.waiting.setdefault(child.name, []).append(Part(part.parent, part.batch, own))
-
-    @staticmethod
-    def _branch(flow: Flow, branches: Mapping[str, Int64Array], part: Part) -> None:
-        """Pass each child its own rows: a row with only one path keeps its position."""
-        for child, rows in branches.items():
-            positions = None if part.positions is None else part.positions[rows]
-            flow.waiting.setdefault(child, []).append(Part(part.parent, part.batch.take(rows), positions))
+        flow.hold(self._dead_letters.name, Part(part.parent, letters, positions))
 
     def _leave(self, plan: ColumnPlan, flow: Flow, entering: InputBatch) -> None:
         """Pass the rows that left the columns to sinks and record sections."""
-        outward = [*plan.entry.children, *(child for node in plan.nodes for child in node.children)]
+        below = (child for node in plan.nodes for child in (*node.children, *node.dropped_sinks))
+        outward = [*plan.entry.children, *below]
         children: dict[str, Child] = {child.name: child for child in outward}
         children[self._dead_letters.name] = self._dead_letters
         leaving = [(children[name], part) for name, parts in flow.waiting.items() for part in parts if len(part.batch)]
@@ -462,7 +396,7 @@ class Execution:
         rows = np.concatenate(
             [np.arange(len(part.batch), dtype=np.int64) for _, part in leaving] or [np.empty(0, np.int64)]
         )
-        positions = np.concatenate([_known(part.positions) for _, part in leaving] or [np.empty(0, np.int64)])
+        positions = np.concatenate([known(part.positions) for _, part in leaving] or [np.empty(0, np.int64)])
         order = np.argsort(positions, kind="stable")
         timestamps = [part.batch.timestamps.tolist() for _, part in leaving]
         offsets = [part.batch.offsets.tolist() for _, part in leaving]
@@ -556,26 +490,3 @@ def _raise_above(parent: Entry, entry: Entry, error: Exception) -> NoReturn:
     if parent is entry and isinstance(error, StreamsError):
         raise error
     raise ProcessingError(parent.name, error) from error
-
-
-def _merged(parts: list[Part]) -> Part:
-    """Return the rows of all parts in the order of their positions."""
-    filled = [part for part in parts if len(part.batch)]
-    if len(filled) <= 1:
-        return (filled or parts)[0]
-    positions = np.concatenate([_known(part.positions) for part in filled])
-    order = np.argsort(positions, kind="stable")
-    return Part(filled[0].parent, RecordBatch.concat([part.batch for part in filled]).take(order), positions[order])
-
-
-def _known(positions: Int64Array | None) -> Int64Array:
-    if positions is None:
-        raise AssertionError("A plan with a merge needs positions.")
-    return positions
-
-
-def _check_room(fits: bool) -> None:
-    if not fits:
-        raise OverflowError(
-            "The operators multiply records more often than positions can tell apart; set penstock.execution=record."
-        )

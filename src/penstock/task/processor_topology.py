@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from operator import is_
+from operator import attrgetter, is_
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -23,7 +23,7 @@ from penstock.exception_handlers import ProducerRecord, SerializationExceptionOr
 from penstock.metrics.drop_reasons import DropReason
 from penstock.metrics.observer import TaskObserver
 from penstock.plan.serde_check import node_serde
-from penstock.plan.subtopology import ProcessorSpec, SinkSpec, SourceSpec, SubtopologySpec
+from penstock.plan.subtopology import DroppedSinkSpec, ProcessorSpec, SinkSpec, SourceSpec, SubtopologySpec
 from penstock.processor.api import Processor
 from penstock.processor.first_results import WARN_NONE_RESULTS, watch_results
 from penstock.processor.stream_partitioner import with_headers
@@ -42,6 +42,7 @@ from penstock.serdes import BytesSerde, Serde, StringSerde
 from penstock.state.api import RecordContext
 from penstock.state.suppliers import KeyValueBytesStoreSupplier, LruMapBytesStoreSupplier
 from penstock.task.context import TaskContext
+from penstock.task.dropped_records import DroppedRow
 from penstock.task.error_handling import ErrorHandling, ProcessingError, told_cause
 from penstock.task.record_collector import RecordCollector
 from penstock.task.record_sender import RecordSender
@@ -81,6 +82,8 @@ class ProcessorNode:
         self.name = spec.name
         self.stores: Sequence[str] = spec.stores
         self.children: list[ProcessorNode | SinkNode] = []
+        self.dropped_sinks: list[DroppedSink] = []
+        self.dropped_rows: list[DroppedRow] = []
         self._supplier = spec.supplier
         self.processor: Processor = spec.supplier.get()
         self.initializing = False
@@ -123,6 +126,11 @@ class ProcessorNode:
         """Pass on entries flushed from the cache of the node's store."""
         if self.flusher is not None:
             self.flusher.run_flushed(self, batch, contexts)
+
+    def take_dropped_rows(self) -> list[DroppedRow]:
+        """Remove and return the dropped rows of the last batch, in the order of the rows."""
+        taken, self.dropped_rows = self.dropped_rows, []
+        return sorted(taken, key=attrgetter("row"))
 
     def close(self) -> None:
         """Call the processor's `close`; raises StreamsError with the node's name if it fails."""
@@ -229,7 +237,8 @@ class SinkNode:
             StringSerde,
             BytesSerde,
         )
-        self._writes_headers = self._key_serde.writes_headers or self._value_serde.writes_headers
+        writes_headers = self._key_serde.writes_headers or self._value_serde.writes_headers
+        self._writes_rows = writes_headers or self._partitioner is not None
         _report_records(self, task.observer)
 
     def process(self, record: Record[Any, Any]) -> None:
@@ -244,8 +253,8 @@ class SinkNode:
         """
         self._task.observer.processed(self.name, len(batch))
         self._task.taps.take(self.name, self._task.source, batch, self._task.wall_clock)
-        topic, partitioner = self.spec.topic, self.spec.partitioner
-        if topic is None or partitioner is not None or self._writes_headers:
+        topic = self.spec.topic
+        if topic is None or self._writes_rows:
             self._send_rows(batch, sequence)
             return
         try:
@@ -382,6 +391,34 @@ class SinkNode:
         )
 
 
+class DroppedSink(SinkNode):
+    """A sink of the records that its parents drop.
+
+    It writes the bytes of the source record, which the record in the operator replaces if they are no longer known.
+    Arguments are those of SinkNode.
+    """
+
+    def __init__(
+        self,
+        spec: SinkSpec,
+        task: TaskContext,
+        collector: RecordCollector,
+        sender: RecordSender,
+        errors: ErrorHandling,
+    ) -> None:
+        super().__init__(spec, task, collector, sender, errors)
+        self._writes_rows = True
+
+    def _serialized(
+        self, topic: str, record: Record[Any, Any], headers: Headers, origin: SerializationExceptionOrigin
+    ) -> tuple[Any, Headers]:
+        kept = self._task.source_records.kept(self._task.metadata or NO_METADATA)
+        if kept is None:
+            return super()._serialized(topic, record, headers, origin)
+        key, value = kept
+        return (key if origin is SerializationExceptionOrigin.KEY else value), headers
+
+
 class ProcessorTopology:
     """The nodes of one task, each connected to its parents.
 
@@ -412,6 +449,7 @@ class ProcessorTopology:
         self.sources: list[SourceNode] = []
         self.processors: list[ProcessorNode] = []
         self.nodes = by_name = dict[str, SourceNode | ProcessorNode | SinkNode]()
+        self.writes_dropped = False
         self._untapped: dict[str, Callable[[Record[Any, Any]], None] | None] = {}
         self._task = task
         for node_spec in spec.nodes:
@@ -424,6 +462,10 @@ class ProcessorTopology:
                     node = ProcessorNode(node_spec, task, errors)
                     self.processors.append(node)
                     self._connect(node, node_spec.parents, by_name)
+                case DroppedSinkSpec():
+                    node = DroppedSink(node_spec, task, collector, sender, errors)
+                    self.writes_dropped = True
+                    self._connect_dropped(node, node_spec.parents)
                 case SinkSpec():
                     node = SinkNode(node_spec, task, collector, sender, errors)
                     self._connect(node, node_spec.parents, by_name)
@@ -465,6 +507,11 @@ class ProcessorTopology:
                 del own["process"]  # restores the method of the class
             else:
                 own["process"] = before
+
+    def _connect_dropped(self, sink: DroppedSink, parents: Sequence[str]) -> None:
+        for node in self.processors:
+            if node.name in parents:
+                node.dropped_sinks.append(sink)
 
     @staticmethod
     def _connect(

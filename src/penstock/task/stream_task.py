@@ -158,7 +158,7 @@ class StreamTask:
             checkpoint.partition_times,
             self._execution,
             self._context.count_dropped,
-            self._errors.need_source_records,
+            self._errors.need_source_records or self._topology.writes_dropped,
             config["stream.time.policy"] == MAXIMUM,
             lambda: self._context.wall_clock,
         )

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from penstock import Serdes, StreamsBuilder
+from penstock import Consumed, Serdes, StreamsBuilder, TimeWindows
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 from penstock.exception_handlers import ErrorHandlerContext, LogAndContinueProcessingExceptionHandler
 from penstock.host.crashpoints import TRANSFER_POINTS
-from penstock.record import ConsumerRecord, Headers
+from penstock.metrics.drop_reasons import DropReason
+from penstock.record import ConsumerRecord, Headers, RecordMetadata
+from penstock.task.dropped_records import dropped_headers
 from penstock.testing import TopologyTestDriver
 from penstock.tools.transfers.redrive import (
     DeadLetter,
@@ -25,6 +27,7 @@ from penstock.tools.transfers.redrive import (
     inspect_letters,
     read_dead_letter,
 )
+from penstock.windows import TimeWindow
 from penstock_broker.process import BrokerProcess
 from tests.support.commands import Run, penstock
 from tests.tools.transfers.topics import Sent, Topics
@@ -391,3 +394,67 @@ def test_a_kill_at_any_step_loses_and_doubles_nothing(
     assert codes == [-9] * len(orders) + [0]
     assert {path.name for path in struck.iterdir()} == set(orders)
     assert [int(value or 0) for value in case.values()] == [*range(0, count, 2), *range(1, count, 2)]
+
+
+def dropped(
+    case: Case, rows: Sequence[tuple[str | None, int]], windows: TimeWindows, headers: Headers = ()
+) -> list[Sent]:
+    """Return the records that a window count of these values and times (ms) drops."""
+    builder = StreamsBuilder()
+    stream = builder.stream(case.source, Consumed.with_(Serdes.string(), Serdes.string()))
+    stream.group_by_key().windowed_by(windows).count(named="counts").late_to(case.queue)
+    with TopologyTestDriver(builder.build(), {"application.id": "app"}) as driver:
+        for value, time in rows:
+            driver.pipe_bytes(case.source, b"k", None if value is None else value.encode(), time, headers)
+        return [
+            Sent(0, made.key, made.value, made.timestamp, made.headers)
+            for made in driver.read_all_bytes()
+            if made.topic == case.queue
+        ]
+
+
+def test_records_that_an_operator_dropped_are_redriven_without_the_headers_of_the_drop(case: Case) -> None:
+    windows = TimeWindows.of_size_with_no_grace(10)
+    late = dropped(case, [("new", 95), ("old", 5), ("older", 3)], windows, (("trace", b"1"),))
+    case.topics.write(case.queue, late)
+    case.fail(b"failed", ValueError("no number"), 1)
+    answer = case.redrive("--exception", "late", "--offset", "2")
+    assert answer["letters"] == [
+        {
+            "topic": case.source,
+            "partition": 0,
+            "target": case.source,
+            "exception": "late",
+            "message": "counts, window 0 to 10, stream time 95",
+            "records": 1,
+        }
+    ]
+    assert case.topics.read(case.source) == [Sent(0, b"k", b"older", 3, (("trace", b"1"),))]
+    assert case.redrive()["records"] == 2
+    assert sorted(case.values(), key=str) == [b"failed", b"old", b"older"]
+    assert case.redrive()["records"] == 0
+
+
+def test_a_redriven_record_that_is_late_again_keeps_one_origin(case: Case) -> None:
+    windows = TimeWindows.of_size_with_no_grace(10)
+    case.topics.write(case.queue, dropped(case, [("new", 95), ("old", 5)], windows))
+    case.redrive()
+    (back,) = case.topics.read(case.source)
+    assert back == Sent(0, b"k", b"old", 5)
+    (again,) = dropped(case, [("new", 95), ("old", 5)], windows, back.headers)
+    assert len(again.headers) == len(dict(again.headers))
+
+
+def test_a_dropped_record_without_a_known_source_stays_in_its_topic(case: Case) -> None:
+    headers = dropped_headers("counts", DropReason.NULL_KEY, None, 95, None)
+    case.topics.write(case.queue, [Sent(0, None, b"v", 5, headers)])
+    answer = case.redrive()
+    assert (answer["records"], answer["without_source"]) == (0, 1)
+
+
+def test_a_dropped_record_that_failed_later_goes_back_to_the_place_of_its_failure(case: Case) -> None:
+    headers = dropped_headers("counts", DropReason.LATE, TimeWindow(0, 10), 95, RecordMetadata("elsewhere", 0, 3))
+    case.fail(b"a", ValueError("no number"), headers=headers)
+    assert case.redrive()["letters"][0]["exception"] == "builtins.ValueError"
+    (back,) = case.topics.read(case.source)
+    assert back.headers == headers

@@ -11,6 +11,7 @@ from typing import assert_never
 
 from penstock.plan import nodes as n
 from penstock.plan.java_collections import copied_hash_order
+from penstock.plan.lower.dropped import add_dropped_records
 from penstock.plan.lower.lowering import Lowering
 from penstock.plan.partitioning import WindowedStreamPartitioner
 from penstock.plan.topology import Topology
@@ -78,6 +79,8 @@ def add_stream_node(lowering: Lowering, id: n.NodeId, node: n.StreamNode) -> Non
             _add_repartition(lowering, id, node)
         case n.StreamSinkNode():
             _add_sink(lowering, node)
+        case n.DroppedRecordsNode():
+            add_dropped_records(lowering, node)
         case n.DeduplicateNode():
             _add_deduplication(lowering, node)
         case n.CountNode() | n.ReduceNode() | n.AggregateNode():

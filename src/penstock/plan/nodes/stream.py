@@ -214,6 +214,21 @@ class StreamSinkNode(BaseNode):
 
 
 @dataclass(frozen=True, kw_only=True)
+class DroppedRecordsNode(BaseNode):
+    """A write of the records that an operator, its parent, drops.
+
+    Args:
+        key_serde: of the operator's records.
+        value_serdes: of the operator's records, by input.
+    """
+
+    topic: str
+    key_serde: Serde | None
+    value_serdes: tuple[Serde | None, ...]
+    partitioner: StreamPartitioner | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class DeduplicateNode(BaseNode):
     """The first record of each key, or of each key and id, within an interval (KIP-655).
 
@@ -275,6 +290,7 @@ StreamNode = (
     | BranchNode
     | RepartitionNode
     | StreamSinkNode
+    | DroppedRecordsNode
     | DeduplicateNode
     | CountNode
     | ReduceNode

@@ -1,4 +1,4 @@
-"""`penstock redrive`: writes dead letters back to their original topics."""
+"""`penstock redrive`: writes dead letters and dropped records back to their original topics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from penstock.tools.transfers.redrive import redrive as redrive_letters
 class _Filters:
     """The options that select the dead letters to write back."""
 
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic of the dead letters.")]
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic of the dead letters, or of dropped records.")]
     source_topics: Annotated[
         list[str] | None, typer.Option("--source-topic", metavar="TOPIC", help="Only what came from this topic.")
     ] = None
@@ -33,7 +33,11 @@ class _Filters:
     ] = None
     exceptions: Annotated[
         list[str] | None,
-        typer.Option("--exception", metavar="CLASS", help="Only this class of errors, such as builtins.ValueError."),
+        typer.Option(
+            "--exception",
+            metavar="CLASS",
+            help="Only this class of errors or reason: builtins.ValueError, late.",
+        ),
     ] = None
     keys: Annotated[list[str] | None, typer.Option("--key", help="Only records of this key.")] = None
     key_serde: Annotated[SerdeName, typer.Option("--key-serde", help="How keys are written as bytes.")] = (
@@ -72,8 +76,8 @@ def redrive(
     as_json: AsJson = False,
     brokers: BrokerOptions,
 ) -> None:
-    """Write dead letters back to the topic and partition that they came from, each once, without the headers of the
-    error.
+    """Write dead letters, and records that operators dropped, back to the topic and partition that they came from, each
+    once, without the headers of the error or the reason.
 
     A filter may be given again, and selects any of its values. What one run does not select, another run may. The topic
     penstock-redrive-TOPIC keeps what was written.
@@ -107,7 +111,7 @@ def _show(done: Redrive, dry_run: bool) -> None:
     out.print(f"{doing} {counted(done.records, 'record')} of {done.dead_letter_topic}.", markup=False)
     for count, what in (
         (done.not_selected, "not selected"),
-        (done.without_source, "without a source record (errors of punctuators)"),
+        (done.without_source, "without a source record (such as errors of punctuators)"),
         (done.invalid, "not dead letters"),
     ):
         if count:

@@ -1,5 +1,7 @@
 """Redrives dead letters to their source topics, each once (KIP-1034 defines their headers).
 
+Records that operators drop, in the topics of `late_to`, are letters too, with headers of their own.
+
 The redriven dead letters are recorded by offset instead of a position, so a run may redrive some of them and a later
 run the others. The progress has a key for each 10,000 offsets of a partition, with the ranges of finished offsets,
 including offsets between two records. The id of the topic is a part of the key: after a topic was deleted and created
@@ -30,20 +32,67 @@ from penstock.exception_handlers import (
 )
 from penstock.plan.partitioning import partition_for
 from penstock.record import ConsumerRecord, Headers, PartitionBatch, RecordBatch, TopicPartition
+from penstock.task.dropped_records import (
+    HEADER_DROPPED_NODE,
+    HEADER_DROPPED_OFFSET,
+    HEADER_DROPPED_PARTITION,
+    HEADER_DROPPED_REASON,
+    HEADER_DROPPED_STREAM_TIME,
+    HEADER_DROPPED_TOPIC,
+    HEADER_DROPPED_WINDOW_END,
+    HEADER_DROPPED_WINDOW_START,
+)
 from penstock.tools.transfers.progress import REDRIVE, Key, Progress, ProgressWriter, committed_progress, identified
 from penstock.windows import LONG_MAX
 
-_HANDLERS_HEADERS: Final = frozenset(
-    (
-        HEADER_ERRORS_EXCEPTION,
-        HEADER_ERRORS_MESSAGE,
-        HEADER_ERRORS_STACKTRACE,
-        HEADER_ERRORS_TOPIC,
-        HEADER_ERRORS_PARTITION,
-        HEADER_ERRORS_OFFSET,
-    )
+
+class _Layout(NamedTuple):
+    """The names of the headers of one kind of letters.
+
+    Args:
+        cause: of the class of the error, or the reason of a dropped record.
+        topic: of the source topic.
+        partition: of its partition.
+        offset: of the offset.
+        details: of everything else.
+    """
+
+    cause: str
+    topic: str
+    partition: str
+    offset: str
+    details: tuple[str, ...]
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """The headers that each letter has."""
+        return self.cause, self.topic, self.partition
+
+    @property
+    def names(self) -> frozenset[str]:
+        """All headers."""
+        return frozenset((self.cause, self.topic, self.partition, self.offset, *self.details))
+
+
+_FAILED: Final = _Layout(
+    HEADER_ERRORS_EXCEPTION,
+    HEADER_ERRORS_TOPIC,
+    HEADER_ERRORS_PARTITION,
+    HEADER_ERRORS_OFFSET,
+    (HEADER_ERRORS_MESSAGE, HEADER_ERRORS_STACKTRACE),
 )
-_NEEDED: Final = (HEADER_ERRORS_EXCEPTION, HEADER_ERRORS_TOPIC, HEADER_ERRORS_PARTITION)
+_DROPPED: Final = _Layout(
+    HEADER_DROPPED_REASON,
+    HEADER_DROPPED_TOPIC,
+    HEADER_DROPPED_PARTITION,
+    HEADER_DROPPED_OFFSET,
+    (
+        HEADER_DROPPED_NODE,
+        HEADER_DROPPED_WINDOW_START,
+        HEADER_DROPPED_WINDOW_END,
+        HEADER_DROPPED_STREAM_TIME,
+    ),
+)
 
 _INT_MAX: Final = (1 << 31) - 1
 _TRANSACTION_RECORDS: Final = 1_000
@@ -59,7 +108,8 @@ _Bits: TypeAlias = npt.NDArray[np.bool_]
 class NotADeadLetterError(StreamsError):
     """A record of a dead letter queue lacks the headers with its origin.
 
-    What to do: Name a topic that only error handlers write to. `penstock redrive --skip-invalid` skips such records.
+    What to do: Name a topic that only error handlers, or only `late_to`, write to. `penstock redrive --skip-invalid`
+    skips such records.
     """
 
 
@@ -103,10 +153,10 @@ class DeadLetter(NamedTuple):
     """A dead letter without the headers of the handler.
 
     Args:
-        exception: the name of its class.
-        message: its text.
-        topic: of the source record; None for an error of a punctuator, without a record.
-        partition: of the source record; -1 for an error of a punctuator.
+        exception: the name of its class, or the reason of a dropped record.
+        message: its text, or the node and the times of a dropped record.
+        topic: of the source record; None if unknown, as for an error of a punctuator.
+        partition: of the source record; -1 if unknown.
         key: the serialised key.
         value: the serialised value.
         timestamp: in ms.
@@ -142,20 +192,23 @@ class KeptLetter(NamedTuple):
 
 
 def read_dead_letter(record: ConsumerRecord) -> DeadLetter:
-    """Parse a record of a dead letter queue.
+    """Parse a record of a dead letter queue, or of a topic of dropped records.
 
     Raises:
-        NotADeadLetterError: it lacks a header of the handlers, or its partition is not a number.
+        NotADeadLetterError: it lacks a header with its origin, or its partition is not a number.
     """
+    present = {name for name, _ in record.headers}
+    layout = _DROPPED if _DROPPED.cause in present and _FAILED.cause not in present else _FAILED
+    names = layout.names
     kept: list[tuple[str, bytes | None]] = []
     said: dict[str, str | None] = {}
     for name, value in reversed(record.headers):  # a dead letter that failed again has each of them twice
-        if name in _HANDLERS_HEADERS and name not in said:
+        if name in names and name not in said:
             said[name] = None if value is None else value.decode(errors="replace")
         else:
             kept.append((name, value))
-    missing = [name for name in _NEEDED if name not in said]
-    text = said.get(HEADER_ERRORS_PARTITION) or ""
+    missing = [name for name in layout.needed if name not in said]
+    text = said.get(layout.partition) or ""
     partition = _number(text.removeprefix("-"), _INT_MAX)
     if missing or partition is None:
         lacks = f"it has no header {', '.join(missing)}" if missing else f"its partition is {text!r:.100}"
@@ -163,11 +216,11 @@ def read_dead_letter(record: ConsumerRecord) -> DeadLetter:
             f"The record at topic {record.topic}, partition {record.partition}, offset {record.offset} is not a dead "
             f"letter of Kafka Streams: {lacks}. Skip such records with --skip-invalid."
         )
-    offset = _number(said.get(HEADER_ERRORS_OFFSET) or "", LONG_MAX)
+    offset = _number(said.get(layout.offset) or "", LONG_MAX)
     return DeadLetter(
-        said[HEADER_ERRORS_EXCEPTION] or "",
-        said.get(HEADER_ERRORS_MESSAGE) or "",
-        said[HEADER_ERRORS_TOPIC],
+        said[layout.cause] or "",
+        said.get(HEADER_ERRORS_MESSAGE) or _drop_message(said),
+        said[layout.topic],
         -partition if text.startswith("-") else partition,
         record.key,
         record.value,
@@ -176,6 +229,15 @@ def read_dead_letter(record: ConsumerRecord) -> DeadLetter:
         -1 if offset is None else offset,
         said.get(HEADER_ERRORS_STACKTRACE) or "",
     )
+
+
+def _drop_message(said: Mapping[str, str | None]) -> str:
+    """Return the node and the times of a dropped record as text; empty for a letter of an error."""
+    node, start, end = (
+        said.get(name) for name in (HEADER_DROPPED_NODE, HEADER_DROPPED_WINDOW_START, HEADER_DROPPED_WINDOW_END)
+    )
+    window = "" if start is None else f", window {start} to {end}"
+    return "" if node is None else f"{node}{window}, stream time {said.get(HEADER_DROPPED_STREAM_TIME)}"
 
 
 def _number(text: str, largest: int) -> int | None:
@@ -209,7 +271,7 @@ class Redrive:
         dead_letter_topic: the topic of the dead letters.
         letters: redriven dead letters by origin and class of errors.
         not_selected: the number of dead letters left for another run.
-        without_source: the number of errors of punctuators, without a record.
+        without_source: the number of letters without a known source, such as errors of punctuators.
         invalid: the number of records that are not dead letters.
     """
 

@@ -183,7 +183,7 @@ class DeadLettersAnswer(TypedDict):
 
     topic: Annotated[str, Meta(description="the topic of the dead letters")]
     records: Annotated[int, Meta(description="how many would be written back")]
-    without_source: Annotated[int, Meta(description="errors of punctuators, which have no record")]
+    without_source: Annotated[int, Meta(description="records without a known source, such as errors of punctuators")]
     invalid: Annotated[int, Meta(description="records of the topic that are no dead letters")]
     letters: Annotated[list[RedrivenLetters], Meta(description="the dead letters by origin and class of errors")]
     command: Annotated[str, Meta(description="the command that writes them back")]
