@@ -15,7 +15,7 @@ from penstock.dsl.cogrouped import CogroupedKStream
 from penstock.dsl.functions import checked
 from penstock.dsl.graph import Graph
 from penstock.dsl.options import Materialized, Named, name_of
-from penstock.dsl.ready_aggregation import ReadyAggregation
+from penstock.dsl.ready_aggregation import ReadyAggregation, is_ready
 from penstock.dsl.shell import Shell
 from penstock.dsl.type_variables import VR, K, V
 from penstock.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
@@ -123,7 +123,7 @@ class KGroupedStream(Shell, Generic[K, V]):
         Instead of the functions, a ready aggregation such as `aggregations.mean()` gives the table of its results. Its
         options are keywords.
         """
-        if isinstance(initializer, Aggregation):
+        if is_ready(initializer):
             value_serde = self.aggregate_builder.value_serde
             ready = ReadyAggregation.of(initializer, value_serde, materialized, aggregator)
             states = self._aggregate(initializer.initial, ready.adder, ready.store_serde, ready.store_options, named)
