@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         SessionWindowedCogroupedKStream,
         TimeWindowedCogroupedKStream,
     )
+    from penstock.dsl.count_windowed import CountWindowedKStream
     from penstock.dsl.deduplicated import Deduplicated
     from penstock.dsl.global_table import GlobalKTable
     from penstock.dsl.grouped import KGroupedStream
@@ -112,6 +113,7 @@ if TYPE_CHECKING:
     from penstock.state.windowed_api import ReadOnlySessionStore, ReadOnlyWindowStore, SessionStore, WindowStore
     from penstock.streams import KafkaStreams
     from penstock.windows import (
+        CountWindow,
         EmitStrategy,
         JoinWindows,
         SessionWindow,
@@ -142,6 +144,7 @@ _MODULES = {
     ),
     "penstock.dsl.deduplicated": ("Deduplicated",),
     "penstock.dsl.global_table": ("GlobalKTable",),
+    "penstock.dsl.count_windowed": ("CountWindowedKStream",),
     "penstock.dsl.grouped": ("KGroupedStream",),
     "penstock.dsl.grouped_table": ("KGroupedTable",),
     "penstock.dsl.join_options": ("Joined", "StreamJoined", "TableJoined"),
@@ -237,6 +240,7 @@ _MODULES = {
     "penstock.state.windowed_api": ("ReadOnlySessionStore", "ReadOnlyWindowStore", "SessionStore", "WindowStore"),
     "penstock.streams": ("KafkaStreams",),
     "penstock.windows": (
+        "CountWindow",
         "EmitStrategy",
         "JoinWindows",
         "SessionWindow",
@@ -267,6 +271,8 @@ __all__ = [
     "CogroupedKStream",
     "Consumed",
     "ConsumerRecord",
+    "CountWindow",
+    "CountWindowedKStream",
     "CustomStateStore",
     "CustomStoreSupplier",
     "Deduplicated",

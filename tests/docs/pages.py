@@ -64,7 +64,7 @@ BLOCKS: Mapping[str, int] = {
     "docs/testing-kafka-programs.md": 6,
     "docs/threads.md": 2,
     "docs/topics-on-spark.md": 1,
-    "docs/topologies.md": 9,
+    "docs/topologies.md": 10,
     "docs/tracing.md": 2,
     "docs/tutorial.md": 7,
     "docs/ui.md": 1,
