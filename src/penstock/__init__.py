@@ -103,7 +103,7 @@ if TYPE_CHECKING:
     from penstock.state.restore_listener import StateRestoreListener
     from penstock.state.rocksdb_options import RocksDBConfigSetter
     from penstock.state.stores import Stores
-    from penstock.state.ttl import OnExpiry, TtlClock
+    from penstock.state.ttl import OnExpiry, TtlClock, TtlRenewal
     from penstock.state.versioned_api import (
         PUT_RETURN_CODE_NOT_PUT,
         PUT_RETURN_CODE_VALID_TO_UNDEFINED,
@@ -230,7 +230,7 @@ _MODULES = {
     "penstock.state.restore_listener": ("StateRestoreListener",),
     "penstock.state.rocksdb_options": ("RocksDBConfigSetter",),
     "penstock.state.stores": ("Stores",),
-    "penstock.state.ttl": ("OnExpiry", "TtlClock"),
+    "penstock.state.ttl": ("OnExpiry", "TtlClock", "TtlRenewal"),
     "penstock.state.versioned_api": (
         "PUT_RETURN_CODE_NOT_PUT",
         "PUT_RETURN_CODE_VALID_TO_UNDEFINED",
@@ -376,6 +376,7 @@ __all__ = [
     "TopologyConfig",
     "TopologyDescription",
     "TtlClock",
+    "TtlRenewal",
     "UnlimitedWindow",
     "UnlimitedWindows",
     "ValueAndTimestamp",
