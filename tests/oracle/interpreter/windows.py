@@ -3,6 +3,7 @@ sections 4 and 5.9)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from datetime import time
 from typing import Any
 
@@ -37,7 +38,7 @@ def _calendar(unit: str, zone: str, grace: int, start_of_day: str = "00:00", sta
     return make(zone, grace, start_of_day=start)
 
 
-_KINDS = {
+_KINDS: Mapping[str, Callable[..., Any]] = {
     "time": _time,
     "sliding": _sliding,
     "session": _session,
