@@ -147,7 +147,7 @@ def test_a_full_window_without_parts_has_no_result() -> None:
         ("5", TypeError, "as an int, got '5'"),
     ],
 )
-def test_a_number_that_is_none_is_refused_with_the_users_line(n: Any, kind: type[Exception], message: str) -> None:
+def test_another_number_is_refused_with_the_users_line(n: Any, kind: type[Exception], message: str) -> None:
     with pytest.raises(kind, match=message):
         grouped(StreamsBuilder()).count_windows(n)
 
