@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         SessionWindowedCogroupedKStream,
         TimeWindowedCogroupedKStream,
     )
+    from penstock.dsl.count_windowed import CountWindowedKStream
     from penstock.dsl.deduplicated import Deduplicated
     from penstock.dsl.global_table import GlobalKTable
     from penstock.dsl.grouped import KGroupedStream
@@ -103,7 +104,7 @@ if TYPE_CHECKING:
     from penstock.state.restore_listener import StateRestoreListener
     from penstock.state.rocksdb_options import RocksDBConfigSetter
     from penstock.state.stores import Stores
-    from penstock.state.ttl import OnExpiry, TtlClock
+    from penstock.state.ttl import OnExpiry, TtlClock, TtlRenewal
     from penstock.state.versioned_api import (
         PUT_RETURN_CODE_NOT_PUT,
         PUT_RETURN_CODE_VALID_TO_UNDEFINED,
@@ -113,6 +114,7 @@ if TYPE_CHECKING:
     from penstock.state.windowed_api import ReadOnlySessionStore, ReadOnlyWindowStore, SessionStore, WindowStore
     from penstock.streams import KafkaStreams
     from penstock.windows import (
+        CountWindow,
         EmitStrategy,
         JoinWindows,
         SessionWindow,
@@ -143,6 +145,7 @@ _MODULES = {
     ),
     "penstock.dsl.deduplicated": ("Deduplicated",),
     "penstock.dsl.global_table": ("GlobalKTable",),
+    "penstock.dsl.count_windowed": ("CountWindowedKStream",),
     "penstock.dsl.grouped": ("KGroupedStream",),
     "penstock.dsl.grouped_table": ("KGroupedTable",),
     "penstock.dsl.join_options": ("Joined", "StreamJoined", "TableJoined"),
@@ -229,7 +232,7 @@ _MODULES = {
     "penstock.state.restore_listener": ("StateRestoreListener",),
     "penstock.state.rocksdb_options": ("RocksDBConfigSetter",),
     "penstock.state.stores": ("Stores",),
-    "penstock.state.ttl": ("OnExpiry", "TtlClock"),
+    "penstock.state.ttl": ("OnExpiry", "TtlClock", "TtlRenewal"),
     "penstock.state.versioned_api": (
         "PUT_RETURN_CODE_NOT_PUT",
         "PUT_RETURN_CODE_VALID_TO_UNDEFINED",
@@ -239,6 +242,7 @@ _MODULES = {
     "penstock.state.windowed_api": ("ReadOnlySessionStore", "ReadOnlyWindowStore", "SessionStore", "WindowStore"),
     "penstock.streams": ("KafkaStreams",),
     "penstock.windows": (
+        "CountWindow",
         "EmitStrategy",
         "JoinWindows",
         "SessionWindow",
@@ -269,6 +273,8 @@ __all__ = [
     "CogroupedKStream",
     "Consumed",
     "ConsumerRecord",
+    "CountWindow",
+    "CountWindowedKStream",
     "CustomStateStore",
     "CustomStoreSupplier",
     "Deduplicated",
@@ -372,6 +378,7 @@ __all__ = [
     "TopologyConfig",
     "TopologyDescription",
     "TtlClock",
+    "TtlRenewal",
     "UnlimitedWindow",
     "UnlimitedWindows",
     "ValueAndTimestamp",

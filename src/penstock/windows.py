@@ -1,4 +1,4 @@
-"""Windows of time, `Windowed` keys, the kinds of windows for operators, and emit strategies.
+"""Windows of time, `Windowed` keys, windows of n records, the kinds of windows for operators, and emit strategies.
 
 Plain values without state; the processors apply windows to records. Times are ms since the epoch. The error messages
 are Kafka's.
@@ -15,6 +15,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from penstock_broker.common.durations import Duration, milliseconds
 
 K = TypeVar("K")
+VR = TypeVar("VR")
 
 LONG_MAX = (1 << 63) - 1
 """The end of a window that never closes (Java: Long.MAX_VALUE)."""
@@ -128,6 +129,21 @@ class Windowed(NamedTuple, Generic[K]):
 
     def __str__(self) -> str:
         return f"[{'null' if self.key is None else self.key}@{self.window.start}/{self.window.end}]"
+
+
+@dataclass(frozen=True, slots=True)
+class CountWindow(Generic[VR]):
+    """The latest window of a key in the store of `KGroupedStream.count_windows`.
+
+    Args:
+        count: number of records in the window.
+        is_full: whether the window is complete, so that the next record begins another one.
+        aggregate: the aggregate of the window, which of a ready aggregation is its state; None without one.
+    """
+
+    count: int
+    is_full: bool
+    aggregate: VR | None
 
 
 # ---------- kinds of windows

@@ -118,3 +118,9 @@ def test_values_without_a_serde_have_the_default_one() -> None:
 def test_something_else_than_aggregations_is_refused(make: Any) -> None:
     with pytest.raises(TypeError, match=r"aggregation.*combined\(\)|combined\(\) needs an aggregation"):
         make()
+
+
+def test_a_function_that_was_not_called_is_refused() -> None:
+    mistaken: Any = aggregations.top
+    with pytest.raises(TypeError, match=r"Expected the call aggregations\.top\(n\) for most of combined\(\)"):
+        aggregations.combined(most=mistaken)

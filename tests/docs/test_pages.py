@@ -101,6 +101,8 @@ def test_topologies(capsys: pytest.CaptureFixture[str]) -> None:
         assert [trade["price"] for trade in dearest] == [4.0, 3.0, 1.0]
         summary = driver.create_output_topic("summaries", STRING, JSON).read_values_to_list()[-1]
         assert summary == {"trades": 3, "highest": 4.0, "quantiles": [3.0, 4.0]}
+        assert driver.create_output_topic("means-of-three", STRING, doubles).read_values_to_list() == [8 / 3]
+        assert driver.create_output_topic("dearest-of-three", STRING, JSON).read_value()["price"] == 4.0
         alarm = driver.create_output_topic("alarms", STRING, STRING).read_record()
         assert (alarm.key, alarm.value, alarm.headers) == ("ABC", "doubled", (("before", b"1.0"),))
         assert -2.0 in driver.create_output_topic("differences", STRING, DOUBLE).read_values_to_list()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -127,3 +128,28 @@ def test_functions_next_to_an_aggregation_are_refused() -> None:
             each.aggregate(aggregations.mean(), function)
     with pytest.raises(TypeError, match="Expected a function aggregator"):
         grouped.aggregate(int)  # type: ignore[call-overload]  # the mistake
+
+
+@pytest.mark.parametrize(
+    ("function", "call"),
+    [
+        ("sum", "aggregations.sum()"),
+        ("count", "aggregations.count()"),
+        ("collect", "aggregations.collect()"),
+        ("top", "aggregations.top(n)"),
+        ("quantiles", "aggregations.quantiles(at)"),
+        ("combined", "aggregations.combined(name=aggregations.count())"),
+    ],
+)
+def test_a_function_that_was_not_called_is_refused_with_the_users_line(function: str, call: str) -> None:
+    builder = StreamsBuilder()
+    uncalled: Any = vars(aggregations)[function]
+    grouped = builder.stream("in", NUMBERS).group_by_key()
+    table = builder.table("table", NUMBERS).group_by(lambda key, value: (key, value))
+    windows = grouped.windowed_by(TimeWindows.of_size_with_no_grace(5))
+    sessions = grouped.windowed_by(SessionWindows.of_inactivity_gap_with_no_grace(5))
+    expected = rf"aggregate\(\) \(.*test_ready_aggregation\.py:\d+\) .* call it, aggregate\({re.escape(call)}\)\."
+    each: Any
+    for each in (grouped, table, windows, sessions):
+        with pytest.raises(TypeError, match=expected):
+            each.aggregate(uncalled)

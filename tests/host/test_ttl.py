@@ -27,6 +27,7 @@ from penstock import (
     StreamsBuilder,
     Topology,
     TtlClock,
+    TtlRenewal,
     ValueAndTimestamp,
 )
 from penstock.testing import TopologyTestDriver
@@ -159,6 +160,61 @@ def test_the_wall_clock_expires_entries_without_records(
     wait_for(lambda: shown() == [])
     program.close()
     wait_for(lambda: runner.store(config, "carts") == {})
+
+
+class Visit(Processor):
+    """Keeps the first value of each key, and reads it at each record; forwards what it finds."""
+
+    def init(self, context: ProcessorContext) -> None:
+        super().init(context)
+        self.carts: Any = context.get_state_store("carts")
+
+    def process(self, record: Record[str, str]) -> None:
+        found = self.carts.get(record.key)
+        if found is None:
+            self.carts.put(record.key, ValueAndTimestamp(record.value, record.timestamp))
+        self.context.forward(record.with_value("new" if found is None else f"{found.value} {found.timestamp}"))
+
+
+def visited_carts(source: str, target: str, caching: bool) -> Topology:
+    builder = StreamsBuilder()
+    supplier = Stores.persistent_timestamped_key_value_store("carts")
+    kept = Stores.timestamped_key_value_store_builder(supplier, STRING, STRING)
+    kept = kept.with_caching_enabled() if caching else kept
+    builder.add_state_store(kept.with_ttl(TTL_MS, renewal=TtlRenewal.READS_AND_WRITES))
+    builder.stream(source, TEXT).process(Visit, "carts").to(target, Produced.with_(STRING, STRING))
+    return builder.build()
+
+
+@pytest.mark.parametrize("caching", [False, True])
+def test_reads_renew_entries_across_restarts_and_queries_do_not(
+    runner: Runner, start: Callable[..., Program], application: str, topics: tuple[str, str], caching: bool
+) -> None:
+    source, target = topics
+    changelogs = {} if type(runner).__name__ == "ThreadsRunner" else {"penstock.changelog.topics": True}
+    config = runner.config(application, {**SETTINGS, **changelogs})
+    program = start(visited_carts(source, target, caching), config)
+
+    def seen_after(*rows: tuple[str, int]) -> list[str]:
+        """Return what these keys find at their times, after a restart."""
+        before = len(runner.read(target))
+        runner.write(source, input_of([(key, "tea", time) for key, time in rows]))
+        program.run_to_end()
+        program.restart()
+        return [(each.value or b"").decode() for each in runner.read(target)[before:]]
+
+    assert seen_after(("ann", 0), ("bob", 0)) == ["new", "new"]
+    # less than a tenth of the time to live is no renewal
+    assert seen_after(("ann", 999), ("ann", 8_000)) == ["tea 0", "tea 8000"]
+    program.run_to_end()
+    assert [store(program, "carts").get(key) for key in ("ann", "bob")] == [
+        ValueAndTimestamp("tea", 8_000),
+        ValueAndTimestamp("tea", 0),
+    ]
+    assert seen_after(("ann", 17_000), ("bob", 17_000), ("ann", 26_000)) == ["tea 17000", "new", "tea 26000"]
+    logged = [(each.key, each.value, each.timestamp) for each in runner.read(f"{application}-carts-changelog")]
+    assert {key: time for key, _, time in logged} == {b"ann": 26_000, b"bob": 17_000}
+    assert seen_after(("ann", 36_000)) == ["new"]
 
 
 def test_a_time_to_live_is_added_and_removed_with_the_state(

@@ -19,6 +19,7 @@ EXECUTIONS = ("auto", "record")
 # shrinks is a failure. Where Kafka's fault can be simulated, its answer is compared with the fault.
 LEAST_RUN = {
     "aggregate": 61,
+    "calendar_windows": 20,
     "cogroup": 61,
     "composite": 11,
     "emit_final": 134,

@@ -12,6 +12,7 @@ import pytest
 from penstock.calendar_windows import CalendarWindows
 from penstock.serdes import ListSerde, Serde, Serdes
 from penstock.serdes.annotated import serde_of_annotation
+from penstock.serdes.count_window import CountWindowSerde
 from penstock.serdes.format import are_alike, format_of, is_misread, read_type, written_type
 from penstock.serdes.key_and_id import KeyAndIdSerde
 from penstock.serdes.windowed import WindowedSerdes
@@ -89,6 +90,9 @@ def test_annotations_are_alike_if_they_select_the_same_serde() -> None:
         (KeyAndIdSerde(S, Serdes.long()), "string with a long id"),
         (KeyAndIdSerde(S, OWN), None),
         (KeyAndIdSerde(None, S), None),
+        (CountWindowSerde(D), "double in windows of n records"),
+        (CountWindowSerde(OWN), None),
+        (CountWindowSerde(None), None),
         (OWN, None),
         (None, None),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -23,10 +24,10 @@ from penstock.state.memory import MemoryBase
 from penstock.state.record_cache import RecordCache
 from penstock.state.rocksdb import RocksDBBase
 from penstock.state.stores import Stores
-from penstock.state.ttl import OnExpiry, Ttl, TtlClock
+from penstock.state.ttl import RENEWALS, OnExpiry, Ttl, TtlClock, TtlRenewal
 from tests.support.stores import CONFIG, STRING
 
-TTL = 10
+TTL = 20
 KEYS = st.sampled_from(["a", "a\0", "b", "c", "d"])
 VALUES = st.sampled_from(["x", "y"])
 
@@ -36,6 +37,7 @@ class TaskExpiry:
 
     def __init__(self, now: int = -1, cursors: Mapping[str, bytes] | None = None) -> None:
         self.now = now
+        self.is_processing = True
         self.cursors = dict(cursors or {})
         self.sweeps: list[Callable[[], None]] = []
 
@@ -57,6 +59,7 @@ class Kind(NamedTuple):
     cache_bytes: int
     with_headers: bool
     on_expiry: OnExpiry
+    renewal: TtlRenewal = TtlRenewal.WRITES
 
     def builder(self) -> StoreBuilder:
         supplier = Stores.persistent_timestamped_key_value_store("s")
@@ -65,7 +68,11 @@ class Kind(NamedTuple):
             supplier = Stores.persistent_timestamped_key_value_store_with_headers("s")
             make = Stores.timestamped_key_value_store_with_headers_builder
         made = make(supplier, STRING, STRING).with_caching_enabled()
-        return StoreBuilder(**{**vars(made), "ttl": Ttl(TTL, on_expiry=self.on_expiry)})
+        return StoreBuilder(**{**vars(made), "ttl": self.ttl})
+
+    @property
+    def ttl(self) -> Ttl:
+        return Ttl(TTL, on_expiry=self.on_expiry, renewal=self.renewal)
 
     def entry(self, value: str, timestamp: int) -> Any:
         if self.with_headers:
@@ -189,9 +196,24 @@ class ExpiringStoreMachine(RuleBasedStateMachine):
 
     # ---------- what a reader sees
 
-    @rule(key=KEYS)
-    def get(self, key: str) -> None:
+    @rule(key=KEYS, is_processing=st.booleans())
+    def get(self, key: str, is_processing: bool) -> None:
+        """A processor's read, or another one; the former renews an entry of a certain age."""
+        self.task.is_processing = is_processing
+        expected = self.live().get(key)
+        renews = is_processing and self.kind.renewal is TtlRenewal.READS_AND_WRITES
+        if renews and expected is not None and expected[1] <= self.task.now - TTL // RENEWALS:
+            expected = expected[0], self.task.now
+            self.model.pop(key)  # first, since the renewal may evict it
+            self.model[key] = expected
         found = self.store.get(key)
+        assert (found and (found.value, found.timestamp)) == expected
+        self.task.is_processing = True
+
+    @rule(key=KEYS)
+    def query(self, key: str) -> None:
+        """A reader of another thread renews nothing."""
+        found = self.store.for_readers(nullcontext).get(key)
         assert (found and (found.value, found.timestamp)) == self.live().get(key)
 
     @rule(first=st.none() | KEYS, last=st.none() | KEYS)
@@ -238,10 +260,14 @@ class ExpiringStoreMachine(RuleBasedStateMachine):
 
 def kinds() -> list[Kind]:
     stores = ("memory", 0), ("memory", 150), ("memory", 10_000), ("lmdb", 0), ("rocksdb", 10_000)
-    return [Kind(base, size, base == "lmdb", on_expiry) for base, size in stores for on_expiry in OnExpiry]
+    written = [Kind(base, size, base == "lmdb", on_expiry) for base, size in stores for on_expiry in OnExpiry]
+    dropping = [kind for kind in written if kind.on_expiry is OnExpiry.DROP]
+    return [*written, *(kind._replace(renewal=TtlRenewal.READS_AND_WRITES) for kind in dropping)]
 
 
-@pytest.mark.parametrize("kind", kinds(), ids=lambda kind: f"{kind.base}-{kind.cache_bytes}-{kind.on_expiry.name}")
+@pytest.mark.parametrize(
+    "kind", kinds(), ids=lambda kind: f"{kind.base}-{kind.cache_bytes}-{kind.on_expiry.name}-{kind.renewal.name}"
+)
 def test_a_store_with_a_time_to_live_is_a_dict_with_times(kind: Kind) -> None:
     machine = type("Machine", (ExpiringStoreMachine,), {"kind": kind})
     run_state_machine_as_test(machine, settings=settings(max_examples=40, stateful_step_count=30, deadline=None))

@@ -7,8 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from penstock.state.expiry import Expiry
-from penstock.state.layouts import pack_timestamp, timestamp_of
-from penstock.state.ttl import Ttl, TtlClock
+from penstock.state.layouts import pack_timestamp
+from penstock.state.ttl import Ttl, TtlClock, TtlRenewal
+from penstock.state.value_times import AT_START
 
 
 class Task:
@@ -16,6 +17,7 @@ class Task:
 
     def __init__(self, stream_time: int, wall_clock: int) -> None:
         self.times = {TtlClock.STREAM_TIME: stream_time, TtlClock.WALL_CLOCK_TIME: wall_clock}
+        self.is_processing = True
         self.cursors: dict[str, bytes] = {}
         self.scheduled: list[str] = []
 
@@ -27,7 +29,7 @@ class Task:
 
 
 def expiry_of(task: Task | None, clock: TtlClock, metadata: dict[str, int]) -> Expiry:
-    return Expiry("s", Ttl(10, clock), timestamp_of, metadata, task)
+    return Expiry("s", Ttl(10, clock), AT_START, metadata, task)
 
 
 @pytest.mark.parametrize(("clock", "last"), [(TtlClock.STREAM_TIME, 20), (TtlClock.WALL_CLOCK_TIME, 90)])
@@ -71,3 +73,31 @@ def test_a_reader_of_committed_state_has_the_time_of_the_commit() -> None:
     assert reader.now_ms() == 30
     assert reader.take_expired(None) == []  # type: ignore[arg-type]  # a reader sweeps nothing
     assert len(metadata) == 1
+
+
+def reading(task: Task | None, duration_ms: int, renewal: TtlRenewal) -> Expiry:
+    return Expiry("s", Ttl(duration_ms, renewal=renewal), AT_START, {}, task)
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "is_renewed"), [(0, True), (40, True), (41, False), (50, False), (55, False), (-1, False)]
+)
+def test_a_read_renews_an_entry_at_most_once_in_a_tenth_of_its_time_to_live(timestamp: int, is_renewed: bool) -> None:
+    expiry = reading(Task(50, 0), 100, TtlRenewal.READS_AND_WRITES)
+    expected = pack_timestamp(50) + b"x" if is_renewed else None
+    assert expiry.renewed(pack_timestamp(timestamp) + b"x") == expected
+
+
+def test_a_short_time_to_live_has_a_renewal_in_each_millisecond() -> None:
+    expiry = reading(Task(50, 0), 5, TtlRenewal.READS_AND_WRITES)
+    assert expiry.renewed(pack_timestamp(50)) is None
+    assert expiry.renewed(pack_timestamp(49)) == pack_timestamp(50)
+
+
+def test_other_reads_renew_nothing() -> None:
+    value = pack_timestamp(0)
+    between = Task(50, 0)
+    between.is_processing = False
+    assert reading(Task(50, 0), 100, TtlRenewal.WRITES).renewed(value) is None
+    assert reading(between, 100, TtlRenewal.READS_AND_WRITES).renewed(value) is None
+    assert reading(None, 100, TtlRenewal.READS_AND_WRITES).renewed(value) is None

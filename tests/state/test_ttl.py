@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock import Materialized, OnExpiry, Stores, TtlClock
+from penstock import Materialized, OnExpiry, Stores, TtlClock, TtlRenewal
 from penstock.state.api import StoreBuilder
 from penstock.state.ttl import Ttl
 from tests.support.custom_stores import DictStoreSupplier
@@ -22,7 +22,11 @@ def test_a_store_has_its_time_to_live_and_loses_no_other_option() -> None:
     assert builder.with_ttl(timedelta(hours=1)).ttl == Ttl(3_600_000, TtlClock.STREAM_TIME, OnExpiry.DROP)
     expiring = builder.with_ttl(5, clock=TtlClock.WALL_CLOCK_TIME)
     assert (expiring.ttl, expiring.caching) == (Ttl(5, TtlClock.WALL_CLOCK_TIME, OnExpiry.DROP), True)
-    assert expiring.layout == builder.layout  # so state continues when a time to live is added or removed
+    read = builder.with_ttl(5, renewal=TtlRenewal.READS_AND_WRITES)
+    assert read.ttl == Ttl(5, on_expiry=OnExpiry.DROP, renewal=TtlRenewal.READS_AND_WRITES)
+    assert (
+        expiring.layout == read.layout == builder.layout
+    )  # so state continues when a time to live is added or removed
 
 
 def test_a_table_forwards_deletes_unless_told_otherwise() -> None:
@@ -49,6 +53,12 @@ def test_a_time_to_live_is_at_least_a_millisecond(ttl: Any) -> None:
 def test_an_option_of_another_type_is_refused(ttl: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(TypeError, match=message):
         Materialized.as_("t").with_ttl(ttl, **options)
+
+
+def test_a_renewal_of_another_type_is_refused() -> None:
+    mistaken: Any = True
+    with pytest.raises(TypeError, match=r"Expected TtlRenewal.WRITES or TtlRenewal.READS_AND_WRITES as renewal"):
+        TIMESTAMPED(DISK, STRING, STRING).with_ttl(5, renewal=mistaken)
 
 
 REFUSED = [

@@ -14,6 +14,7 @@ from penstock.errors import StreamsError
 from penstock.plan.topology import Topology
 from penstock.processor.aggregate import StreamAggregate, StreamCount, StreamReduce
 from penstock.processor.api import FailureHandler, Processor, ProcessorContext, PunctuationType, RowOrigin
+from penstock.processor.count_window import CountWindowAdder
 from penstock.processor.deduplicate import StreamDeduplicate, StreamDeduplicateById
 from penstock.processor.stateless import (
     NullKeyFilter,
@@ -30,6 +31,7 @@ from penstock.processor.stateless import (
 from penstock.processor.table import TableToStream
 from penstock.record import Record, RecordBatch
 from penstock.serdes import Serdes
+from penstock.serdes.count_window import CountWindowSerde
 from penstock.serdes.key_and_id import KeyAndIdSerde
 from penstock.state.api import StoreBuilder
 from penstock.state.suppliers import KeyValueBytesStoreSupplier, WindowBytesStoreSupplier
@@ -66,11 +68,14 @@ KINDS = {
     "merge": StreamMerge,
     "island": Island,
 }
+WINDOWS = CountWindowAdder(3, lambda: 0, lambda k, v, a: a + 1)
+
 STATEFUL = {
     "count": lambda store: StreamCount(store),
     "reduce": lambda store: StreamReduce(store, lambda a, b: a + 1),
     "aggregate": lambda store: StreamAggregate(store, lambda: 0, lambda k, v, a: None if a == 2 else a + 1),
     "expiring": lambda store: StreamAggregate(store, lambda: 0, lambda k, v, a: a + 1, True),
+    "windows": lambda store: StreamAggregate(store, WINDOWS.initial, WINDOWS),
 }
 
 UNIQUE = {
@@ -87,7 +92,7 @@ def shapes(draw: st.DrawFn) -> list[Node]:
     """Nodes as (kind, numbers of parents, whether a sink hangs on it); parent 0 is the source."""
     nodes: list[Node] = []
     for number in range(1, draw(st.integers(1, 7)) + 1):
-        kind = draw(st.sampled_from([*KINDS, *UNIQUE, "count", "aggregate", "expiring", "split"]))
+        kind = draw(st.sampled_from([*KINDS, *UNIQUE, "count", "aggregate", "expiring", "windows", "split"]))
         parents = draw(st.lists(st.integers(0, number - 1), min_size=1, max_size=2, unique=True))
         nodes.append((kind, parents, draw(st.booleans()) or number == 1))
     return nodes
@@ -102,7 +107,8 @@ def build(nodes: list[Node], caching: bool) -> Topology:
             store = f"S{number}"
             make = STATEFUL[kind]
             topology.add_processor(f"{name}-a", supplier(partial(make, store)), *parent_names)
-            entries = StoreBuilder(KeyValueBytesStoreSupplier(store, True), STRING, LONG, True, caching)
+            values = CountWindowSerde(LONG) if kind == "windows" else LONG
+            entries = StoreBuilder(KeyValueBytesStoreSupplier(store, True), STRING, values, True, caching)
             topology.add_state_store(entries.with_ttl(7) if kind == "expiring" else entries, f"{name}-a")
             topology.add_processor(f"{name}-t", supplier(TableToStream), f"{name}-a")
             topology.add_processor(

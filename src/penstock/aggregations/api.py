@@ -6,10 +6,11 @@ state None means that no value was added yet.
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic
+from typing import Any, Final, Generic
 
 from typing_extensions import TypeVar
 
@@ -19,6 +20,9 @@ from penstock.signatures import misfit, signature_of
 
 V = TypeVar("V", contravariant=True, default=Any)
 VR = TypeVar("VR", covariant=True, default=Any)
+
+_FUNCTIONS: Final = "penstock.aggregations.functions"
+"""The module of the functions that create aggregations."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,3 +143,16 @@ def check_part_of(function: Any, name: str) -> None:
         raise TypeError(
             f"The function cannot be called as {name}(value): {signature_of(function)} does not fit ({why})."
         )
+
+
+def call_of(given: object) -> str | None:
+    """Return the call of a function that creates aggregations, such as `aggregations.top(n)`; None for other objects.
+
+    The call has the required arguments of the function.
+    """
+    if not inspect.isfunction(given) or given.__module__ != _FUNCTIONS:
+        return None
+    parameters = inspect.signature(given).parameters.values()
+    required = [each.name for each in parameters if each.kind is not each.VAR_KEYWORD and each.default is each.empty]
+    named = ["name=aggregations.count()" for each in parameters if each.kind is each.VAR_KEYWORD]
+    return f"aggregations.{given.__name__}({', '.join(required + named)})"

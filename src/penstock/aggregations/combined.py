@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
-from penstock.aggregations.api import Aggregation, V
+from penstock.aggregations.api import Aggregation, V, call_of
 from penstock.aggregations.default_value_serde import DefaultValueSerde
 from penstock.aggregations.scalar_serde import ScalarSerde
 from penstock.aggregations.state_serde import StateSerde
@@ -36,10 +36,7 @@ class Combined(Aggregation[V, dict[str, Any]]):
             raise TypeError("combined() needs an aggregation, such as combined(total=aggregations.sum()).")
         for name, aggregation in self.aggregations.items():
             if not isinstance(aggregation, Aggregation):
-                raise TypeError(
-                    f"Expected an aggregation, such as aggregations.sum(), for {name} of combined(), got "
-                    f"{aggregation!r}."
-                )
+                raise TypeError(f"Expected {_call_for(aggregation)} for {name} of combined(), got {aggregation!r}.")
 
     @property
     def subtractable(self) -> bool:
@@ -170,6 +167,12 @@ class CombinedSerde(StateSerde):
             own = found.get(known)
             states.append(initial if own is None else serde.deserialize(topic, own))
         return tuple(states)
+
+
+def _call_for(given: object) -> str:
+    """Return the correct form of an argument of `combined`, for a message."""
+    call = call_of(given)
+    return "an aggregation, such as aggregations.sum()," if call is None else f"the call {call}"
 
 
 def _sized(data: bytes, at: int) -> tuple[bytes | None, int]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from penstock.dsl.arguments import option
 from penstock.dsl.graph import Graph
+from penstock.dsl.options import Materialized
 from penstock.plan import nodes
 from penstock.serdes import Serde
 from penstock.state.api import StoreBuilder
@@ -53,8 +55,21 @@ class GroupedStreamAggregateBuilder:
 
         Returns the table of the node, with keys of `key_serde`.
         """
+        return self.graph.table(self.add(make, store), key_serde, store.value_serde, queryable)
+
+    def add(self, make: Callable[[nodes.NodeId], nodes.GraphNode], store: StoreBuilder) -> nodes.NodeId:
+        """Like `build`, but return the id of the node."""
         parent = self._repartition(store.name) if self.repartition_required else self.id
-        return self.graph.table(self.graph.add(make(parent)), key_serde, store.value_serde, queryable)
+        return self.graph.add(make(parent))
+
+    def store(
+        self, materialized: Materialized | None, prefix: str, value_serde: Serde | None
+    ) -> tuple[StoreBuilder, str | None]:
+        """Return the store of an aggregation without time windows, and its name if the user set it."""
+        options = option(materialized, Materialized())
+        queryable = options.user_store_name
+        name = self.graph.names.new_store_name(prefix) if queryable is None else queryable
+        return options.store_builder(name, self.key_serde, value_serde), queryable
 
     def new_repartition(self, store_name: str) -> nodes.RepartitionNode:
         """Return a repartition of the records, not added yet.

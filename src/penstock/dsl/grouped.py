@@ -12,10 +12,11 @@ from penstock.aggregations import Aggregation
 from penstock.dsl.aggregate_builder import GroupedStreamAggregateBuilder
 from penstock.dsl.arguments import check_windows, first, option
 from penstock.dsl.cogrouped import CogroupedKStream
+from penstock.dsl.count_windowed import CountWindowedKStream, checked_number
 from penstock.dsl.functions import checked
 from penstock.dsl.graph import Graph
 from penstock.dsl.options import Materialized, Named, name_of
-from penstock.dsl.ready_aggregation import ReadyAggregation
+from penstock.dsl.ready_aggregation import ReadyAggregation, is_ready
 from penstock.dsl.shell import Shell
 from penstock.dsl.type_variables import VR, K, V
 from penstock.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
@@ -62,7 +63,7 @@ class KGroupedStream(Shell, Generic[K, V]):
         """Return the table of the number of records of each key, as an 8-byte integer."""
         if materialized is not None and option(materialized, Materialized()).user_store_name is None:
             self.aggregate_builder.graph.names.new_store_name(names.STREAM_AGGREGATE)  # Kafka takes this number twice
-        store, queryable = self._store(materialized, names.STREAM_AGGREGATE, Serdes.long())
+        store, queryable = self.aggregate_builder.store(materialized, names.STREAM_AGGREGATE, Serdes.long())
         name = self.aggregate_builder.graph.names.processor_name(name_of(named), names.STREAM_AGGREGATE)
         return self._aggregated(
             lambda parent: nodes.CountNode(name=name, parents=(parent,), store=store), store, queryable
@@ -79,7 +80,7 @@ class KGroupedStream(Shell, Generic[K, V]):
         The aggregate starts as the first value and is updated by `reducer(aggregate, value)`; None deletes the key.
         """
         checked(reducer, "reducer(aggregate, value)")
-        store, queryable = self._store(
+        store, queryable = self.aggregate_builder.store(
             materialized, names.STREAM_REDUCE, first(self.aggregate_builder.value_serde, serde_of_result(reducer))
         )
         name = self.aggregate_builder.graph.names.processor_name(name_of(named), names.STREAM_REDUCE)
@@ -123,7 +124,7 @@ class KGroupedStream(Shell, Generic[K, V]):
         Instead of the functions, a ready aggregation such as `aggregations.mean()` gives the table of its results. Its
         options are keywords.
         """
-        if isinstance(initializer, Aggregation):
+        if is_ready(initializer):
             value_serde = self.aggregate_builder.value_serde
             ready = ReadyAggregation.of(initializer, value_serde, materialized, aggregator)
             states = self._aggregate(initializer.initial, ready.adder, ready.store_serde, ready.store_options, named)
@@ -141,7 +142,7 @@ class KGroupedStream(Shell, Generic[K, V]):
         materialized: Materialized | None,
         named: Named | str | None,
     ) -> KTable[K, Any]:
-        store, queryable = self._store(materialized, names.STREAM_AGGREGATE, value_serde)
+        store, queryable = self.aggregate_builder.store(materialized, names.STREAM_AGGREGATE, value_serde)
         name = self.aggregate_builder.graph.names.processor_name(name_of(named), names.STREAM_AGGREGATE)
         return self._aggregated(
             lambda parent: nodes.AggregateNode(
@@ -167,6 +168,21 @@ class KGroupedStream(Shell, Generic[K, V]):
             return SessionWindowedKStream(self.aggregate_builder, windows)
         return TimeWindowedKStream(self.aggregate_builder, windows)
 
+    def count_windows(self, n: int) -> CountWindowedKStream[K, V]:
+        """Return the records grouped by key and into windows of `n` records of a key.
+
+        The windows of a key follow each other: each record belongs to one. An aggregation gives one record for each
+        full window.
+
+        Args:
+            n: number of records of a window, at least 1.
+
+        Raises:
+            TypeError: `n` is not an int.
+            ValueError: `n` is less than 1.
+        """
+        return CountWindowedKStream(self.aggregate_builder, checked_number(n))
+
     def cogroup(self, aggregator: Callable[[K, V, VR], VR]) -> CogroupedKStream[K, VR]:
         """Return a cogroup that aggregates these records with `aggregator(key, value, aggregate)`.
 
@@ -174,15 +190,6 @@ class KGroupedStream(Shell, Generic[K, V]):
         """
         cogrouped: CogroupedKStream[K, VR] = CogroupedKStream(self.aggregate_builder.graph)
         return cogrouped.cogroup(self, aggregator)
-
-    def _store(
-        self, materialized: Materialized | None, prefix: str, value_serde: Serde | None
-    ) -> tuple[StoreBuilder, str | None]:
-        """Return the store of an aggregation, and its name if the user set it."""
-        options = option(materialized, Materialized())
-        queryable = options.user_store_name
-        name = self.aggregate_builder.graph.names.new_store_name(prefix) if queryable is None else queryable
-        return options.store_builder(name, self.aggregate_builder.key_serde, value_serde), queryable
 
     def _aggregated(
         self, make: Callable[[nodes.NodeId], nodes.GraphNode], store: StoreBuilder, queryable: str | None

@@ -14,7 +14,7 @@ from penstock.dsl.arguments import option
 from penstock.dsl.functions import checked
 from penstock.dsl.graph import Graph
 from penstock.dsl.options import Grouped, Materialized, Named, name_of
-from penstock.dsl.ready_aggregation import ReadyAggregation
+from penstock.dsl.ready_aggregation import ReadyAggregation, is_ready
 from penstock.dsl.shell import Shell
 from penstock.dsl.type_variables import VR, K, V
 from penstock.plan import names, nodes
@@ -118,7 +118,7 @@ class KGroupedTable(Shell, Generic[K, V]):
         Instead of the functions, a ready aggregation such as `aggregations.mean()` gives the table of its results. Its
         options are keywords.
         """
-        if isinstance(initializer, Aggregation):
+        if is_ready(initializer):
             ready = ReadyAggregation.of(initializer, self._grouped.value_serde, materialized, adder, subtractor)
             subtract, serde, options = ready.subtractor, ready.store_serde, ready.store_options
             states = self._aggregate(initializer.initial, ready.adder, subtract, serde, options, named)

@@ -5,14 +5,32 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from typing_extensions import TypeIs
+
 from penstock.aggregations import Aggregation
+from penstock.aggregations.api import call_of
 from penstock.dsl.arguments import option
 from penstock.dsl.options import Materialized, Named, name_of
+from penstock.plan.user_lines import calling_line
 from penstock.processor.added_values import AddedValues, MergedStates, SubtractedValues
 from penstock.serdes import Serde
 
 if TYPE_CHECKING:
     from penstock.dsl.table import KTable
+
+
+def is_ready(initializer: object) -> TypeIs[Aggregation[Any, Any]]:
+    """Return whether the first argument of `aggregate` is a ready aggregation, not an initializer.
+
+    Raises TypeError for a function of `penstock.aggregations` that was not called.
+    """
+    if (call := call_of(initializer)) is not None:
+        line = calling_line()
+        raise TypeError(
+            f"aggregate(){'' if line is None else f' ({line})'} expected a ready aggregation, got the function that "
+            f"creates it: call it, aggregate({call})."
+        )
+    return isinstance(initializer, Aggregation)
 
 
 @dataclass(frozen=True)
@@ -76,15 +94,18 @@ class ReadyAggregation:
             return self.materialized
         return option(self.materialized, Materialized()).with_value_serde(self._state_serde)
 
+    @property
+    def result_serde(self) -> Serde | None:
+        """The serde of the results: of the options, else that of the aggregation; None for `default.value.serde`."""
+        return option(self.materialized, Materialized()).value_serde or self._result_serde
+
     def results(self, states: KTable[Any, Any], named: Named | str | None) -> KTable[Any, Any]:
         """Return the table of the results of `states`."""
         if self._state_serde is None:
             return states
         given = name_of(named)
-        serde = option(self.materialized, Materialized()).value_serde or self._result_serde
-        return states.map_values(
-            self.aggregation.result, None if given is None else f"{given}-result", Materialized(value_serde=serde)
-        )
+        options = Materialized(value_serde=self.result_serde)
+        return states.map_values(self.aggregation.result, None if given is None else f"{given}-result", options)
 
     @property
     def _state_serde(self) -> Serde | None:

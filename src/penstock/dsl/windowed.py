@@ -18,7 +18,7 @@ from penstock.dsl.aggregate_builder import GroupedStreamAggregateBuilder
 from penstock.dsl.arguments import first, option
 from penstock.dsl.functions import checked
 from penstock.dsl.options import Materialized, Named, name_of
-from penstock.dsl.ready_aggregation import ReadyAggregation
+from penstock.dsl.ready_aggregation import ReadyAggregation, is_ready
 from penstock.dsl.shell import Shell
 from penstock.dsl.type_variables import VR, K, V
 from penstock.dsl.window_stores import session_store, session_table_serde, window_store, window_table_serde
@@ -146,7 +146,7 @@ class TimeWindowedKStream(Shell, Generic[K, V]):
         Instead of the functions, a ready aggregation such as `aggregations.mean()` gives the table of its results. Its
         options are keywords.
         """
-        if isinstance(initializer, Aggregation):
+        if is_ready(initializer):
             ready = ReadyAggregation.of(initializer, self._builder.value_serde, materialized, aggregator)
             states = self._aggregate(initializer.initial, ready.adder, ready.store_serde, ready.store_options, named)
             return ready.results(states, named)
@@ -322,7 +322,7 @@ class SessionWindowedKStream(Shell, Generic[K, V]):
         Instead of the functions, a ready aggregation such as `aggregations.mean()` gives the table of its results. Its
         options are keywords.
         """
-        if isinstance(initializer, Aggregation):
+        if is_ready(initializer):
             ready = ReadyAggregation.of(initializer, self._builder.value_serde, materialized, aggregator, merger)
             states = self._aggregated(
                 names.STREAM_AGGREGATE,

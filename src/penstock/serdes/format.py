@@ -12,6 +12,7 @@ from penstock.calendar_windows import CalendarWindows
 from penstock.serdes import primitive
 from penstock.serdes.annotated import AnnotatedSerde
 from penstock.serdes.api import Serde
+from penstock.serdes.count_window import CountWindowSerde
 from penstock.serdes.json import JsonSerde, PydanticSerde, TypedJsonSerde
 from penstock.serdes.key_and_id import KeyAndIdSerde
 from penstock.serdes.list import ListSerde
@@ -121,6 +122,9 @@ def format_of(serde: Serde | None) -> str | None:
             return None if inner is None else f"{inner} in {type(serde).__name__.removesuffix('WindowedSerde')} windows"
         case CalendarWindowedSerde():
             return format_of(TimeWindowedSerde(serde.inner))
+        case CountWindowSerde():
+            inner = format_of(serde.inner)
+            return None if inner is None else f"{inner} in windows of n records"
         case KeyAndIdSerde():
             key, id = format_of(serde.key_serde), format_of(serde.id_serde)
             return None if key is None or id is None else f"{key} with a {id} id"

@@ -23,7 +23,7 @@ from penstock.state.suppliers import (
     VersionedBytesStoreSupplier,
     WindowBytesStoreSupplier,
 )
-from penstock.state.ttl import OnExpiry, Ttl, TtlClock, check_has_timestamps, checked_ttl
+from penstock.state.ttl import OnExpiry, Ttl, TtlClock, TtlRenewal, check_has_timestamps, checked_ttl
 from penstock_broker.common.durations import Duration
 
 _log = logging.getLogger(__name__)
@@ -266,7 +266,13 @@ class StoreBuilder:
         """Return a copy without a changelog topic."""
         return replace(self, logging=False, changelog_config={})
 
-    def with_ttl(self, ttl: Duration, *, clock: TtlClock = TtlClock.STREAM_TIME) -> StoreBuilder:
+    def with_ttl(
+        self,
+        ttl: Duration,
+        *,
+        clock: TtlClock = TtlClock.STREAM_TIME,
+        renewal: TtlRenewal = TtlRenewal.WRITES,
+    ) -> StoreBuilder:
         """Return a copy whose entries expire after `ttl`, counted from their timestamps.
 
         An expired entry is no longer read. Sweeps delete expired entries from the store and its changelog, and forward
@@ -275,12 +281,13 @@ class StoreBuilder:
         Args:
             ttl: the lifetime of an entry, at least 1 ms.
             clock: the clock that measures it.
+            renewal: whether reads by key begin the lifetime again, as writes do.
 
         Raises:
             TypeError: the store is no key-value store with timestamps, or an argument has another type.
             ValueError: the lifetime is below 1 ms.
         """
-        return replace(self, ttl=checked_ttl(ttl, clock, OnExpiry.DROP))
+        return replace(self, ttl=checked_ttl(ttl, clock, OnExpiry.DROP, renewal))
 
 
 def filled_by_topic(builder: StoreBuilder) -> StoreBuilder:

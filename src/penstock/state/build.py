@@ -27,7 +27,6 @@ from penstock.state.changelog_format import ChangelogFormat, ChangelogRecord, Ch
 from penstock.state.custom import CustomStore, CustomStoreSupplier
 from penstock.state.expiring_store import ExpiringCachingStore, ExpiringStore
 from penstock.state.expiry import Expiry, ExpiryServices
-from penstock.state.headers_layout import without_headers
 from penstock.state.join_window_store import TypedJoinWindowStore, unmarked
 from penstock.state.key_value_store import TypedKeyValueStore, TypedTimestampedKeyValueStore
 from penstock.state.layouts import (
@@ -73,6 +72,7 @@ from penstock.state.suppliers import (
 from penstock.state.time_ordered_buffer import TimeOrderedChangeBuffer
 from penstock.state.typed_store import TypedStore
 from penstock.state.uncommitted import InMemoryUncommittedStore, UncommittedStore
+from penstock.state.value_times import AFTER_HEADERS, AT_START
 from penstock.state.versioned_store import TypedVersionedKeyValueStore, versions_of
 from penstock.state.window_store import TypedTimestampedWindowStore, TypedWindowStore
 from penstock.state.wrapped import WithoutHeaders, WithoutTimestamps
@@ -185,8 +185,8 @@ class _Build:
         """Return the expiry of the entries, or None without a time to live."""
         if self.builder.ttl is None:
             return None
-        timestamp = _timestamp_after_headers if self._keeps_headers() else timestamp_of
-        return Expiry(self.builder.name, self.builder.ttl, timestamp, self.metadata, self.services.expiry)
+        times = AFTER_HEADERS if self._keeps_headers() else AT_START
+        return Expiry(self.builder.name, self.builder.ttl, times, self.metadata, self.services.expiry)
 
     def lru(self, buffer: UncommittedStore, max_entries: int) -> LruStore:
         """Return an LRU store that reports its evictions to its changelog.
@@ -515,10 +515,6 @@ def _key_value(build: _Build, buffer: BufferedBytesStore) -> TypedStore:
     if not build.cached:
         return build.observed(make(ExpiringStore(buffer, expiry), None))
     return build.observed(make(buffer, ExpiringCachingStore(cache(expiry.outgoing), buffer, expiry)))
-
-
-def _timestamp_after_headers(value: bytes) -> int:
-    return timestamp_of(without_headers(value))
 
 
 def _window(build: _Build, supplier: WindowBytesStoreSupplier) -> TypedStore:

@@ -3,12 +3,15 @@
 Rules:
 - Reads omit entries from the moment of their expiry, although the store still has some of them.
 - A sweep deletes expired entries as any writer does, so the changelog has a tombstone for each.
+- A read by key may renew an entry, and then writes it as any writer does. Readers outside of the task use `multi_get`,
+  which renews nothing.
 - The operators below a table receive the delete of an expired entry before any later update of its key. A record cache
   forwards the new value with the one that is stored below; without a cache, a write deletes the expired entry first.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 
 from penstock.state.api import FlushedEntries, FlushListener, RecordContext
@@ -18,7 +21,7 @@ from penstock.state.expiry import Expiry
 from penstock.state.ttl import OnExpiry
 
 
-class _UnexpiredReads:
+class _UnexpiredReads(ABC):
     """Reads the unexpired entries of `entries`."""
 
     def __init__(self, entries: BytesStore, expiry: Expiry) -> None:
@@ -26,8 +29,18 @@ class _UnexpiredReads:
         self._expiry = expiry
 
     def get(self, key: bytes) -> bytes | None:
-        """Return the value of `key`, or None if absent or expired."""
-        return self._expiry.unexpired(self._entries.get(key))
+        """Return the value of `key`, or None if absent or expired; the read may renew the entry."""
+        value = self._expiry.unexpired(self._entries.get(key))
+        renewed = None if value is None else self._expiry.renewed(value)
+        if renewed is None:
+            return value
+        self.put(key, renewed)
+        return renewed
+
+    @abstractmethod
+    def put(self, key: bytes, value: bytes | None) -> None:
+        """Write `value` under `key`; None deletes."""
+        raise NotImplementedError
 
     def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Return the value of each key, or None if absent or expired."""

@@ -6,6 +6,8 @@ Rules:
   the entries in key order, a limited number at a time, and the next sweep continues there.
 - A sweep looks at twice as many entries as were written since the last one, and at least ENTRIES_PER_SWEEP. So while a
   store is written at a steady rate, at most half of its entries are expired ones, whatever its size.
+- A read that renews an entry writes it with the time of the clock, at most RENEWALS times in a time to live. So
+  changelogs and checkpoints have the renewals, and copies of the state agree.
 - The clock as of a commit is metadata of the store: readers of committed state take it from there.
 """
 
@@ -18,7 +20,8 @@ from typing import Final, Protocol
 from penstock.record import NO_TIMESTAMP
 from penstock.state.api import RecordContext
 from penstock.state.bytes_store import BytesStore
-from penstock.state.ttl import OnExpiry, Ttl, TtlClock
+from penstock.state.ttl import OnExpiry, Ttl, TtlClock, TtlRenewal
+from penstock.state.value_times import ValueTimes
 
 ENTRIES_PER_SWEEP: Final = 10_000
 """Number of entries at which a sweep looks after few writes."""
@@ -30,6 +33,11 @@ class ExpiryServices(Protocol):
     @property
     def cursors(self) -> MutableMapping[str, bytes]:
         """The key at which the next sweep of a store starts, by store; absent for the first key."""
+        ...
+
+    @property
+    def is_processing(self) -> bool:
+        """Whether the task processes a record now: its reads may renew entries."""
         ...
 
     def now_ms(self, clock: TtlClock) -> int:
@@ -47,7 +55,7 @@ class Expiry:
     Args:
         store_name: the name of the store.
         ttl: the time to live.
-        timestamp_of: returns the timestamp (ms) in the bytes of a value.
+        times: reads and replaces the timestamp (ms) in the bytes of a value.
         metadata: the stores' persistent values besides entries.
         services: of the task; None for readers of committed state, whose time is that of the commit.
     """
@@ -56,14 +64,15 @@ class Expiry:
         self,
         store_name: str,
         ttl: Ttl,
-        timestamp_of: Callable[[bytes], int],
+        times: ValueTimes,
         metadata: MutableMapping[str, int],
         services: ExpiryServices | None,
     ) -> None:
         self.on_expiry = ttl.on_expiry
         self._store_name = store_name
         self._ttl = ttl
-        self._timestamp_of = timestamp_of
+        self._times = times
+        self._timestamp_of = times.timestamp_of
         self._metadata = metadata
         self._services = services
         self._clock = f"{store_name}/ttl_{ttl.clock.name.lower()}"
@@ -93,6 +102,15 @@ class Expiry:
     def unexpired(self, value: bytes | None) -> bytes | None:
         """Return the value of an entry, None if it has expired."""
         return None if value is None or self.has_expired(value, self.latest_expired()) else value
+
+    def renewed(self, value: bytes) -> bytes | None:
+        """Return the value of an unexpired entry renewed by a read; None if the read does not renew it."""
+        if self._services is None or self._ttl.renewal is TtlRenewal.WRITES or not self._services.is_processing:
+            return None
+        now = self.now_ms()
+        if not 0 <= self._timestamp_of(value) <= now - self._ttl.renewal_interval_ms:
+            return None
+        return self._times.with_timestamp(value, now)
 
     def delete_context(self, value: bytes) -> RecordContext:
         """Return the context of the delete of an expired entry: its timestamp is the time of the expiry."""

@@ -23,6 +23,9 @@ from penstock_broker.common.durations import LATEST_MS, Duration, milliseconds
 SWEEPS = 10
 """Number of sweeps in one time to live."""
 
+RENEWALS = 10
+"""Maximum number of renewals of an entry by reads in one time to live; each of them is a write."""
+
 SHORTEST_WAIT_MS = 1_000
 """The shortest time between two sweeps by the wall clock, which wake an idle task."""
 
@@ -36,6 +39,17 @@ class TtlClock(Enum):
 
     STREAM_TIME = "stream time"
     WALL_CLOCK_TIME = "wall-clock time"
+
+
+class TtlRenewal(Enum):
+    """The calls that begin the time to live of an entry again.
+
+    WRITES are writes only. READS_AND_WRITES are also reads by key while a processor processes a record: such a read
+    sets the timestamp of the entry to the time of the clock.
+    """
+
+    WRITES = "writes"
+    READS_AND_WRITES = "reads and writes"
 
 
 class OnExpiry(Enum):
@@ -57,11 +71,13 @@ class Ttl:
         duration_ms: the lifetime (ms) of an entry, from its timestamp; at least 1.
         clock: the clock of the lifetime.
         on_expiry: the effect on the operators below; without one for stores of processors.
+        renewal: the calls that renew an entry; reads do so in stores of processors only.
     """
 
     duration_ms: int
     clock: TtlClock = TtlClock.STREAM_TIME
     on_expiry: OnExpiry = OnExpiry.FORWARD_DELETE
+    renewal: TtlRenewal = TtlRenewal.WRITES
 
     @property
     def sweep_interval_ms(self) -> int:
@@ -69,8 +85,13 @@ class Ttl:
         shortest = SHORTEST_WAIT_MS if self.clock is TtlClock.WALL_CLOCK_TIME else 1
         return max(self.duration_ms // SWEEPS, shortest)
 
+    @property
+    def renewal_interval_ms(self) -> int:
+        """Shortest time (ms) between the timestamp of an entry and its renewal by a read."""
+        return max(self.duration_ms // RENEWALS, 1)
 
-def checked_ttl(ttl: Duration, clock: Any, on_expiry: Any) -> Ttl:
+
+def checked_ttl(ttl: Duration, clock: Any, on_expiry: Any, renewal: Any = TtlRenewal.WRITES) -> Ttl:
     """Return the user's options of `with_ttl`.
 
     Raises TypeError for a value of another type, ValueError for a lifetime below 1 ms or of more than 63 bits.
@@ -78,11 +99,15 @@ def checked_ttl(ttl: Duration, clock: Any, on_expiry: Any) -> Ttl:
     duration_ms = milliseconds(ttl, "the time to live")
     if not 1 <= duration_ms <= LATEST_MS:
         raise ValueError(f"The time to live of entries must be at least 1 ms, and have at most 63 bits, not {ttl!r}.")
-    for name, given, expected in (("clock", clock, TtlClock), ("on_expiry", on_expiry, OnExpiry)):
+    for name, given, expected in (
+        ("clock", clock, TtlClock),
+        ("on_expiry", on_expiry, OnExpiry),
+        ("renewal", renewal, TtlRenewal),
+    ):
         if not isinstance(given, expected):
             listed = " or ".join(map(str, expected))
             raise TypeError(f"Expected {listed} as {name} of with_ttl(), got {given!r}.")
-    return Ttl(duration_ms, clock, on_expiry)
+    return Ttl(duration_ms, clock, on_expiry, renewal)
 
 
 def check_has_timestamps(supplier: StoreSupplier, timestamped: bool) -> None:

@@ -44,6 +44,11 @@ class StoreExpiry:
         self._context = context
         self._sweeps: list[_Sweeps] = []
 
+    @property
+    def is_processing(self) -> bool:
+        """Whether the task processes a record now; a punctuation has no record."""
+        return self._context.record is not None
+
     def now_ms(self, clock: TtlClock) -> int:
         """Return the time of the task (ms)."""
         return self._context.stream_time if clock is TtlClock.STREAM_TIME else self._context.wall_clock

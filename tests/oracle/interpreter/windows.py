@@ -3,9 +3,11 @@ sections 4 and 5.9)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from datetime import time
 from typing import Any
 
-from penstock import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
+from penstock import CalendarWindows, EmitStrategy, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
 from tests.oracle.interpreter.values import long, number, text
 from tests.oracle.interpreter.vocabulary import PLAIN, Choice, Fields, Words
 
@@ -27,10 +29,20 @@ def _session(gap: int, grace: int | None = None) -> SessionWindows:
     return SessionWindows.of_inactivity_gap_and_grace(gap, grace)
 
 
-_KINDS = {
+def _calendar(unit: str, zone: str, grace: int, start_of_day: str = "00:00", start_of_week: int = 1) -> CalendarWindows:
+    """Return windows of a calendar; the days of a week are those of java.time, from Monday, 1, to Sunday, 7."""
+    start = time.fromisoformat(start_of_day)
+    if unit == "weeks":
+        return CalendarWindows.weeks(zone, grace, start_of_week=start_of_week - 1, start_of_day=start)
+    make = CalendarWindows.days if unit == "days" else CalendarWindows.months
+    return make(zone, grace, start_of_day=start)
+
+
+_KINDS: Mapping[str, Callable[..., Any]] = {
     "time": _time,
     "sliding": _sliding,
     "session": _session,
+    "calendar": _calendar,
     "unlimited": lambda start: UnlimitedWindows.of().start_on(start),
 }
 
@@ -43,7 +55,9 @@ WINDOWS = Fields(
     "windows",
     {
         "kind": Choice("windows", tuple(_KINDS)),
+        "unit": Choice("windows of a calendar", ("days", "weeks", "months")),
         **dict.fromkeys(("size", "advance", "difference", "gap", "start", "grace"), PLAIN),
+        **dict.fromkeys(("zone", "start_of_day", "start_of_week"), PLAIN),
     },
     _windows,
     decisive="kind",
