@@ -92,9 +92,12 @@ def test_topologies(capsys: pytest.CaptureFixture[str]) -> None:
     with TopologyTestDriver(names["topology"], {}) as driver:
         trades = driver.create_input_topic("trades", STRING, JSON)
         driver.create_input_topic("companies", STRING, JSON).pipe_input("ABC", {"name": "Abc Inc"}, 0)
+        driver.create_input_topic("limits", STRING, Serdes.double()).pipe_input("price", 3.5, 0)
         for price, time in ((1.0, 1000), (3.0, 2000), (4.0, 200_000)):
             trades.pipe_input("ABC", {"ticker": "ABC", "price": price}, time)
         assert driver.create_output_topic("named-trades", STRING, STRING).read_value() == "Abc Inc: 1.0"
+        [above] = driver.create_output_topic("above-limit", STRING, JSON).read_values_to_list()
+        assert above["price"] == 4.0
         doubles, lists = Serdes.double(), Serdes.list(Serdes.json())
         assert driver.create_output_topic("means", STRING, doubles).read_values_to_list() == [1.0, 2.0, 4.0]
         dearest = driver.create_output_topic("dearest", STRING, lists).read_values_to_list()[-1]

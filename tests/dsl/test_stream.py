@@ -47,6 +47,60 @@ def test_a_repartition_without_a_name_is_named_after_its_node() -> None:
     assert list(builder.build().build("app").repartition_topics) == ["app-KSTREAM-REPARTITION-0000000001-repartition"]
 
 
+def test_a_broadcast_is_a_topic_whose_readers_get_each_record() -> None:
+    builder = StreamsBuilder()
+    control = builder.stream("control").broadcast(Repartitioned.as_("rules").with_number_of_partitions(4))
+    control.merge(builder.stream("in")).to("out")
+    assert str(builder.build().describe()) == (
+        """Topologies:
+   Sub-topology: 0
+    Source: KSTREAM-SOURCE-0000000000 (topics: [control])
+      --> rules-broadcast-repartition-sink
+    Sink: rules-broadcast-repartition-sink (topic: rules-broadcast-repartition)
+      <-- KSTREAM-SOURCE-0000000000
+
+  Sub-topology: 1
+    Source: KSTREAM-SOURCE-0000000005 (topics: [in])
+      --> KSTREAM-MERGE-0000000006
+    Source: rules-broadcast-repartition-source (topics: [rules-broadcast-repartition])
+      --> KSTREAM-MERGE-0000000006
+    Processor: KSTREAM-MERGE-0000000006 (stores: [])
+      --> KSTREAM-SINK-0000000007
+      <-- rules-broadcast-repartition-source, KSTREAM-SOURCE-0000000005
+    Sink: KSTREAM-SINK-0000000007 (topic: out)
+      <-- KSTREAM-MERGE-0000000006
+
+"""
+    )
+    assert builder.build().build("app").repartition_topics["app-rules-broadcast-repartition"].partitions == 4
+
+
+def test_a_name_of_a_broadcast_does_not_rename_later_nodes() -> None:
+    names = []
+    for options in (Repartitioned.as_("b"), None):
+        builder = StreamsBuilder()
+        builder.stream("in").broadcast(options).to("out")
+        _, second = builder.build().build("app").subtopologies
+        names.append([node.name for node in second.nodes])
+    assert names == [
+        ["b-broadcast-repartition-source", "KSTREAM-SINK-0000000005"],
+        ["KSTREAM-SOURCE-0000000004", "KSTREAM-SINK-0000000005"],
+    ]
+    assert list(builder.build().build("app").repartition_topics) == ["app-KSTREAM-BROADCAST-0000000001-repartition"]
+
+
+def test_a_broadcast_has_its_own_partitioner() -> None:
+    options = Repartitioned.as_("b").with_stream_partitioner(lambda topic, key, value, partitions: {0})
+    with pytest.raises(ValueError, match=r"broadcast\(\) writes each record to every partition, so its options cannot"):
+        StreamsBuilder().stream("in").broadcast(options)
+
+
+def test_a_stream_is_counted_in_each_task_without_another_topic() -> None:
+    builder = StreamsBuilder()
+    builder.stream("in").select_key(lambda key, value: value).broadcast(Repartitioned.as_("b")).group_by_key().count()
+    assert list(builder.build().build("app").repartition_topics) == ["app-b-broadcast-repartition"]
+
+
 def test_a_repartition_keeps_the_serdes_of_the_stream_unless_it_is_given_others() -> None:
     builder = StreamsBuilder()
     key, value, other = Serdes.string(), Serdes.long(), Serdes.integer()

@@ -1,4 +1,4 @@
-"""Partitioners that take the headers of records choose the partitions on each host, in both executions (KIP-1321)."""
+"""Partitioners choose the partitions on each host, in both executions: by headers (KIP-1321), or several (KIP-837)."""
 
 from __future__ import annotations
 
@@ -27,6 +27,11 @@ def next_to_named(topic: str, key: Any, value: Any, headers: Headers, number_of_
     return {(int(dict(headers)["partition"] or 0) + 1) % number_of_partitions}
 
 
+def even_or_odd(topic: str, key: Any, value: Any, number_of_partitions: int) -> set[int]:
+    """Choose all partitions whose number is even, or odd, as the value."""
+    return set(range(int(value) % 2, number_of_partitions, 2))
+
+
 def sent_to(partition: int) -> Headers:
     return (("partition", str(partition).encode()),)
 
@@ -49,6 +54,25 @@ def test_sinks_and_repartition_topics_get_the_partition_that_a_header_names(
     start(builder.build(), runner.config(unique_name("app"), values)).run_to_end()
     found = sorted((each.partition, int(each.value or b"")) for each in runner.read(target))
     assert found == [(partition, count) for partition in range(4) for count in range(1, 11)]
+
+
+@pytest.mark.parametrize("execution", ["auto", "record"])
+def test_a_record_goes_to_each_partition_that_the_partitioner_chooses(
+    runner: Runner, start: Callable[..., Program], unique_name: Callable[[str], str], execution: str
+) -> None:
+    source, target = unique_name("in"), unique_name("out")
+    runner.create_topics({source: 2, target: 4})
+    rows = range(60)
+    runner.write(source, [InputRecord(b"k%d" % row, b"%d" % row, 1_000 + row, row % 2) for row in rows])
+    builder = StreamsBuilder()
+    copied = builder.stream(source).repartition(
+        Repartitioned.as_("copied").with_number_of_partitions(4).with_stream_partitioner(even_or_odd)
+    )
+    copied.to(target, Produced.with_(partitioner=even_or_odd))
+    values = {**TEXTS, "penstock.execution": execution}
+    start(builder.build(), runner.config(unique_name("app"), values)).run_to_end()
+    found = sorted((each.partition, int(each.value or b"")) for each in runner.read(target))
+    assert found == sorted((partition, row) for row in rows for partition in (row % 2, row % 2 + 2) for _ in range(2))
 
 
 @pytest.mark.parametrize("partition", [0, 1])

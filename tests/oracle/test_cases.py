@@ -33,7 +33,7 @@ LEAST_RUN = {
     "record_context": 219,
     "session_windows": 67,
     "sliding_windows": 57,
-    "stateless": 94,
+    "stateless": 96,
     "store_format": 30,
     "stores": 31,
     "stream_global_join": 35,

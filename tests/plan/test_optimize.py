@@ -9,6 +9,7 @@ import pytest
 
 from penstock.errors import ConfigError, TopologyError
 from penstock.plan import nodes as n
+from penstock.plan.broadcast import every_partition
 from penstock.plan.optimize import (
     MERGE_REPARTITION_TOPICS,
     REUSE_TABLE_SOURCE_TOPICS,
@@ -103,6 +104,12 @@ def test_a_repartition_does_not_move_above_other_values_or_if_it_is_fixed(betwee
     plan: n.Plan = {0: stream("a"), 1: rekey(0), 2: between, 3: keep(2)}
     if isinstance(between, n.MapValuesNode):
         plan = {**plan, 4: repartition("r", 2)}
+    assert merge_repartitions(plan) == plan
+
+
+def test_a_repartition_does_not_move_above_a_broadcast() -> None:
+    copied = repartition("b", 1, movable=False, partitioner=every_partition)
+    plan: n.Plan = {0: stream("a"), 1: rekey(0), 2: copied, 3: keep(2), 4: repartition("r", 3)}
     assert merge_repartitions(plan) == plan
 
 

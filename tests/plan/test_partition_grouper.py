@@ -70,3 +70,9 @@ def test_a_group_has_the_same_partitions_of_topics_that_are_joined(groups: tuple
     assert len(partition_groups(grouper, topics, [frozenset({"a"})])) == 3
     with pytest.raises(TopologyError, match=r"Fixed puts the partitions .* of a and .* of b into one group"):
         partition_groups(grouper, topics, [frozenset({"a", "b"}), frozenset({"of", "another", "sub-topology"})])
+
+
+def test_each_task_needs_one_partition_of_a_broadcast() -> None:
+    assert len(partition_groups(PartitionGrouper(), {"a": 4, "b": 4}, broadcasts=("b",))) == 4
+    with pytest.raises(TopologyError, match=r"Pairs puts the partitions \[0, 1\] of b into one group: .* exactly one"):
+        partition_groups(Pairs(), {"a": 4, "b": 4}, broadcasts=("b",))

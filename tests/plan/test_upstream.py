@@ -6,7 +6,8 @@ import pytest
 
 from penstock.errors import TopologyError
 from penstock.plan import nodes as n
-from penstock.plan.upstream import ancestors, keeping_null_keys, source_names, window_grace_ms
+from penstock.plan.broadcast import every_partition
+from penstock.plan.upstream import ancestors, broadcast_names, keeping_null_keys, source_names, window_grace_ms
 from penstock.processor.joiner import JoinType
 from penstock.windows import EmitStrategy, SessionWindows, TimeWindows
 from tests.plan.plans import keep, lookup, rekey, repartition, store, stream, table
@@ -23,6 +24,11 @@ def test_the_sources_of_a_node_end_at_the_nearest_repartition() -> None:
     plan: n.Plan = {0: stream("a"), 1: rekey(0), 2: repartition("r", 1), 3: stream("b"), 4: keep(2, 3)}
     assert source_names(plan, 1) == {"read-a"}
     assert source_names(plan, 4) == {"r-repartition-source", "read-b"}
+
+
+def test_broadcasts_are_named_after_their_sources() -> None:
+    plan: n.Plan = {0: stream("a"), 1: repartition("r", 0), 2: repartition("b", 0, partitioner=every_partition)}
+    assert broadcast_names(plan) == {"b-repartition-source"}
 
 
 def test_a_table_that_is_looked_up_is_a_source_too() -> None:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import StreamsError
+from penstock.plan.broadcast import every_partition
 from penstock.plan.topology import Topology
 from penstock.processor.aggregate import StreamAggregate, StreamCount, StreamReduce
 from penstock.processor.api import FailureHandler, Processor, ProcessorContext, PunctuationType, RowOrigin
@@ -131,7 +132,8 @@ def build(nodes: list[Node], caching: bool) -> Topology:
         else:
             topology.add_processor(name, supplier(KINDS[kind]), *parent_names)
         if sink:
-            topology.add_sink(f"K{number}", "shared" if number % 2 else f"out{number}", name)
+            copied = every_partition if number % 3 == 0 else None
+            topology.add_sink(f"K{number}", "shared" if number % 2 else f"out{number}", name, partitioner=copied)
     return topology
 
 
@@ -157,8 +159,8 @@ def outcome(task: StreamTask, batches: list[Any]) -> tuple[Any, Any]:
 def test_columns_give_what_records_give(nodes: list[Node], records: list[Any], caching: bool) -> None:
     topology = build(nodes, caching)
     cache_bytes = 10_000_000 if caching else 0
-    by_column = outcome(task_of(topology, cache_bytes=cache_bytes), [records])
-    by_record = outcome(task_of(topology, execution="record", cache_bytes=cache_bytes), [records])
+    by_column = outcome(task_of(topology, cache_bytes=cache_bytes, partitions=3), [records])
+    by_record = outcome(task_of(topology, execution="record", cache_bytes=cache_bytes, partitions=3), [records])
     assert by_column == by_record
 
 

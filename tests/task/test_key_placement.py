@@ -41,6 +41,17 @@ def placement(rekeyed: bool) -> KeyPlacement:
     return KeyPlacement(joining, StreamsConfig(), counts, lambda node: f"{node} (program.py:7)")
 
 
+def test_a_topic_that_meets_a_broadcast_may_be_of_crc32(caplog: pytest.LogCaptureFixture) -> None:
+    builder = StreamsBuilder()
+    rules = builder.stream("rules", Consumed.with_(TEXT, TEXT)).broadcast()
+    rules.merge(builder.stream("customers", Consumed.with_(TEXT, TEXT)))
+    merging = builder.build().build("app").subtopologies[1]
+    counts = {"customers": COUNT, "rules": COUNT}
+    found = KeyPlacement(merging, StreamsConfig(), counts, str)
+    found.look(TopicPartition("customers", 1), batch_of([*keys_in(1, by_crc32)]))
+    assert not caplog.messages
+
+
 def batch_of(keys: list[bytes | None]) -> RecordBatch:
     return RecordBatch.of([(key, b"", 0, offset, ()) for offset, key in enumerate(keys)])
 

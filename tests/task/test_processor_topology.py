@@ -9,6 +9,7 @@ import pytest
 
 from penstock.errors import StreamsError
 from penstock.exception_handlers import LogAndContinueExceptionHandler
+from penstock.plan.broadcast import every_partition
 from penstock.plan.subtopology import SinkSpec, SubtopologySpec, TaskId
 from penstock.plan.topology import Topology
 from penstock.processor.api import Processor, ProcessorContext
@@ -117,7 +118,15 @@ def test_a_partitioner_that_takes_the_headers_gets_those_of_the_record() -> None
     assert [sent.partition for sent in nodes.collector.drain_in_order()] == [2, 2]
 
 
+def test_a_partition_that_is_chosen_twice_gets_one_record() -> None:
+    nodes = nodes_of(sink_with(partitioner=lambda topic, key, value, count: [2, 0, 2]), partitions=4)
+    nodes.topology.nodes["K"].process(Record("k", "v", 5))  # type: ignore[union-attr]  # a sink
+    assert [sent.partition for sent in nodes.collector.drain_in_order()] == [0, 2]
+
+
 MISTAKES: list[tuple[dict[str, Any], str]] = [
+    ({"partitioner": lambda topic, key, value, count: 1}, "returned 1 for topic out: expected a set of partitions"),
+    ({"partitioner": lambda topic, key, value, count: {"1"}}, r"returned {'1'} for topic out: expected a set"),
     ({"partitioner": lambda topic, key, value, count: {4}}, "chose partition 4 of topic out, which has partitions 0"),
     ({"topic": lambda key, value, context: None}, "returned None for the input record at topic in, partition 0"),
     ({"topic": lambda key, value, context: "a b"}, r"offset 4, which cannot be the name of a topic: it "),
@@ -134,12 +143,18 @@ def test_a_sink_that_cannot_write_names_itself_and_the_input(options: dict[str, 
     assert "sink K" in str(caught.value).replace("Sink", "sink")
 
 
-@pytest.mark.parametrize("partitioner", [None, lambda topic, key, value, count: {len(value) % count}])
-def test_columns_are_written_as_their_records(partitioner: Any) -> None:
-    rows = [("a", "x"), (None, "yy"), ("b", None), ("a", "zzz")]
-    batch = RecordBatch.of([(key, value, 5, at, ()) for at, (key, value) in enumerate(rows)])
-    if partitioner is not None:
-        batch = batch.slice(0, 2)
+@pytest.mark.parametrize(
+    ("partitioner", "rows", "copies"),
+    [
+        (None, 4, 1),
+        (lambda topic, key, value, count: {len(value) % count}, 2, 1),
+        (lambda topic, key, value, count: {2, 0}, 4, 2),
+        (every_partition, 4, 3),
+    ],
+)
+def test_columns_are_written_as_their_records(partitioner: Any, rows: int, copies: int) -> None:
+    written = [("a", "x"), (None, "yy"), ("b", None), ("a", "zzz")][:rows]
+    batch = RecordBatch.of([(key, value, 5, at, ()) for at, (key, value) in enumerate(written)])
     outputs = []
     for by_columns in (False, True):
         nodes = nodes_of(sink_with(partitioner=partitioner), partitions=3)
@@ -154,7 +169,7 @@ def test_columns_are_written_as_their_records(partitioner: Any) -> None:
                 sink.process(Record(key, value, 5))
         outputs.append(list(nodes.collector.drain_in_order()))
     assert outputs[0] == outputs[1]
-    assert len(outputs[0]) == len(batch)
+    assert len(outputs[0]) == len(batch) * copies
 
 
 def test_a_tap_is_taken_off_without_what_was_set_before_it() -> None:

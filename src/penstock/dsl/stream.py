@@ -26,6 +26,7 @@ from penstock.dsl.stream_joins import StreamJoins
 from penstock.dsl.type_variables import KR, VR, K, V
 from penstock.notebook import mime_bundle
 from penstock.plan import names, nodes
+from penstock.plan.broadcast import every_partition
 from penstock.plan.internal_topics import DATA_FRAME_SINK_SUFFIX
 from penstock.plan.subtopology import DataFrameSink, TopicNameExtractor
 from penstock.plan.suppliers import (
@@ -321,10 +322,36 @@ class KStream(StreamJoins[K, V], StreamDeduplication[K, V], LateRecords[K, V]):
 
         The topic puts them on the partition of their key; records without a key are dropped.
         """
-        options = inherited("repartition", option(repartitioned, Repartitioned()), self._key_serde, self._value_serde)
-        prefix = options.name
-        if prefix is None:
-            prefix = self._graph.names.new_processor_name(names.STREAM_REPARTITION)
+        options = option(repartitioned, Repartitioned())
+        name = self._graph.names.new_processor_name(names.STREAM_REPARTITION) if options.name is None else options.name
+        return self._through("repartition", name, options)
+
+    def broadcast(self, repartitioned: Repartitioned | None = None) -> KStream[K, V]:
+        """Return the records in every task that uses the result, in each task exactly once.
+
+        For control messages, such as rules and thresholds. An internal topic has each record in every partition, and
+        one partition for each task of the sub-topology that reads it. A processor, a shared store or `merge` connects
+        the result with another stream. Records without a key are kept.
+
+        Args:
+            repartitioned: serdes, if they differ from those of the stream; name, which gives the topic
+                `<application.id>-<name>-broadcast-repartition`; the number of partitions, at least that of the tasks.
+
+        Raises:
+            ValueError: the options have a partitioner.
+        """
+        options = option(repartitioned, Repartitioned())
+        if options.partitioner is not None:
+            raise ValueError(
+                "broadcast() writes each record to every partition, so its options cannot have a partitioner: remove "
+                "it, or write repartition(...) with a partitioner that returns several partitions."
+            )
+        generated = self._graph.names.new_processor_name(names.STREAM_BROADCAST)
+        name = generated if options.name is None else f"{options.name}-broadcast"
+        return self._through("broadcast", name, options.with_stream_partitioner(every_partition))
+
+    def _through(self, operator: str, prefix: str, given: Repartitioned) -> KStream[K, V]:
+        options = inherited(operator, given, self._key_serde, self._value_serde)
         node = nodes.RepartitionNode.below(self._id, prefix, self._graph.names, options.key_serde, options.value_serde)
         fixed = replace(node, movable=False, partitioner=options.partitioner, partitions=options.number_of_partitions)
         id = self._graph.add(fixed)

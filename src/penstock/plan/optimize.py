@@ -105,9 +105,10 @@ def merge_repartitions(plan: n.Plan) -> n.Plan:
 
     It replaces the repartitions before the individual operators. Kafka: merge.repartition.topics.
 
-    A repartition moves only if no node on the way changes values. The merged topic has the name of the first topic that
-    it replaces. Nodes below the same child of a key-changing node share the repartition; Kafka 4.3 fails there. As in
-    Kafka, a `process()` on the way does not prevent the move: a `process()` that changes keys needs a `repartition()`.
+    A repartition moves only if no node on the way changes values or copies records to every task. The merged topic has
+    the name of the first topic that it replaces. Nodes below the same child of a key-changing node share the
+    repartition; Kafka 4.3 fails there. As in Kafka, a `process()` on the way does not prevent the move: a `process()`
+    that changes keys needs a `repartition()`.
     """
     result = dict(plan)
     for changer, repartitions in _repartitions_by_key_changer(plan).items():
@@ -167,7 +168,9 @@ def _repartitions_by_key_changer(plan: n.Plan) -> dict[n.NodeId, list[n.NodeId]]
     for id, node in by_age:
         if isinstance(node, n.RepartitionNode) and node.movable:
             changers = (
-                other for other in ancestors(plan, id) if _changes_keys(plan[other]) or _changes_values(plan[other])
+                other
+                for other in ancestors(plan, id)
+                if _changes_keys(plan[other]) or _changes_values(plan[other]) or _is_broadcast(plan[other])
             )
             nearest = next(changers, None)
             if nearest is not None and _changes_keys(plan[nearest]):
@@ -191,6 +194,10 @@ def _changes_keys(node: n.GraphNode) -> bool:
 
 def _changes_values(node: n.GraphNode) -> bool:
     return isinstance(node, n.MapValuesNode | n.FlatMapValuesNode)
+
+
+def _is_broadcast(node: n.GraphNode) -> bool:
+    return isinstance(node, n.RepartitionNode) and node.is_broadcast
 
 
 def _child_above(plan: n.Plan, parent: n.NodeId, id: n.NodeId) -> n.NodeId:

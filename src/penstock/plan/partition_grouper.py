@@ -49,7 +49,10 @@ def configured_grouper(config: Mapping[str, Any]) -> PartitionGrouper:
 
 
 def partition_groups(
-    grouper: PartitionGrouper, topics: Mapping[str, int], copartitioned: Iterable[Collection[str]] = ()
+    grouper: PartitionGrouper,
+    topics: Mapping[str, int],
+    copartitioned: Iterable[Collection[str]] = (),
+    broadcasts: Collection[str] = (),
 ) -> tuple[tuple[TopicPartition, ...], ...]:
     """Return the groups of `topics` according to `grouper`.
 
@@ -57,10 +60,11 @@ def partition_groups(
         grouper: assigns partitions to tasks.
         topics: the number of partitions of each topic.
         copartitioned: sets of topics of any sub-topology that are joined with each other.
+        broadcasts: the topics among `topics` with each record in every partition.
 
     Raises:
         TopologyError: a partition is in no group or in several, or a group has different partitions of joined topics
-            (KIP-28: "their represented partition lists have to match each other").
+            (KIP-28: "their represented partition lists have to match each other"), or not one of each broadcast.
     """
     groups = tuple(tuple(TopicPartition(*each) for each in group) for group in grouper.group(topics))
     placed = [partition for group in groups for partition in group]
@@ -72,6 +76,15 @@ def partition_groups(
         raise TopologyError(f"{type(grouper).__name__} must put each partition into one group: {'; '.join(wrong)}.")
     for joined in copartitioned:
         _check_lists(grouper, groups, sorted(topics.keys() & joined))
+    for broadcast in sorted(broadcasts):
+        for group in groups:
+            numbers = sorted(each.partition for each in group if each.topic == broadcast)
+            if len(numbers) != 1:
+                raise TopologyError(
+                    f"{type(grouper).__name__} puts the partitions {numbers} of {broadcast} into one group: each has "
+                    "all records of the broadcast, so a group needs exactly one of them. Without partition.grouper, "
+                    "each task has one."
+                )
     return groups
 
 

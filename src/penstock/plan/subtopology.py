@@ -59,6 +59,7 @@ class SourceSpec:
         topics: full names of the topics to read, internal ones with the application's prefix.
         pattern: instead of `topics`, a pattern that matches their whole names.
         repartition: whether its topic is an internal repartition topic.
+        broadcast: whether that topic has each record in every partition (`plan/broadcast.py`).
     """
 
     name: str
@@ -70,6 +71,7 @@ class SourceSpec:
     offset_reset: str | None = None
     children: tuple[str, ...] = ()
     repartition: bool = False
+    broadcast: bool = False
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
+from penstock.plan.broadcast import broadcasts_of
 from penstock.plan.internal_topics import changelog_topic, full_name, repartition_topic
 from penstock.plan.java_collections import hash_order
 from penstock.plan.subtopology import BuiltTopology, NodeSpec, ProcessorSpec, SinkSpec, SourceSpec, SubtopologySpec
@@ -77,6 +78,7 @@ def build_topology(
         data_frame_topics: the topics (no prefix) between the topology and Spark DataFrames.
     """
     full_names = {topic: full_name(application_id, topic) for topic in (*internal_topics, *data_frame_topics)}
+    broadcasts = internal_topics.keys() & broadcasts_of(node for group in groups.values() for node in group)
     topics_of = {
         node.name: {full_names.get(topic, topic) for topic in node.topics}
         for group in groups.values()
@@ -85,7 +87,7 @@ def build_topology(
     }
     return BuiltTopology(
         subtopologies=tuple(
-            _subtopology(id, application_id, nodes, stores, full_names, internal_topics, store_topics)
+            _subtopology(id, application_id, nodes, stores, full_names, internal_topics, broadcasts, store_topics)
             for id, nodes in groups.items()
         ),
         repartition_topics={
@@ -95,7 +97,7 @@ def build_topology(
         copartition_groups=_united(
             {topic for source in sources for topic in topics_of[source]} for sources in copartitioned_sources
         ),
-        global_topology=_subtopology(-1, application_id, global_nodes, stores, full_names, {}, {})
+        global_topology=_subtopology(-1, application_id, global_nodes, stores, full_names, {}, frozenset(), {})
         if global_nodes
         else None,
     )
@@ -108,6 +110,7 @@ def _subtopology(
     stores: Mapping[str, StoreBuilder],
     full_names: Mapping[str, str],
     internal_topics: Mapping[str, int | None],
+    broadcasts: Set[str],
     store_topics: Mapping[str, str],
 ) -> SubtopologySpec:
     children: dict[str, list[str]] = {node.name: [] for node in nodes}
@@ -119,7 +122,9 @@ def _subtopology(
         if isinstance(node, ProcessorSpec):
             names = hash_order(node.stores)
             connected.update((name, _filled(stores[name], store_topics.get(name), nodes)) for name in names)
-    finished = tuple(_finished(node, tuple(children[node.name]), full_names, internal_topics) for node in nodes)
+    finished = tuple(
+        _finished(node, tuple(children[node.name]), full_names, internal_topics, broadcasts) for node in nodes
+    )
     return SubtopologySpec(
         id=id,
         nodes=finished,
@@ -150,6 +155,7 @@ def _finished(
     children: tuple[str, ...],
     full_names: Mapping[str, str],
     internal_topics: Mapping[str, int | None],
+    broadcasts: Set[str],
 ) -> NodeSpec:
     match node:
         case SourceSpec():
@@ -159,6 +165,7 @@ def _finished(
                 topics=topics,
                 children=children,
                 repartition=any(topic in internal_topics for topic in node.topics),
+                broadcast=any(topic in broadcasts for topic in node.topics),
             )
         case ProcessorSpec():
             return replace(node, children=children)

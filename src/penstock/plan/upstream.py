@@ -48,6 +48,11 @@ def source_names(plan: n.Plan, id: n.NodeId) -> frozenset[str]:
     return frozenset().union(*(source_names(plan, parent) for parent in above))
 
 
+def broadcast_names(plan: n.Plan) -> frozenset[str]:
+    """Return the names of the sources of all broadcasts."""
+    return frozenset(node.name for node in plan.values() if isinstance(node, n.RepartitionNode) and node.is_broadcast)
+
+
 def keeping_null_keys(plan: n.Plan) -> frozenset[n.NodeId]:
     """Return the nodes above operators that have results for records without a key.
 

@@ -44,7 +44,8 @@ class KeyPlacement:
         self, spec: SubtopologySpec, config: StreamsConfig, counts: Mapping[str, int], described: Callable[[str], str]
     ) -> None:
         sources = [node for node in spec.nodes if isinstance(node, SourceSpec)]
-        self._repartition = next((topic for node in sources if node.repartition for topic in node.topics), None)
+        by_key = [node for node in sources if node.repartition and not node.broadcast]
+        self._repartition = next((topic for node in by_key for topic in node.topics), None)
         beside = sources if self._repartition is not None else []
         self._readers = {topic: node.name for node in beside if not node.repartition for topic in node.topics}
         self._application_id = str(config["application.id"])

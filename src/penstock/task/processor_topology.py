@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from operator import attrgetter, is_
+from operator import attrgetter, index, is_
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -22,11 +22,12 @@ from penstock.errors import StreamsError, TaskCorruptedError, TaskMigratedError
 from penstock.exception_handlers import ProducerRecord, SerializationExceptionOrigin
 from penstock.metrics.drop_reasons import DropReason
 from penstock.metrics.observer import TaskObserver
+from penstock.plan.broadcast import every_partition
 from penstock.plan.serde_check import node_serde
 from penstock.plan.subtopology import DroppedSinkSpec, ProcessorSpec, SinkSpec, SourceSpec, SubtopologySpec
 from penstock.processor.api import Processor
 from penstock.processor.first_results import WARN_NONE_RESULTS, watch_results
-from penstock.processor.stream_partitioner import with_headers
+from penstock.processor.stream_partitioner import PartitionerWithHeaders, with_headers
 from penstock.record import (
     NO_METADATA,
     ConsumerRecord,
@@ -238,7 +239,7 @@ class SinkNode:
             BytesSerde,
         )
         writes_headers = self._key_serde.writes_headers or self._value_serde.writes_headers
-        self._writes_rows = writes_headers or self._partitioner is not None
+        self._writes_rows = writes_headers or spec.partitioner not in (None, every_partition)
         _report_records(self, task.observer)
 
     def process(self, record: Record[Any, Any]) -> None:
@@ -269,10 +270,13 @@ class SinkNode:
         except Exception:
             self._send_rows(batch, sequence)
             return
+        columns = RecordBatch(keys, values, batch.timestamps, batch.offsets, batch.headers)
+        if self.spec.partitioner is every_partition:
+            for number in range(self._sender.partition_count(topic)):
+                self._collector.send_columns(topic, np.full(len(batch), number, np.int64), sequence, columns)
+            return
         partitions = self._sender.partitions_of(topic, entries, places, batch.offsets, batch.timestamps)
-        self._collector.send_columns(
-            topic, partitions, sequence, RecordBatch(keys, values, batch.timestamps, batch.offsets, batch.headers)
-        )
+        self._collector.send_columns(topic, partitions, sequence, columns)
 
     def _send_rows(self, batch: RecordBatch, sequence: Int64Array) -> None:
         source = self._task.source
@@ -343,17 +347,31 @@ class SinkNode:
                     f"for the input record at topic {metadata.topic}, partition {metadata.partition}, offset "
                     f"{metadata.offset}, which cannot be the name of a topic: it {why}."
                 )
-        if self._partitioner is None:
-            return topic, None
+        return topic, None if self._partitioner is None else self._chosen(self._partitioner, topic, record)
+
+    def _chosen(self, partitioner: PartitionerWithHeaders, topic: str, record: Record[Any, Any]) -> set[int] | None:
+        """Return the partitions that the user's `partitioner` chooses.
+
+        Raises StreamsError for a partition that does not exist.
+        """
         count = self._sender.partition_count(topic)
-        partitions = self._partitioner(topic, record.key, record.value, record.headers, count)
-        wrong = [partition for partition in partitions or () if not 0 <= partition < count]
+        given = partitioner(topic, record.key, record.value, record.headers, count)
+        if given is None:
+            return None
+        try:
+            partitions = {index(each) for each in given}
+        except TypeError:
+            raise StreamsError(
+                f"The partitioner of sink {self._task.described(self.name)} returned {given!r} for topic {topic}: "
+                "expected a set of partitions, an empty one to drop the record, or None for the default."
+            ) from None
+        wrong = [partition for partition in partitions if not 0 <= partition < count]
         if wrong:
             raise StreamsError(
-                f"The partitioner of sink {self.name} chose partition {wrong[0]} of topic {topic}, which has "
-                f"partitions 0 to {count - 1}."
+                f"The partitioner of sink {self._task.described(self.name)} chose partition {wrong[0]} of topic "
+                f"{topic}, which has partitions 0 to {count - 1}."
             )
-        return topic, partitions
+        return partitions
 
     def _serialized(
         self, topic: str, record: Record[Any, Any], headers: Headers, origin: SerializationExceptionOrigin

@@ -14,6 +14,7 @@ from penstock.plan.subtopology import TaskId
 from penstock.record import RecordBatch, TopicPartition
 from tests.host.spark.support import SparkRunner
 from tests.host.support import InputRecord, OutputRecord, lines
+from tests.host.test_broadcast import by_task, messages, naming
 from tests.host.test_topologies import random_lines, word_count
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
@@ -76,6 +77,33 @@ def test_a_replay_gives_the_bytes_that_spark_gave(
     for task, content in spark_runner.store_by_task(config, "counts").items():
         subtopology, partition = task.split("_")
         assert dict(replay.store_entries(TaskId(int(subtopology), int(partition)), "counts")) == content
+
+
+@pytest.mark.one_broker
+def test_a_replay_gives_each_task_its_copy_of_a_broadcast(
+    spark_runner: SparkRunner, application: str, unique_name: Callable[[str], str], tmp_path: Path
+) -> None:
+    control, data, target = unique_name("control"), unique_name("data"), unique_name("out")
+    spark_runner.create_topics({control: 1, data: 3, target: 1})
+    config = spark_runner.config(application, {"penstock.trace.order": str(tmp_path)})
+    topology = naming(control, data, target)
+    spark_runner.write(control, messages(*range(40)))
+    spark_runner.write(data, [InputRecord(b"d", b"d%d" % n, 1_000 + n, n % 3) for n in range(40)])
+    spark_runner.run(topology, config)
+    inputs = {topic: spark_runner.read(topic) for topic in (control, data)}
+
+    def read(partition: TopicPartition, first: int, count: int) -> RecordBatch:
+        records = [each for each in inputs[partition.topic] if each.partition == partition.partition]
+        return as_batch(records, first, count)
+
+    replay = OrderReplay(topology.build(application), config, tmp_path, read, {target: 1})
+    replay.run()
+    again = RecordBatch.concat(replay.output[TopicPartition(target, 0)])
+    found = by_task(spark_runner, target)
+    assert sorted(zip(again.keys, again.values, strict=True)) == sorted(
+        (task, value) for task, values in found.items() for value in values
+    )
+    assert len(again) == 3 * 40 + 40
 
 
 def test_a_directory_without_a_trace_is_refused(tmp_path: Path) -> None:

@@ -2,20 +2,24 @@
 
 python -m tests.host.threads.program SERVERS APPLICATION STATE_DIR SOURCE SINK SETTINGS PROGRAM
 
-SETTINGS: further configuration, as JSON. PROGRAM: `counts` or `largest`.
+SETTINGS: further configuration, as JSON. PROGRAM: `counts`, `everywhere` or `largest`.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from typing import Any
 
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Grouped, Produced
 from penstock.host.threads.host import ThreadsHost
 from penstock.plan.topology import built_topology
+from penstock.processor.api import Processor, ProcessorContext
+from penstock.record import Record
 from penstock.serdes import Serdes
+from penstock.state.stores import Stores
 from tests.host.threads.support import Listening
 
 
@@ -35,7 +39,31 @@ def largest(builder: StreamsBuilder, source: str, sink: str) -> None:
     most.to_stream().select_key(lambda word, _: f"most {word}").to(sink, _LONGS)
 
 
-PROGRAMS = {"counts": counts, "largest": largest}
+SHIFT = 1_000_000
+
+
+class Numbering(Processor):
+    """Forwards each line, a number below SHIFT, with its place among those of the task: place * SHIFT + line."""
+
+    def init(self, context: ProcessorContext) -> None:
+        super().init(context)
+        self._places = context.get_state_store("places")
+
+    def process(self, record: Record[Any, Any]) -> None:
+        place = (self._places.get("last") or 0) + 1
+        self._places.put("last", place)
+        partition = str(self.context.task_id).rpartition("_")[2]
+        self.context.forward(Record(partition, place * SHIFT + int(record.value), record.timestamp))
+
+
+def everywhere(builder: StreamsBuilder, source: str, sink: str) -> None:
+    """Write each line once for each task."""
+    places = Stores.persistent_key_value_store("places")
+    builder.add_state_store(Stores.key_value_store_builder(places, Serdes.string(), Serdes.long()))
+    builder.stream(source).broadcast().process(Numbering, "places").to(sink, _LONGS)
+
+
+PROGRAMS = {"counts": counts, "everywhere": everywhere, "largest": largest}
 _LONGS = Produced.with_(Serdes.string(), Serdes.long())
 
 

@@ -35,7 +35,7 @@ from penstock.record import TopicPartition
 from penstock.serdes import Serdes
 from penstock.testing import TopologyTestDriver
 from tests.crash.seed import ALL, SEED
-from tests.host.threads.program import largest
+from tests.host.threads.program import SHIFT, largest
 from tests.support.brokers import RunningBroker
 from tests.support.waiting import WAIT_SECONDS, until
 
@@ -244,6 +244,32 @@ class LargestGroup(Group):
         assert last == {key: number for key, number in wanted.items() if key.startswith("most")}, self.logs()
 
 
+class BroadcastGroup(Group):
+    """The same with instances whose tasks each write every line."""
+
+    def __init__(
+        self, broker: RunningBroker, directory: Path, unique_name: Callable[[str], str], points: Collection[str]
+    ) -> None:
+        super().__init__(broker, directory, unique_name, {"state.cleanup.delay.ms": 1_000}, points, "everywhere")
+        self.lines = 0
+
+    def write(self, draw: random.Random) -> None:
+        for _ in range(LINES):
+            self.producer.send(self.source, None, b"%d" % self.lines, draw.randrange(PARTITIONS))
+            self.lines += 1
+        self.producer.flush()
+
+    def is_done(self) -> bool:
+        return self.has_counted(self.lines * PARTITIONS)
+
+    def assert_exact(self) -> None:
+        """Check that each task has taken each line once, and its state with it."""
+        places = {task: [number // SHIFT for number in found] for task, found in self.counts().items()}
+        assert places == {str(n): list(range(1, self.lines + 1)) for n in range(PARTITIONS)}, self.logs()
+        lines = {task: sorted(number % SHIFT for number in found) for task, found in self.counts().items()}
+        assert lines == {str(n): list(range(self.lines)) for n in range(PARTITIONS)}, self.logs()
+
+
 def children(pid: int) -> list[int]:
     """Return the processes that a process has started."""
     found: list[int] = []
@@ -317,6 +343,19 @@ def test_at_least_once_nothing_is_lost_though_instances_are_killed_at_each_point
     group = LargestGroup(broker, tmp_path, unique_name, points)
     kill_at_each(points, group, draw)
     group.assert_nothing_is_lost()
+
+
+@pytest.mark.crash
+@pytest.mark.one_broker
+@pytest.mark.timeout(1800)
+def test_a_broadcast_reaches_each_task_once_though_instances_are_killed_at_each_point(
+    broker: RunningBroker, tmp_path: Path, unique_name: Callable[[str], str]
+) -> None:
+    draw = random.Random(SEED)
+    points = SAMPLED_POINTS if ALL else draw.sample(SAMPLED_POINTS, 2)
+    group = BroadcastGroup(broker, tmp_path, unique_name, points)
+    kill_at_each(points, group, draw)
+    group.assert_exact()
 
 
 def kill_at_each(points: Collection[str], group: Group, draw: random.Random) -> None:

@@ -99,6 +99,15 @@ def test_the_topology_has_all_topics_with_their_settings() -> None:
     assert {"key": "retention.ms", "value": "5"} in changelog["topic_configs"]
 
 
+def test_a_broadcast_has_a_partition_for_each_task_whatever_the_coordinator_would_choose() -> None:
+    builder = StreamsBuilder()
+    builder.stream("control").broadcast(Repartitioned.as_("b")).merge(builder.stream("data"))
+    counts = {"control": 1, "data": 5}
+    topology = encode_topology(layout_of(built_topology(builder.build(), "app"), config_of(), counts))
+    [source] = topology["subtopologies"][1]["repartition_source_topics"]
+    assert (source["name"], source["partitions"]) == ("app-b-broadcast-repartition", 5)
+
+
 def encoded_and_decoded(api: Api, body: Message, encoder: Any, decoder: Any) -> Message:
     sink = Sink()
     encoder(api.key, api.newest)(sink, body)

@@ -34,6 +34,7 @@ _OTHERWISE = frozenset(
         "headers-lookup-stream-join-headers",
         "headers-lookup-stream-join-default",
         "headers-lookup-stream-join-default-memory",
+        "stateless-multicast-several",
     )
 )
 

@@ -295,5 +295,7 @@ PARTITIONERS = Words(
         "default": lambda: lambda topic, k, v, partitions: None,
         "drop_if_contains": lambda a: lambda topic, k, v, partitions: set() if a in text(v) else {0},
         "drop_if_header": _drop_if_header,
+        "all": lambda: lambda topic, k, v, partitions: set(range(partitions)),
+        "several": lambda: lambda topic, k, v, partitions: {0, 1, 2},
     },
 )

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from penstock import Joined, JoinWindows, Materialized, Stores, StreamsBuilder
+from penstock import Joined, JoinWindows, Materialized, Repartitioned, Stores, StreamsBuilder
+from penstock.errors import TopologyError
 from penstock.plan.subtopology import ProcessorSpec
 from penstock.plan.versions import NOT_VERSIONED
 from tests.plan.lower.programs import build, kinds, nodes_of, sinks
@@ -101,3 +102,24 @@ def test_a_foreign_key_join_has_a_topic_for_each_direction() -> None:
     assert {part.sink_topics for part in built.subtopologies} == {(asking.topic,), (answering.topic,)}
     assert {"SubscriptionSend", "SubscriptionReceive", "ForeignTableJoin", "ResponseJoin"} <= set(kinds(built))
     assert len(built.copartition_groups) == 2
+
+
+def test_a_broadcast_is_not_copartitioned_with_the_table_that_it_joins() -> None:
+    builder = StreamsBuilder()
+    everywhere = builder.stream("control").broadcast(Repartitioned.as_("b"))
+    everywhere.join(builder.table("people"), first)
+    everywhere.join(builder.stream("orders"), first, WINDOWS)
+    assert set(build(builder).copartition_groups) == {frozenset({"people"}), frozenset({"orders"})}
+
+
+def test_a_join_by_foreign_key_takes_a_broadcast_only_as_foreign_table() -> None:
+    builder = StreamsBuilder()
+    rules = builder.stream("rules").broadcast(Repartitioned.as_("b")).to_table()
+    orders = builder.table("orders")
+    orders.join(rules, first, foreign_key_extractor=str.lower)
+    assert len(build(builder).subtopologies) == 3
+    rules.join(orders, first, foreign_key_extractor=str.lower)
+    with pytest.raises(
+        TopologyError, match="reads the broadcast b-broadcast-repartition-source: every task has each row"
+    ):
+        builder.build()

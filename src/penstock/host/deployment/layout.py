@@ -12,6 +12,7 @@ from functools import cached_property
 
 from penstock.config import StreamsConfig
 from penstock.host.deployment.topics import check_source_topics, repartition_counts, resolve_patterns
+from penstock.plan.broadcast import read_broadcasts
 from penstock.plan.partition_grouper import configured_grouper, partition_groups
 from penstock.plan.subtopology import BuiltTopology, SubtopologySpec, TaskId
 from penstock.record import TopicPartition
@@ -104,6 +105,7 @@ def layout_of(topology: BuiltTopology, config: StreamsConfig, topics: Mapping[st
                 grouper,
                 {topic: counts[topic] for topic in spec.source_topics if topic in counts},
                 resolved.copartition_groups,
+                read_broadcasts(spec.nodes),
             )
         )
     }

@@ -11,9 +11,10 @@ from dataclasses import replace
 from penstock.config import StreamsConfig
 from penstock.errors import MissingSourceTopicError, StreamsError, TopologyError
 from penstock.exception_handlers import DEAD_LETTER_QUEUE_TOPIC
+from penstock.plan.broadcast import all_broadcasts, read_broadcasts
 from penstock.plan.copartition import enforce_copartitioning
 from penstock.plan.dead_letters import unread_dead_letters
-from penstock.plan.subtopology import BuiltTopology, NodeSpec, SourceSpec
+from penstock.plan.subtopology import BuiltTopology, NodeSpec, SourceSpec, SubtopologySpec
 
 
 def resolve_patterns(
@@ -117,17 +118,17 @@ def repartition_counts(topology: BuiltTopology, topics: Mapping[str, int]) -> di
     """Return the number of partitions of each repartition topic.
 
     It is set by the user, or that of the largest upstream topic; co-partitioned topics have equal numbers (Kafka
-    classes: RepartitionTopics, CopartitionedTopicsEnforcer).
+    classes: RepartitionTopics, CopartitionedTopicsEnforcer). A broadcast has one partition for each task that reads it.
 
     topics: number of partitions of each topic on the brokers. Raises TopologyError if co-partitioned topics have
-    different numbers of partitions, or if the number of a topic is undefined.
+    different numbers of partitions, if the number of a topic is undefined, or if a task would not get a broadcast.
     """
     fixed = {
         name: topic.partitions for name, topic in topology.repartition_topics.items() if topic.partitions is not None
     }
     known = dict(fixed)
     while unknown := [name for name in topology.repartition_topics if name not in known]:
-        upstream = {name: _counts_upstream(name, topology, {**topics, **known}) for name in unknown}
+        upstream = {name: _deciding_counts(name, topology, {**topics, **known}) for name in unknown}
         ready = [name for name, counts in upstream.items() if counts and None not in counts]
         # for topics that feed one another, as in a foreign-key join, start with the first that has a known upstream
         # topic
@@ -144,7 +145,27 @@ def repartition_counts(topology: BuiltTopology, topics: Mapping[str, int]) -> di
         except TopologyError as error:
             _explain_copartitioning(error, topology, group)
             raise
+    for spec in topology.subtopologies:
+        known.update(_broadcast_counts(spec, {**topics, **known}, fixed))
     return known
+
+
+def _broadcast_counts(spec: SubtopologySpec, counts: Mapping[str, int], fixed: Mapping[str, int]) -> dict[str, int]:
+    """Return the number of partitions of each broadcast that `spec` reads: the number of its tasks.
+
+    Raises TopologyError if the user fixed a smaller number.
+    """
+    broadcasts = read_broadcasts(spec.nodes)
+    following = broadcasts - fixed.keys()
+    tasks = max((counts.get(topic, 0) for topic in set(spec.source_topics) - following or following), default=0)
+    for topic in sorted(broadcasts & fixed.keys()):
+        if fixed[topic] < tasks:
+            raise TopologyError(
+                f"The broadcast {topic} has {fixed[topic]} partitions, and its sub-topology, which reads "
+                f"{', '.join(sorted(spec.source_topics))}, has {tasks} tasks, which need one each: leave out "
+                f"number_of_partitions in the options of broadcast(), or set it to {tasks}."
+            )
+    return dict.fromkeys(following, tasks)
 
 
 def _explain_copartitioning(error: TopologyError, topology: BuiltTopology, group: frozenset[str]) -> None:
@@ -159,15 +180,27 @@ def _explain_copartitioning(error: TopologyError, topology: BuiltTopology, group
     )
 
 
-def _counts_upstream(name: str, topology: BuiltTopology, known: Mapping[str, int]) -> list[int | None]:
-    """Return the partition counts of the topics upstream of `name`, None for unknown counts."""
-    return [
-        known.get(topic)
+def _deciding_counts(name: str, topology: BuiltTopology, known: Mapping[str, int]) -> list[int | None]:
+    """Return the partition counts that decide the one of `name`, None for unknown counts.
+
+    They are those of its upstream topics. A broadcast takes those of the topics that its readers also read, if any.
+    """
+    broadcasts = all_broadcasts(topology)
+    read_too = (
+        topic
+        for spec in topology.subtopologies
+        if name in broadcasts and name in spec.source_topics
+        for topic in spec.source_topics
+        if topic not in broadcasts
+    )
+    upstream = (
+        topic
         for spec in topology.subtopologies
         if name in spec.sink_topics
         for topic in spec.source_topics
         if topic != name
-    ]
+    )
+    return [known.get(topic) for topic in [*read_too] or upstream]
 
 
 def _sources(topology: BuiltTopology) -> Iterator[SourceSpec]:

@@ -36,6 +36,7 @@ from penstock.host.threads.streams_member import ASSIGNMENT_DELAYED, SESSION_MS,
 from penstock.host.threads.subscription import Endpoint
 from penstock.host.threads.task_offset_reports import TaskOffsetReport, TaskOffsetReports
 from penstock.host.threads.topology_push import TOPOLOGY_DESCRIPTION_UPDATE, encode_description
+from penstock.plan.broadcast import read_broadcasts
 from penstock.plan.subtopology import SubtopologySpec, TaskId
 from penstock.record import TopicPartition
 from penstock.state.query.metadata import HostInfo
@@ -278,6 +279,9 @@ def encode_topology(layout: Layout) -> Message:
 
 def _subtopology(spec: SubtopologySpec, layout: Layout, topics: Mapping[str, NewTopic]) -> Message:
     made = layout.topology.repartition_topics
+    fixed = {name: each.partitions or 0 for name, each in made.items()}
+    # the coordinator would take the number of partitions of a broadcast from the topics upstream
+    fixed.update((name, topics[name].partitions) for name in read_broadcasts(spec.nodes))
     sources = sorted(topic for topic in spec.source_topics if topic not in made)
     repartition_sources = sorted(topic for topic in spec.source_topics if topic in made)
     changelogs = sorted({topic for topic, _ in spec.changelogs.values() if topic not in spec.source_topics})
@@ -288,7 +292,7 @@ def _subtopology(spec: SubtopologySpec, layout: Layout, topics: Mapping[str, New
         "source_topic_regex": [],
         "state_changelog_topics": [_topic(topics[name], 0) for name in changelogs],
         "repartition_sink_topics": sorted(set(spec.sink_topics) & made.keys()),
-        "repartition_source_topics": [_topic(topics[name], made[name].partitions or 0) for name in repartition_sources],
+        "repartition_source_topics": [_topic(topics[name], fixed[name]) for name in repartition_sources],
         "copartition_groups": [
             {
                 "source_topics": [number for number, topic in enumerate(sources) if topic in group],

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import assert_never
 
+from penstock.errors import TopologyError
 from penstock.plan import nodes as n
 from penstock.plan.lower.lowering import Lowering
 from penstock.plan.lower.table import add_table_source
-from penstock.plan.upstream import source_names
 from penstock.plan.versions import NOT_VERSIONED, is_versioned_store
 from penstock.processor.aggregate import RecordByRecord
 from penstock.processor.api import Processor
@@ -67,12 +67,6 @@ def add_join_node(lowering: Lowering, id: n.NodeId, node: n.JoinNode) -> None:
             assert_never(node)
 
 
-def _copartition(lowering: Lowering, *ids: n.NodeId, source: str | None = None) -> None:
-    """Require equal numbers of partitions for the sources of `ids` and the source node `source`."""
-    own = () if source is None else (source,)
-    lowering.topology.copartition_sources({*own, *(name for id in ids for name in source_names(lowering.plan, id))})
-
-
 # ---------------------------------------- streams
 
 
@@ -102,7 +96,7 @@ def _add_stream_stream_join(lowering: Lowering, node: n.StreamStreamJoinNode) ->
     topology.add_state_store(node.other_store, node.other_windowed, node.this_join)
     if node.outer_store is not None:
         topology.add_state_store(node.outer_store, node.this_join, node.other_join)
-    _copartition(lowering, *node.parents)
+    lowering.copartition(*node.parents)
 
 
 def _add_stream_table_join(lowering: Lowering, id: n.NodeId, node: n.StreamTableJoinNode) -> None:
@@ -117,7 +111,7 @@ def _add_stream_table_join(lowering: Lowering, id: n.NodeId, node: n.StreamTable
     _connect(lowering, node.name, getter)
     if node.buffer is not None:
         lowering.topology.add_state_store(node.buffer, node.name)
-    _copartition(lowering, id)
+    lowering.copartition(id)
 
 
 def _check_history(store: StoreBuilder, grace_period_ms: int) -> None:
@@ -161,7 +155,7 @@ def _add_table_table_join(lowering: Lowering, id: n.NodeId, node: n.TableTableJo
     _connect(lowering, node.other_join, tables.value_getter(node.this_table))
     if node.store is not None:
         lowering.topology.add_state_store(node.store, node.name)
-    _copartition(lowering, id)
+    lowering.copartition(id)
 
 
 # ---------------------------------------- foreign keys
@@ -205,7 +199,7 @@ def _add_subscription(lowering: Lowering, node: n.ForeignKeySubscriptionNode) ->
     getter = lowering.tables.value_getter(node.foreign_table)
     lowering.add_processor_below(names.join_foreign, [names.receive], partial(SubscriptionJoin, getter))
     _connect(lowering, names.join_foreign, getter)
-    _copartition(lowering, node.foreign_table, source=names.registration_source)
+    lowering.copartition(node.foreign_table, source=names.registration_source)
 
 
 def _add_foreign_table_join(lowering: Lowering, node: n.ForeignTableJoinNode) -> None:
@@ -216,6 +210,12 @@ def _add_foreign_table_join(lowering: Lowering, node: n.ForeignTableJoinNode) ->
 
 def _add_foreign_key_join(lowering: Lowering, id: n.NodeId, node: n.ForeignKeyJoinNode) -> None:
     topology, names = lowering.topology, node.names
+    if broadcasts := lowering.broadcasts_above(node.primary_table):
+        raise TopologyError(
+            f"The primary table of the foreign-key join {node.name} reads the broadcast {', '.join(broadcasts)}: every "
+            "task has each row, and one of them would get the answer. Join without broadcast(), or broadcast the "
+            "foreign table."
+        )
     serde = SubscriptionResponseWrapperSerde(node.foreign_value_serde)
     partitioner = partition_of_response if node.partitioner is None else SingletonPartitioner(node.partitioner)
     topology.add_internal_topic(names.response_topic)
@@ -242,4 +242,4 @@ def _add_foreign_key_join(lowering: Lowering, id: n.NodeId, node: n.ForeignKeyJo
     lowering.add_processor_below(names.resolver, [names.response_source], make)
     _connect(lowering, names.resolver, getter)
     add_table_source(lowering, id, node, names.resolver)
-    _copartition(lowering, node.primary_table, source=names.response_source)
+    lowering.copartition(node.primary_table, source=names.response_source)

@@ -1,6 +1,7 @@
 """Lowering of streams, stores and topics, and of aggregations without windows.
 
-Rule: a repartition drops records without a key, unless an operator downstream has results for them.
+Rule: a repartition drops records without a key, unless an operator downstream has results for them. A broadcast keeps
+them.
 """
 
 from __future__ import annotations
@@ -151,12 +152,15 @@ def _add_sink(lowering: Lowering, node: n.StreamSinkNode) -> None:
 def _add_repartition(lowering: Lowering, id: n.NodeId, node: n.RepartitionNode) -> None:
     topology, names = lowering.topology, node.names
     topology.add_internal_topic(names.topic, node.partitions)
-    passing = StreamMerge if id in lowering.keeping_null_keys else NullKeyFilter
-    lowering.add_processor_below(names.filter, lowering.parents(node), passing)
+    parents = lowering.parents(node)
+    if not node.is_broadcast:  # a broadcast needs no key
+        passing = StreamMerge if id in lowering.keeping_null_keys else NullKeyFilter
+        lowering.add_processor_below(names.filter, parents, passing)
+        parents = [names.filter]
     topology.add_sink(
         names.sink,
         names.topic,
-        names.filter,
+        *parents,
         key_serde=node.key_serde,
         value_serde=node.value_serde,
         partitioner=node.partitioner,

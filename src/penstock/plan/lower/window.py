@@ -9,7 +9,6 @@ from typing import assert_never
 from penstock.calendar_windows import CalendarWindows
 from penstock.plan import nodes as n
 from penstock.plan.lower.lowering import Lowering
-from penstock.plan.upstream import source_names
 from penstock.processor.added_values import AddedValues
 from penstock.processor.aggregate import Aggregator, Initializer
 from penstock.processor.api import Processor
@@ -48,7 +47,7 @@ def add_window_node(lowering: Lowering, id: n.NodeId, node: n.WindowNode) -> Non
             _add_sessions(lowering, node, send_old_values)
         case n.CogroupMergeNode():
             lowering.add_processor(node, StreamMerge)
-            lowering.topology.copartition_sources(source_names(lowering.plan, id))
+            lowering.copartition(id)
         case _:
             assert_never(node)
 

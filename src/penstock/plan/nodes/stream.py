@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.plan.broadcast import every_partition
 from penstock.plan.names import InternalNameProvider, RepartitionNames
 from penstock.plan.nodes.base import BaseNode, NodeId
 from penstock.plan.subtopology import DataFrameSink, DataFrameSource, StreamPartitioner, TopicNameExtractor
@@ -165,12 +166,13 @@ class BranchNode(BaseNode):
 
 @dataclass(frozen=True, kw_only=True)
 class RepartitionNode(BaseNode):
-    """An internal topic that moves records to the task of their key.
+    """An internal topic that moves records to the task of their key, or copies them to every task.
 
     The node's name is that of its source. Kafka class: BaseRepartitionNode.
 
     Args:
         movable: whether an optimisation may move it up.
+        partitioner: `every_partition` makes it a broadcast.
         partitions: the number that the user fixed, None if it follows from the topology.
     """
 
@@ -180,6 +182,11 @@ class RepartitionNode(BaseNode):
     movable: bool = True
     partitioner: StreamPartitioner | None = None
     partitions: int | None = None
+
+    @property
+    def is_broadcast(self) -> bool:
+        """Whether each record goes to every partition of the topic."""
+        return self.partitioner is every_partition
 
     @staticmethod
     def below(

@@ -3,25 +3,28 @@
 This happens when a savepoint is restored. An entry goes to the partition of its record key, by Kafka's default
 partitioner: repartition topics use it, and so do producers that choose no partition themselves. Clocks become the
 largest of all former tasks, bounds on waiting records the least. Records that were carried to the next epoch are
-redistributed in the same way.
+redistributed in the same way. Of a store that is filled by broadcasts, each task gets a whole copy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import orjson
 
 from penstock.errors import StreamsError
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest
+from penstock.host.spark.checkpoints.copied_stores import copied_stores
 from penstock.host.spark.checkpoints.task_segments import merged, read_states, write_state
 from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.spark.protocol.task_entry import TaskEntry
 from penstock.host.storage.task_state import TaskState, already_open
 from penstock.host.storage.temporary_base import temporary_base
+from penstock.plan.broadcast import every_partition
 from penstock.plan.partitioning import WindowedStreamPartitioner, partition_for
 from penstock.plan.subtopology import SinkSpec, SubtopologySpec
 from penstock.processor.foreign_key_join import partition_of_response
@@ -118,16 +121,21 @@ class Rescaling:
         """
         spec = self._description.subtopologies[int(subtopology)]
         self._check(spec)
+        copied = copied_stores(spec)
         states = read_states(self._source, self._manifest, before)
         if not states:
             return {}
         with ExitStack() as opened:
             targets = [opened.enter_context(temporary_base()) for _ in range(count)]
             sizes = [_BufferCounts() for _ in targets]
-            for state in states.values():
+            for place, state in enumerate(states.values()):
                 with state.entries() as content:
                     for builder in spec.stores.values():
-                        self._divide(content, builder, targets, sizes, spec)
+                        if builder.name in copied:
+                            takers = range(place, count, len(states))
+                            self._write(content, builder, targets, sizes, spec, partial(_same, takers))
+                        else:
+                            self._write(content, builder, targets, sizes, spec, self._dividing(builder, count))
             clocks = merged_tasks([state.clocks for state in states.values()])
             heads = sorted(state.identity.decode() for state in states.values())
             tasks: dict[str, TaskEntry] = {}
@@ -152,27 +160,32 @@ class Rescaling:
             and any(before[partitions][topic] != self._shape[partitions][topic] for topic in _answers(spec))
         ]
 
-    def _divide(
+    def _dividing(self, builder: StoreBuilder, count: int) -> Callable[[bytes], Iterable[int]]:
+        """Return a function from the key of a store's entry to its single task among `count`."""
+        key_of = record_key_reader(builder, self._description.config["default.key.serde"])
+        return lambda key: (partition_for(key_of(key), count),)
+
+    def _write(
         self,
         content: Entries,
         builder: StoreBuilder,
         targets: list[LmdbBase],
         sizes: list[_BufferCounts],
         spec: SubtopologySpec,
+        tasks_of_key: Callable[[bytes], Iterable[int]],
     ) -> None:
-        """Write each entry of a store to the base of its partition."""
-        key_of = record_key_reader(builder, self._description.config["default.key.serde"])
+        """Write each entry of a store to the bases of its tasks."""
         rewritten = self._rewriting(builder, spec)
         waits = isinstance(builder.supplier, TimeOrderedBufferBytesStoreSupplier)
         pending: list[dict[bytes, bytes | None]] = [{} for _ in targets]
         for key, value in content.view(builder.name).range(None, None, False):
-            number = partition_for(key_of(key), len(targets))
-            pending[number][key] = rewritten(key, value)
-            if waits and key[:1] != INDEX_PREFIX:
-                sizes[number].add(builder.name, key, value)
-            if len(pending[number]) >= _CHUNK:
-                targets[number].apply({builder.name: pending[number]}, b"")
-                pending[number] = {}
+            for number in tasks_of_key(key):
+                pending[number][key] = rewritten(key, value)
+                if waits and key[:1] != INDEX_PREFIX:
+                    sizes[number].add(builder.name, key, value)
+                if len(pending[number]) >= _CHUNK:
+                    targets[number].apply({builder.name: pending[number]}, b"")
+                    pending[number] = {}
         for target, changes in zip(targets, pending, strict=True):
             target.apply({builder.name: changes}, b"")
 
@@ -205,6 +218,7 @@ class Rescaling:
             for node in feeding.nodes:
                 known = isinstance(node, SinkSpec) and (
                     node.partitioner is None
+                    or node.partitioner is every_partition
                     or node.partitioner is partition_of_response
                     or isinstance(node.partitioner, WindowedStreamPartitioner)
                 )
@@ -213,6 +227,11 @@ class Rescaling:
                         f"Sink {node.name} chooses the partitions of {node.topic} with a function of the program; the "
                         "partition of a key is unknown, so the keys cannot be re-partitioned."
                     )
+
+
+def _same(tasks: range, key: bytes) -> range:
+    """Return `tasks`, whatever the key: a copy has all entries."""
+    return tasks
 
 
 def _answers(spec: SubtopologySpec) -> list[str]:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 from penstock.host.deployment.topics import external_sink_topics, repartition_counts
+from penstock.plan.broadcast import read_broadcasts
 from penstock.plan.partition_grouper import BY_NUMBER, PartitionGrouper, partition_groups
 from penstock.plan.subtopology import BuiltTopology, NodeSpec, SinkSpec, SourceSpec, SubtopologySpec, TaskId
 from penstock.record import TopicPartition
@@ -127,7 +128,8 @@ def place(
     groups: dict[TaskId, tuple[TopicPartition, ...]] = {}
     for spec in topology.subtopologies:
         counts = {topic: source_partitions[topic] for topic in spec.source_topics}
-        own = enumerate(partition_groups(grouper, counts, topology.copartition_groups))
+        broadcasts = read_broadcasts(spec.nodes)
+        own = enumerate(partition_groups(grouper, counts, topology.copartition_groups, broadcasts))
         tasks = {TaskId(spec.id, number): group for number, group in own}
         groups.update(tasks)
         levels[level_of[spec.id]].extend(tasks)
