@@ -13,6 +13,7 @@ from typing import Any
 from penstock.plan.names import InternalNameProvider, RepartitionNames
 from penstock.plan.nodes.base import BaseNode, NodeId
 from penstock.plan.subtopology import DataFrameSink, DataFrameSource, StreamPartitioner, TopicNameExtractor
+from penstock.plan.topic_history import TopicHistory
 from penstock.processor.api import ProcessorSupplier
 from penstock.processor.timestamps import TimestampExtractor
 from penstock.serdes import Serde
@@ -25,6 +26,7 @@ class StreamSourceNode(BaseNode):
 
     Args:
         data_frame: the Spark DataFrame that fills the single topic, whose name has no prefix; None for other topics.
+        history: the rows that precede the records of the single topic, or None.
     """
 
     topics: tuple[str, ...] = ()
@@ -34,6 +36,7 @@ class StreamSourceNode(BaseNode):
     timestamp_extractor: TimestampExtractor | None = None
     offset_reset: str | None = None
     data_frame: DataFrameSource | None = None
+    history: TopicHistory | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
