@@ -22,6 +22,7 @@ from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Metadata, Top
 from penstock.host.spark.checkpoints.documents import damaged
 from penstock.host.spark.checkpoints.manifests import existing_metadata, last_manifest, planned_offset, start_offset
 from penstock.host.spark.checkpoints.stored_description import load_from_checkpoint, of_run
+from penstock.host.spark.checkpoints.stored_history import stored_histories
 from penstock.host.spark.driver.preparation import internal_topics
 from penstock.host.spark.planner.task_controls import task_controls, task_ranges
 from penstock.host.spark.protocol.application_description import ApplicationDescription
@@ -344,7 +345,13 @@ def _description(
             "The program has another shape than the application in the checkpoint, so it cannot replay its epochs. "
             f"Functions may differ, and nothing else:\n{lines}"
         )
-    run = replace(stored, config=config, checkpoint=checkpoint.uri, generation=checkpoint.read_generation())
+    run = replace(
+        stored,
+        config=config,
+        checkpoint=checkpoint.uri,
+        generation=checkpoint.read_generation(),
+        histories=stored_histories(checkpoint.uri),
+    )
     settled = of_run(stored, run)
     given = {key: value for key, value in settled.config.given().items() if key != _TRACE}
     given |= {"state.dir": str(scratch / "state"), "penstock.execution": config["penstock.execution"]}
