@@ -16,6 +16,7 @@ from penstock.host import crashpoints
 from penstock.host.spark.checkpoints import savepoint
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.checkpoints.stored_history import histories_of
+from penstock.host.spark.driver.replaying import EpochReplay
 from tests.host.spark.crashes import Crashes, run_to_end_over_kills
 from tests.host.spark.histories import store_history
 from tests.host.spark.inline import InlineQuery, failure_of
@@ -298,3 +299,20 @@ def test_tools_see_the_change_over_as_the_position_inside_a_history(
     inputs = list(query.description.inputs)
     told = spark_runner.admin.committed_offsets(application, inputs)
     assert {tp: each.offset for tp, each in told.items()} == dict(zip(inputs, split.end, strict=True))
+
+
+@pytest.mark.one_broker
+def test_epochs_inside_a_history_are_replayed(
+    spark_runner: SparkRunner, application: str, unique_name: Callable[[str], str], tmp_path: Path
+) -> None:
+    split = Split(spark_runner, unique_name, seed=13, before=10)
+    config = spark_runner.config(application, SMALL)
+    split.store(config)
+    topology = numbered(split.live, split.target, history=True)
+    query = InlineQuery(topology, config, spark_runner.admin)
+    query.run_to_end()
+    query.stop()
+    built = topology.build(application)
+    for epoch in range(1, query.epochs + 1):
+        replay = EpochReplay(built, config, tmp_path / str(epoch), epoch).run()
+        assert (replay.is_same, replay.differences) == (True, ())

@@ -27,6 +27,7 @@ from penstock.host.spark.driver.preparation import internal_topics
 from penstock.host.spark.planner.task_controls import task_controls, task_ranges
 from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.spark.protocol.epoch_offset import EpochOffset
+from penstock.host.spark.protocol.history_bounds import live_position
 from penstock.host.spark.protocol.messages import GlobalControl, TaskControl, TaskReport
 from penstock.host.spark.protocol.placement import differences, shape
 from penstock.host.spark.worker.global_state import global_stores
@@ -196,9 +197,10 @@ class EpochReplay:
         with closing(ConfluentAdmin(self._description.config)) as admin:
             begins = admin.beginning_offsets([each.partition for each in ranges])
         for each in ranges:
-            if begins[each.partition] > each.start:
+            start = live_position(self._description.histories, each.partition, each.start)
+            if start < each.end and begins[each.partition] > start:
                 raise StreamsError(
-                    f"Epoch {self.epoch} cannot be replayed: it has read {each.partition} from offset {each.start}, "
+                    f"Epoch {self.epoch} cannot be replayed: it has read {each.partition} from offset {start}, "
                     f"and the records before offset {begins[each.partition]} are deleted."
                 )
 
