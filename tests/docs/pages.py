@@ -61,7 +61,7 @@ BLOCKS: Mapping[str, int] = {
     "docs/queries.md": 7,
     "docs/security.md": 1,
     "docs/sizing.md": 1,
-    "docs/spark.md": 3,
+    "docs/spark.md": 4,
     "docs/state.md": 1,
     "docs/testing-kafka-programs.md": 6,
     "docs/threads.md": 2,

@@ -25,6 +25,7 @@ from penstock.plan.internal_topics import DATA_FRAME_SOURCE_SUFFIX, check_no_pat
 from penstock.plan.optimize import optimizations
 from penstock.plan.subtopology import DataFrameSource
 from penstock.plan.suppliers import SupplierLike, checked_supplier
+from penstock.plan.topic_history import topic_history
 from penstock.plan.topology import Topology, check_store_builder
 from penstock.plan.topology_config import TopologyConfig
 from penstock.processor.api import ProcessorSupplier
@@ -108,6 +109,45 @@ class StreamsBuilder(Shell):
             timestamp_extractor=options.timestamp_extractor,
             offset_reset=EARLIEST,
             data_frame=DataFrameSource(data_frame, partitions),
+        )
+        return self._graph.stream(
+            self._graph.add(node), options.key_serde, options.value_serde, repartition_required=False
+        )
+
+    def stream_from_history(
+        self, history: Any, then: str, at: int | Mapping[int, int], consumed: Consumed[K, V] | None = None
+    ) -> KStream[K, V]:
+        """Return the stream of past records outside of a topic, then of the records of that topic.
+
+        The results are those of a topic that still has the past records, in the order of their timestamps. Only the
+        Spark host reads the history; with TopologyTestDriver, pipe its records into the topic. The rows have the
+        columns of Spark's own Kafka source: `value` (string or binary), `timestamp`, and optionally `key` (string or
+        binary), `headers`, `partition` and `offset`. Kafka's default partitioner chooses the partition of rows without
+        one.
+
+        Args:
+            history: a DataFrame that does not stream, or the paths of Parquet files.
+            then: the topic that follows the history.
+            at: the change-over, as the time in ms since the epoch, or as the first offset to read of each partition.
+                The rest of the history is left out: rows at or after that time, or rows with such an `offset` and its
+                `partition`.
+            consumed: serdes, timestamp extractor, offset reset, name of the node.
+
+        Raises:
+            TopologyError: the name of the topic is illegal, or there are no files or no offsets.
+            TypeError: an argument has another type.
+            ValueError: a partition or an offset is negative.
+        """
+        _check_one_topic(then, "stream from a history")
+        options: Consumed[K, V] = option(consumed, Consumed())
+        node = nodes.StreamSourceNode(
+            name=self._graph.names.processor_name(options.name, names.STREAM_SOURCE),
+            topics=(then,),
+            key_serde=options.key_serde,
+            value_serde=options.value_serde,
+            timestamp_extractor=options.timestamp_extractor,
+            offset_reset=options.offset_reset,
+            history=topic_history(history, then, at),
         )
         return self._graph.stream(
             self._graph.add(node), options.key_serde, options.value_serde, repartition_required=False

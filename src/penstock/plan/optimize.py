@@ -62,8 +62,8 @@ def merge_duplicate_sources(plan: n.Plan) -> n.Plan:
 
     The first source remains and adopts the children of the others.
 
-    Raises TopologyError if two sources share only some of their topics, or if their offset resets or the DataFrames
-    that fill their topic differ.
+    Raises TopologyError if two sources share only some of their topics, or if their offset resets, the DataFrames
+    that fill their topic or its histories differ.
     """
     result = dict(plan)
     by_topic: dict[str, n.NodeId] = {}
@@ -83,6 +83,11 @@ def merge_duplicate_sources(plan: n.Plan) -> n.Plan:
                 raise TopologyError("Can't configure different offset reset policies on the same input topic(s)")
             if first_of[first].data_frame is not node.data_frame:
                 raise TopologyError(f"Two DataFrames write to {node.topics[0]}: give one of them another name.")
+            if first_of[first].history is not node.history:
+                raise TopologyError(
+                    f"Topic {node.topics[0]} is read twice, and not with the same history: make one stream with "
+                    "stream_from_history, and use it for both."
+                )
             del result[id]
             _replace_parent(result, id, (first,))
     return result

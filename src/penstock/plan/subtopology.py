@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from penstock.plan.topic_history import TopicHistory
 from penstock.processor.api import ProcessorSupplier
 from penstock.processor.stream_partitioner import PartitionerWithHeaders, check_partitioner
 from penstock.processor.timestamps import TimestampExtractor
@@ -220,6 +221,7 @@ class BuiltTopology:
         data_frame_topics: full names of the topics between the topology and Spark DataFrames.
         data_frame_sources: the DataFrames that fill topics, by topic.
         data_frame_sinks: the functions that receive topics as DataFrames, by topic.
+        histories: the rows that precede the records of topics, by topic.
         node_order: the names of all nodes of sub-topologies, in the order of their addition.
         node_lines: the lines of the user's program that made the nodes, by name.
         store_lines: the lines of the user's program that made the stores, by name.
@@ -233,16 +235,17 @@ class BuiltTopology:
     data_frame_topics: tuple[str, ...] = ()
     data_frame_sources: Mapping[str, DataFrameSource] = field(default_factory=dict)
     data_frame_sinks: Mapping[str, DataFrameSink] = field(default_factory=dict)
+    histories: Mapping[str, TopicHistory] = field(default_factory=dict)
     node_order: tuple[str, ...] = ()
     node_lines: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     store_lines: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     def without_data_frames(self) -> BuiltTopology:
-        """Return the topology without DataFrames and functions of DataFrames.
+        """Return the topology without DataFrames, functions of DataFrames and histories.
 
         Those belong to the program alone.
         """
-        return replace(self, data_frame_sources={}, data_frame_sinks={})
+        return replace(self, data_frame_sources={}, data_frame_sinks={}, histories={})
 
     def without_lines(self) -> BuiltTopology:
         """Return the topology without program lines, which change with any edit of the program."""

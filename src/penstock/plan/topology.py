@@ -21,9 +21,10 @@ from penstock.config.offset_reset import EARLIEST
 from penstock.errors import TopologyError
 from penstock.plan.copartition import check_copartitioned
 from penstock.plan.describe import TopologyDescription, describe_global_store, describe_subtopology, serdes_of
-from penstock.plan.internal_topics import check_no_pattern, check_topic_name, full_name
+from penstock.plan.internal_topics import check_no_pattern, check_topic_name
 from penstock.plan.java_order import Positional, global_order, merged, sink_order, source_order
 from penstock.plan.offset_reset import check_offset_reset
+from penstock.plan.spark_topics import SparkTopics
 from penstock.plan.subtopology import (
     BuiltTopology,
     DataFrameSink,
@@ -38,6 +39,7 @@ from penstock.plan.subtopology import (
 )
 from penstock.plan.subtopology_builder import QuickUnion, build_topology, node_groups
 from penstock.plan.suppliers import SupplierLike, checked_supplier, wrapped_supplier
+from penstock.plan.topic_history import TopicHistory
 from penstock.plan.topology_config import TopologyConfig
 from penstock.plan.user_lines import calling_line
 from penstock.processor.timestamps import TimestampExtractor
@@ -65,8 +67,7 @@ class InternalTopologyBuilder:
         self._global_nodes: dict[str, tuple[SourceSpec, ProcessorSpec]] = {}
         self._store_topics: dict[str, str] = {}
         self._internal_topics: dict[str, int | None] = {}
-        self._data_frame_sources: dict[str, DataFrameSource] = {}
-        self._data_frame_sinks: dict[str, DataFrameSink] = {}
+        self._spark_topics = SparkTopics()
         self._copartitioned_sources: list[frozenset[str]] = []
         self._union = QuickUnion()
         self._line: str | None = None
@@ -180,14 +181,18 @@ class InternalTopologyBuilder:
 
         The source that reads the topic is added like any other.
         """
-        self._data_frame_sources[topic] = source
+        self._spark_topics.sources[topic] = source
 
     def add_data_frame_sink(self, topic: str, sink: DataFrameSink) -> None:
         """Declare that Spark receives `topic` (no prefix).
 
         The sink that writes the topic is added like any other.
         """
-        self._data_frame_sinks[topic] = sink
+        self._spark_topics.sinks[topic] = sink
+
+    def add_history(self, topic: str, history: TopicHistory) -> None:
+        """Declare that `history` precedes the records of `topic`, whose source is added like any other."""
+        self._spark_topics.histories[topic] = history
 
     def add_dropped_sink(self, sink: DroppedSinkSpec) -> None:
         """Add the sink of the records that its parents drop.
@@ -317,16 +322,11 @@ class InternalTopologyBuilder:
             self._copartitioned_sources,
             self._store_topics,
             [node for nodes in global_stores.values() for node in nodes],
-            frozenset([*self._data_frame_sources, *self._data_frame_sinks]),
+            frozenset(self._spark_topics.internal),
         )
         return replace(
-            built,
+            self._spark_topics.added_to(built, application_id),
             config_overrides=self._config_overrides,
-            data_frame_topics=tuple(
-                full_name(application_id, topic) for topic in (*self._data_frame_sources, *self._data_frame_sinks)
-            ),
-            data_frame_sources={full_name(application_id, t): each for t, each in self._data_frame_sources.items()},
-            data_frame_sinks={full_name(application_id, t): each for t, each in self._data_frame_sinks.items()},
             node_order=tuple(self._nodes),
             node_lines=dict(self._node_lines),
             store_lines=dict(self._store_lines),

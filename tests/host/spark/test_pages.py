@@ -196,6 +196,20 @@ def test_rows_and_records_as_data_frames(machine: Machine, tmp_path: Path) -> No
     assert [(row.key, row.value) for row in stored] == [("ann", "Ann")]
 
 
+def test_a_history_and_then_its_topic(machine: Machine, tmp_path: Path) -> None:
+    spark = machine.session
+    machine.here.create_topics({"clicks": 1, "copy": 1})
+    machine.here.write("clicks", [InputRecord(b"ann", b'{"page": "b"}', 1_767_225_600_000)])
+    past = spark.sql("SELECT 'ann' AS user, 'a' AS page, TIMESTAMP '2025-06-01 00:00:00Z' AS clicked_at")
+    past.write.parquet(f"{tmp_path}/clicks")
+    names = given(spark=spark, builder=StreamsBuilder())
+    run_block("docs/spark.md", 3, names, {"/data": str(tmp_path)})
+    names["clicks"].map_values(lambda row: row["page"]).to("copy")
+    values = {"application.id": "history", "default.key.serde": STRING, "default.value.serde": STRING}
+    KafkaStreams(names["builder"].build(), machine.config(values), spark=spark).run_to_end()
+    assert machine.values("copy") == [b"a", b"b"]
+
+
 def test_the_recipe_of_a_lake_table_writes_parquet(machine: Machine) -> None:
     machine.here.create_topics({"orders": 1})
     machine.write("orders", '{"product": "tea"}', "{}")

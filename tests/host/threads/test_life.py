@@ -15,7 +15,7 @@ import pytest
 from penstock.application.uncaught_errors import StreamsUncaughtExceptionHandler
 from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Materialized
-from penstock.errors import ConfigError, StreamsError
+from penstock.errors import ConfigError, StreamsError, TopologyError
 from penstock.host.api import State, StreamThreadExceptionResponse
 from penstock.host.open import open_state
 from penstock.host.threads.host import ThreadsHost
@@ -24,6 +24,7 @@ from penstock.plan.topology import Topology, built_topology
 from penstock.record import TopicPartition
 from penstock.state.query.queryable import QueryableStoreTypes, StoreQueryParameters
 from penstock.streams import KafkaStreams
+from tests.host.threads.support import Listening
 from tests.host.threads.test_host import NAMES, Restores, WordCount
 from tests.support.brokers import RunningBroker
 from tests.support.waiting import until
@@ -159,6 +160,17 @@ def test_a_checkpoint_of_the_spark_host_is_not_passed_over(words: WordCount, tmp
         streams.start()
     KafkaStreams(topology(words), words.config()).clean_up()
     assert (tmp_path / "state" / words.app / "checkpoint").is_dir()
+
+
+def test_a_history_is_refused_with_the_line_of_the_program(words: WordCount) -> None:
+    builder = StreamsBuilder()
+    builder.stream_from_history("/data", "past", 1_000)
+    host = ThreadsHost(built_topology(builder.build(), words.app), words.config())
+    expected = (
+        r"Topic past has a history \(source KSTREAM-SOURCE-0000000000, created at .*test_life.py:\d+\), which only the"
+    )
+    with pytest.raises(TopologyError, match=expected):
+        host.start(Listening())
 
 
 def test_the_host_loads_neither_pyspark_nor_pandas() -> None:

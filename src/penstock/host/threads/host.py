@@ -18,6 +18,7 @@ from penstock.config.kafka_keys import EXACTLY_ONCE_V2
 from penstock.errors import ConfigError, KafkaError, StreamsError, TaskMigratedError, TopologyError
 from penstock.host.api import HostListener, HostStatistics, StateQueries, StreamThreadExceptionResponse
 from penstock.host.deployment.layout import Layout, own_topics
+from penstock.host.deployment.source_lines import check_no_history
 from penstock.host.deployment.topic_watch import TopicChanges, TopicWatch
 from penstock.host.group_membership_operation import GroupMembershipOperation
 from penstock.host.supervision.progress import DroppedRecordsLog, ProgressLog
@@ -115,6 +116,7 @@ class ThreadsHost:
         check_dead_letters(self._built, self._config)
         if self._built.data_frame_topics:
             raise TopologyError("The topology reads or writes DataFrames, which only the Spark host does.")
+        check_no_history(self._built)
         checkpoint = Path(self._config.checkpoint_directory())
         if checkpoint.is_dir() and any(spec.stores for spec in self._built.subtopologies):
             raise StreamsError(

@@ -122,6 +122,9 @@ def _add_source(topology: Topology, node: n.StreamSourceNode) -> None:
     if node.data_frame is not None:
         (topic,) = node.topics
         topology.add_data_frame_source(topic, node.data_frame)
+    if node.history is not None:
+        (topic,) = node.topics
+        topology.add_history(topic, node.history)
     topology.add_source(
         node.name,
         *copied_hash_order(node.topics),

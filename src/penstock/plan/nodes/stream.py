@@ -14,6 +14,7 @@ from penstock.plan.broadcast import every_partition
 from penstock.plan.names import InternalNameProvider, RepartitionNames
 from penstock.plan.nodes.base import BaseNode, NodeId
 from penstock.plan.subtopology import DataFrameSink, DataFrameSource, StreamPartitioner, TopicNameExtractor
+from penstock.plan.topic_history import TopicHistory
 from penstock.processor.api import ProcessorSupplier
 from penstock.processor.timestamps import TimestampExtractor
 from penstock.serdes import Serde
@@ -26,6 +27,7 @@ class StreamSourceNode(BaseNode):
 
     Args:
         data_frame: the Spark DataFrame that fills the single topic, whose name has no prefix; None for other topics.
+        history: the rows that precede the records of the single topic, or None.
     """
 
     topics: tuple[str, ...] = ()
@@ -35,6 +37,7 @@ class StreamSourceNode(BaseNode):
     timestamp_extractor: TimestampExtractor | None = None
     offset_reset: str | None = None
     data_frame: DataFrameSource | None = None
+    history: TopicHistory | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

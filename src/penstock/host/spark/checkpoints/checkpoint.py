@@ -11,6 +11,7 @@
       manifests/<epoch>     one per epoch: the head and the live segments of each task (`Manifest`); epoch 0 is empty
                             and has no manifest
       state/<task>/<id>     segments, and files of rows carried to the next epoch: immutable, named by a digest
+      histories/<topic>/    the rows that precede a topic (`stored_history`)
       restoring/<task>.<id> the progress of a worker that restores stores of a task, during long restores; for
                             information, not state
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from penstock.host.spark.checkpoints.carried import file_bytes
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest
+from penstock.host.spark.checkpoints.stored_history import delete_chunks
 from penstock.host.spark.protocol.application_description import ApplicationDescription
 
 _DELETIONS = 200
@@ -40,6 +41,7 @@ class Cleaner:
         self._generation = description.generation
         self._retained: int = description.config["penstock.manifests.retained"]
         self._start_epoch = description.start_epoch
+        self._histories = dict(description.histories)
         self._tasks: list[str] | None = None
         self._oldest: int | None = None
         self._offsets_from: int | None = None
@@ -62,6 +64,7 @@ class Cleaner:
         while self._oldest < keep_from and deleted < _DELETIONS:
             deleted += self._expire(self._oldest, epoch)
             self._oldest += 1
+        self._drop_histories(self._read(self._oldest) if self._histories else None)
         if deleted < _DELETIONS and self._tasks:
             task = self._tasks[epoch % len(self._tasks)]
             deleted += self._sweep(task, self._read(self._oldest), self._read(epoch), _DELETIONS - deleted)
@@ -93,6 +96,15 @@ class Cleaner:
         for task, file in files:
             self._checkpoint.delete_segment(task, file)
         return len(files)
+
+    def _drop_histories(self, oldest: Manifest | None) -> None:
+        """Delete the rows of histories that are over in `oldest`, the oldest retained manifest."""
+        if oldest is None:
+            return
+        for topic in self._histories.keys() & oldest.offsets.keys():
+            if self._histories[topic].is_read(oldest.offsets[topic]):
+                delete_chunks(self._checkpoint.uri, topic)
+                del self._histories[topic]
 
     def _expire(self, epoch: int, newest: int) -> int:
         expired, successor = self._read(epoch), self._read(epoch + 1)

@@ -31,6 +31,7 @@ from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, Met
 from penstock.host.spark.checkpoints.manifests import check_absent, existing_metadata, last_manifest, planned_offset
 from penstock.host.spark.checkpoints.rescaling import Rescaling, rescaled_shape, tasks_of, wanted_counts
 from penstock.host.spark.checkpoints.stored_description import load_from_checkpoint
+from penstock.host.spark.checkpoints.stored_history import stored_histories, unread_histories
 from penstock.host.spark.checkpoints.task_segments import read_states, with_clocks
 from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.spark.protocol.task_entry import CarriedRange, TaskEntry
@@ -92,7 +93,8 @@ def take(checkpoint: Checkpoint, target: Checkpoint) -> SavepointDescription:
     """Copy the last commit of `checkpoint` to `target`, which must be empty.
 
     Raises:
-        StreamsError: there is no checkpoint, it has no commit yet, or `target` already has files.
+        StreamsError: there is no checkpoint, it has no commit yet, a history is not read to its end, or `target`
+            already has files.
         TaskCorruptedError: the checkpoint is incomplete.
     """
     _check_empty(target)
@@ -104,6 +106,7 @@ def take(checkpoint: Checkpoint, target: Checkpoint) -> SavepointDescription:
                 f"The application {metadata.application_id} has committed nothing yet at {checkpoint.uri}; there is "
                 "nothing to save."
             )
+        _check_histories(checkpoint, manifest)
         try:
             _copy_files(checkpoint, manifest.segments(), target)
             break
@@ -120,6 +123,15 @@ def take(checkpoint: Checkpoint, target: Checkpoint) -> SavepointDescription:
     target.write_metadata(metadata)
     target.write_savepoint({"taken_ms": SystemClock().milliseconds(), "epoch": manifest.epoch})
     return inspect(target)
+
+
+def _check_histories(checkpoint: Checkpoint, manifest: Manifest) -> None:
+    unread = unread_histories(stored_histories(checkpoint.uri), manifest.offsets)
+    if unread:
+        raise StreamsError(
+            f"The history of topic {unread[0]} is not read to its end yet, and a savepoint does not contain histories: "
+            "take it after that. Or copy the checkpoint directory while the application is stopped."
+        )
 
 
 def inspect(savepoint: Checkpoint) -> SavepointDescription:

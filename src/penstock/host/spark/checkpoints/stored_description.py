@@ -88,6 +88,7 @@ def dump_for_checkpoint(description: ApplicationDescription) -> StoredDescriptio
         generation=0,
         control_directory="",
         clock=SystemClock(),
+        histories={},
         failure_key=b"",
     )
     by_name, modules = dump_description(of_any_run), loaded_digests()
@@ -181,5 +182,6 @@ def of_run(stored: ApplicationDescription, run: ApplicationDescription) -> Appli
         generation=run.generation,
         control_directory=run.control_directory,
         clock=run.clock,
+        histories=run.histories,
         failure_key=run.failure_key,
     )

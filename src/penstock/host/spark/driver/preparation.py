@@ -42,6 +42,7 @@ from penstock.host.spark.checkpoints.markers import (
 )
 from penstock.host.spark.checkpoints.stored_description import StoredDescription, dump_for_checkpoint
 from penstock.host.spark.driver.changelogs import positions_in_step, prepare_changelogs
+from penstock.host.spark.driver.prepared_histories import prepared_histories, with_histories
 from penstock.host.spark.protocol.application_description import ApplicationDescription, check_can_be_sent
 from penstock.host.spark.protocol.placement import Placement, place, shape
 from penstock.host.spark.protocol.transactions import commits_topic, guarantee_of, make_commits_topic
@@ -127,7 +128,8 @@ def prepare(
         MissingSourceTopicError, TopologyError: see `place`.
         IncompatibleCheckpointError: the topology cannot continue with the state of the checkpoint, or an epoch is half
             committed and the program that started it is gone.
-        ConfigError: exactly_once_v2 is set, and the brokers do not support transactions; or a package is missing.
+        ConfigError: exactly_once_v2 is set, and the brokers do not support transactions; a package is missing; or a
+            history cannot be read with this configuration.
         TransactionalIdAuthorizationError: the brokers do not allow this user to write transactions.
         TopicAuthorizationError: they do not allow this user to see a topic that the topology reads or writes.
         StreamsError: a source, a sink or a store has no serde, a sink topic does not exist, or the restore of a
@@ -138,6 +140,7 @@ def prepare(
     _warn_of_keys(config)
     check_serdes(built, config)
     check_dead_letters(built, config)
+    check_installed(config["penstock.state.base"])
     for _ in range(_ATTEMPTS):
         try:
             prepared = _prepare(
@@ -168,7 +171,6 @@ def _prepare(
     That is so if a program that did not know yet that it was overtaken has committed or started an epoch in the
     meantime; from now on it cannot. Raises as `prepare`.
     """
-    check_installed(config["penstock.state.base"])
     application_id = str(config.required("application.id"))
     topics = listed_topics(admin, named_topics(built, config))
     topology, placement = placed(built, config, admin, topics, parallelism)
@@ -183,7 +185,8 @@ def _prepare(
         placement = replace(placement, partitions=continuing.partitions, sink_partitions=continuing.sink_partitions)
     transactional, guarantee = guarantee_of(config, application_id, metadata is not None and metadata.transactional)
     ends = admin.end_offsets(inputs, read_committed=True)
-    begin = _begin(topology, placement, config, admin, ends, clock, known)
+    past = prepared_histories(built, checkpoint, known, config)
+    begin = _begin(topology, placement, config, admin, ends, clock, with_histories(known, past))
     generation = checkpoint.take_generation(0 if metadata is None else last_manifest(checkpoint, metadata).generation)
     if (metadata, known) != _found(checkpoint, same_topics):
         return None
@@ -192,9 +195,9 @@ def _prepare(
     if metadata is not None:
         metadata = _stored(checkpoint, metadata, generation)
         continuing = None if continuing is None else metadata
-    partitions = {**topics, **placement.source_partitions}
+    counts = {**topics, **placement.source_partitions}
     run = checkpoint.uri, "", "", generation, transactional, control_directory, clock
-    description = ApplicationDescription(config, topology, placement, partitions, {}, *run, topic_ids=ids)
+    description = ApplicationDescription(config, topology, placement, counts, {}, *run, topic_ids=ids, histories=past)
     stored = dump_for_checkpoint(description)
     if metadata is not None:
         earlier = topology_versions.unfinished(checkpoint, metadata, description, stored.digest)

@@ -22,6 +22,7 @@ from penstock.host.spark.driver.query_follower import QueryFollower
 from penstock.host.spark.driver.running_query import start_query
 from penstock.host.spark.driver.session_use import SessionUse
 from penstock.host.spark.frames.data_frames import DataFrameQueries
+from penstock.host.spark.frames.history_loading import HistoryLoader
 from penstock.host.spark.planner import epoch_planner
 from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.supervision.cores import cores
@@ -116,6 +117,7 @@ class QueryStarter:
         self.open_session()
         with closing(ConfluentAdmin(application.config)) as admin:
             self._data_frames.start_sources(admin, self._parallelism(), application.until_end)
+            HistoryLoader(application.built, application.config, application.checkpoint).load(admin, self.open_session)
             return preparation.prepare(
                 application.built,
                 application.config,

@@ -22,10 +22,12 @@ from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Metadata, Top
 from penstock.host.spark.checkpoints.documents import damaged
 from penstock.host.spark.checkpoints.manifests import existing_metadata, last_manifest, planned_offset, start_offset
 from penstock.host.spark.checkpoints.stored_description import load_from_checkpoint, of_run
+from penstock.host.spark.checkpoints.stored_history import stored_histories
 from penstock.host.spark.driver.preparation import internal_topics
 from penstock.host.spark.planner.task_controls import task_controls, task_ranges
 from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.spark.protocol.epoch_offset import EpochOffset
+from penstock.host.spark.protocol.history_bounds import live_position
 from penstock.host.spark.protocol.messages import GlobalControl, TaskControl, TaskReport
 from penstock.host.spark.protocol.placement import differences, shape
 from penstock.host.spark.worker.global_state import global_stores
@@ -195,9 +197,10 @@ class EpochReplay:
         with closing(ConfluentAdmin(self._description.config)) as admin:
             begins = admin.beginning_offsets([each.partition for each in ranges])
         for each in ranges:
-            if begins[each.partition] > each.start:
+            start = live_position(self._description.histories, each.partition, each.start)
+            if start < each.end and begins[each.partition] > start:
                 raise StreamsError(
-                    f"Epoch {self.epoch} cannot be replayed: it has read {each.partition} from offset {each.start}, "
+                    f"Epoch {self.epoch} cannot be replayed: it has read {each.partition} from offset {start}, "
                     f"and the records before offset {begins[each.partition]} are deleted."
                 )
 
@@ -344,7 +347,13 @@ def _description(
             "The program has another shape than the application in the checkpoint, so it cannot replay its epochs. "
             f"Functions may differ, and nothing else:\n{lines}"
         )
-    run = replace(stored, config=config, checkpoint=checkpoint.uri, generation=checkpoint.read_generation())
+    run = replace(
+        stored,
+        config=config,
+        checkpoint=checkpoint.uri,
+        generation=checkpoint.read_generation(),
+        histories=stored_histories(checkpoint.uri),
+    )
     settled = of_run(stored, run)
     given = {key: value for key, value in settled.config.given().items() if key != _TRACE}
     given |= {"state.dir": str(scratch / "state"), "penstock.execution": config["penstock.execution"]}

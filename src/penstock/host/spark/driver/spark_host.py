@@ -39,6 +39,7 @@ from penstock.host.spark.driver.restore_watch import RestoreWatch
 from penstock.host.spark.driver.running_query import JVM_IS_GONE
 from penstock.host.spark.driver.session_use import SessionUse
 from penstock.host.spark.frames.data_frames import DataFrameQueries
+from penstock.host.spark.frames.history_loading import HistoryLoader
 from penstock.host.spark.query.queries import CheckpointQueries
 from penstock.host.storage.directories import warn_of_temporary_state
 from penstock.host.supervision.turns import ApplicationTurns
@@ -114,7 +115,8 @@ class SparkHost:
         """
         self.check_keys(self._config)
         session.check_classic(self._given_session, self._config)
-        self._session.take(self._given_session or self._data_frames.session())
+        histories = HistoryLoader(self._application.built, self._config, self._checkpoint)
+        self._session.take(self._given_session or self._data_frames.session() or histories.session())
         self._lock.acquire()
         try:
             self._starter.check()

@@ -323,8 +323,8 @@ def _behind_the_log(log: Files, function: Callable[[DataFrame, int], None]) -> C
 # ---------------------------------------- rows to topics
 
 
-def columns(frame: DataFrame, topic: str) -> DataFrame:
-    """Return the rows of `frame` in the columns for `topic`.
+def columns(frame: DataFrame, topic: str, *further: Column) -> DataFrame:
+    """Return the rows of `frame` in the columns for `topic`, with `further` ones.
 
     Key and value are bytes, and the timestamp is in ms. Missing headers and a missing partition are null.
 
@@ -359,6 +359,7 @@ def columns(frame: DataFrame, topic: str) -> DataFrame:
         f.unix_millis(timestamp).alias("timestamp"),
         column("headers", null).cast("array<struct<key: string, value: binary>>").alias("headers"),
         column("partition", null).cast("int").alias("partition"),
+        *further,
     )
 
 

@@ -9,11 +9,12 @@ determine how much is read: everything that tasks see is in the read limit, whic
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Mapping, Set
 from typing import NamedTuple
 
 from penstock.host.spark.checkpoints.carried import carried_bytes
 from penstock.host.spark.checkpoints.checkpoint import Manifest
+from penstock.host.spark.planner.history_offsets import HistoryOffsets, OffsetsForTime
 from penstock.host.spark.planner.lagging import held_bytes, lagging_partitions, unread_partitions, waited_partitions
 from penstock.host.spark.planner.quota import (
     QuotaLimits,
@@ -26,12 +27,6 @@ from penstock.host.spark.planner.quota import (
 from penstock.host.spark.planner.time_alignment import aligned_topics, common_time
 from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.record import TopicPartition
-
-OffsetsForTime = Callable[[Sequence[TopicPartition], int], Mapping[TopicPartition, int]]
-"""Called with partitions and a time (ms).
-
-Returns the first offset of each partition that is not older; partitions without such an offset are omitted.
-"""
 
 Positions = Mapping[TopicPartition, int]
 
@@ -69,7 +64,7 @@ class AdmissionControl:
         config, placement = description.config, description.placement
         self._placement = placement
         self._inputs = frozenset(description.inputs)
-        self._offsets_for_time = offsets_for_time
+        self._offsets = HistoryOffsets(description, offsets_for_time)
         self._limits = QuotaLimits(config["penstock.batch.max.bytes"], config["penstock.batch.target.ms"])
         self._quota = first_quota(self._limits)
         self._record_bytes: dict[str, float] = {}
@@ -77,7 +72,7 @@ class AdmissionControl:
         # if no task has inputs to wait for, lagging partitions do not matter
         self._idle_ms: int = config["max.task.idle.ms"] if any(placement.awaitable.values()) else -1
         self._skew_ms: int = config["penstock.max.skew.ms"]
-        self._aligned = aligned_topics(description.topology, placement, config)
+        self._aligned = aligned_topics(description.topology, placement, config, description.histories.keys())
 
     def learn(self, manifest: Manifest, duration_ms: int | None) -> None:
         """Learn from the figures of an epoch that took `duration_ms`, or None if unknown."""
@@ -121,13 +116,13 @@ class AdmissionControl:
         The cut makes aligned topics use their share of the quota.
         """
         aligned = {tp: at for tp, at in positions.items() if tp.topic in self._aligned and tp not in unread}
-        behind = [tp for tp, position in aligned.items() if ends.get(tp, position) > position]
+        behind = {tp: position for tp, position in aligned.items() if ends.get(tp, position) > position}
         wanted = wanted_bytes(aligned, ends, self._record_bytes)
         if not wanted:
             return ends, begin_ms
 
         def ends_before(time: int) -> dict[TopicPartition, int]:
-            found = self._offsets_for_time(behind, time)
+            found = self._offsets.at(behind, time)
             # Timestamps need not ascend within a partition, so the first record that is not older may precede the
             # position. Without such a record, the partition is read to its end.
             return {tp: min(max(found.get(tp, ends[tp]), positions[tp]), ends[tp]) for tp in behind}

@@ -37,6 +37,7 @@ from penstock.host.spark.planner.task_controls import OffsetRange, task_controls
 from penstock.host.spark.planner.topic_ends import TopicEnds
 from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.spark.protocol.epoch_offset import EpochOffset
+from penstock.host.spark.protocol.history_bounds import live_position
 from penstock.host.spark.protocol.messages import GlobalControl, SinkControl, TaskControl
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
@@ -285,7 +286,9 @@ class EpochPlanner:
             self._told_epoch = committed.epoch
             positions = {tp: committed.position(tp) for tp in self._description.inputs}
             positions |= first_held(self._checkpoint, self._manifest_of(committed))
-            self._group_offsets.tell(self._ends.without_deleted(positions))
+            histories = self._description.histories
+            live = {tp: live_position(histories, tp, at) for tp, at in positions.items()}
+            self._group_offsets.tell(self._ends.without_deleted(live))
 
     def _tell_ends(self, ends: Mapping[TopicPartition, int]) -> None:
         """Report new ends of the inputs to the driver at intervals, for its metrics."""

@@ -9,7 +9,7 @@ aligned, and neither are the topics that they meet. Pure functions; a function a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import Any
 
 from penstock.host.deployment.record_time import topics_with_own_time
@@ -26,8 +26,14 @@ LAST_TIME_MS = 1 << 62
 """A time (ms) after all records."""
 
 
-def aligned_topics(topology: BuiltTopology, placement: Placement, config: Mapping[str, Any]) -> frozenset[str]:
-    """Return the broker topics that advance together, because they meet others in some task."""
+def aligned_topics(
+    topology: BuiltTopology, placement: Placement, config: Mapping[str, Any], with_history: Set[str] = frozenset()
+) -> frozenset[str]:
+    """Return the broker topics that advance together, because they meet others in some task.
+
+    The partitions of a topic of `with_history` always advance together, so that its history is read in the order of
+    time.
+    """
     if config["penstock.max.skew.ms"] == 0:
         return frozenset()
     own_time = topics_with_own_time(topology, config)
@@ -36,7 +42,8 @@ def aligned_topics(topology: BuiltTopology, placement: Placement, config: Mappin
         meeting = frozenset[str]().union(*(placement.upstream[topic] for topic in spec.source_topics))
         touched = [group for group in groups if group & meeting]
         groups = [group for group in groups if not group & meeting] + [meeting.union(*touched)]
-    return frozenset[str]().union(*(group for group in groups if len(group) > 1 and not group & own_time))
+    together = (group for group in groups if not group & own_time and (len(group) > 1 or group & with_history))
+    return frozenset[str]().union(*together)
 
 
 def common_time(begin_ms: int, bytes_before: Callable[[int], float], quota: float, skew_ms: int) -> int:

@@ -23,6 +23,7 @@ from penstock.host.deployment.offset_resets import recreated_topics_error, reset
 from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.spark.protocol.epoch_offset import EpochOffset
 from penstock.host.spark.protocol.failures import QueryFailedError, encode_failure
+from penstock.host.spark.protocol.history_bounds import live_position
 from penstock.record import TopicPartition
 from penstock_broker.common.clock import elapsed_milliseconds
 
@@ -222,14 +223,16 @@ class TopicEnds:
     ) -> dict[TopicPartition, int]:
         """Return the start position of each partition.
 
-        It is that of `positions`, or, if the records there are deleted, that of the offset reset. Brokers are asked at
-        intervals; workers detect deletions in between.
+        It is that of `positions`, or, if the records there are deleted, that of the offset reset. Rows of histories are
+        never deleted before they are read. Brokers are asked at intervals; workers detect deletions in between.
 
         Raises:
             QueryFailedError: records are deleted, and the reset is `none`.
         """
-        self._look_for_beginnings([tp for tp, end in ends.items() if tp in positions and positions[tp] < end])
-        deleted = [tp for tp, position in positions.items() if position < self._beginnings.get(tp, 0) and tp in ends]
+        histories = self._description.histories
+        live = {tp: at for tp, at in positions.items() if live_position(histories, tp, at) == at}
+        self._look_for_beginnings([tp for tp, end in ends.items() if tp in live and live[tp] < end])
+        deleted = [tp for tp, position in live.items() if position < self._beginnings.get(tp, 0) and tp in ends]
         if not deleted:
             return dict(positions)
         resets = {tp: self._description.offset_resets[tp.topic] for tp in deleted}

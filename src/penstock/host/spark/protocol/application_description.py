@@ -18,6 +18,7 @@ from penstock.host.deployment.offset_resets import offset_resets
 from penstock.host.deployment.topics import pattern_topics
 from penstock.host.packing.sent_program import dump_program, load_program, parts_of
 from penstock.host.spark.protocol.epoch_offset import EpochOffset
+from penstock.host.spark.protocol.history_bounds import HistoryBounds
 from penstock.host.spark.protocol.placement import Placement
 from penstock.plan.subtopology import BuiltTopology, SubtopologySpec
 from penstock.record import TopicPartition
@@ -50,6 +51,7 @@ class ApplicationDescription:
         process_id: of the driver, drawn at random: bases of other drivers are checked (`base_directory`).
         tells_restores: whether workers report the end of each restore, for a listener.
         topic_ids: the ids of the source topics and the global topics, if brokers assign ids.
+        histories: the histories of source topics, by topic.
         failure_key: signs the errors that the processes of this run send to the driver, see `failures`.
     """
 
@@ -71,6 +73,7 @@ class ApplicationDescription:
     process_id: str = ""
     tells_restores: bool = False
     topic_ids: Mapping[str, str] = field(default_factory=dict)
+    histories: Mapping[str, HistoryBounds] = field(default_factory=dict)
     failure_key: bytes = field(default_factory=lambda: secrets.token_bytes(FAILURE_KEY_BYTES), repr=False)
 
     def parts(self) -> Iterator[tuple[str, Any]]:

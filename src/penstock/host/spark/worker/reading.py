@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator
 
 from penstock.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from penstock.host.deployment.offset_resets import recreated_topics_error, reset_offsets
+from penstock.host.spark.checkpoints.stored_history import open_history
 from penstock.host.spark.clients import open_admin, open_fetcher
 from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.record import RecordBatch, TopicPartition
@@ -28,6 +29,8 @@ def read_range(
 ) -> Iterator[RecordBatch]:
     """Yield the remaining committed records of `partition` from `start` to before `end`.
 
+    Rows of a history come first.
+
     Args:
         description: of the application.
         partition: the partition to read.
@@ -38,8 +41,15 @@ def read_range(
     Raises:
         KafkaError: they cannot be read now.
         StreamsError: records have been deleted and the offset reset is `none`.
+        TaskCorruptedError: rows of a history are missing.
     """
-    reached = start
+    reached, bounds = start, description.histories.get(partition.topic)
+    if bounds is not None and start < (live := bounds.live(partition.partition, start)):
+        history = open_history(description.checkpoint, partition.topic, bounds)
+        yield from history.read(partition.partition, start, min(live, end))
+        reached = live
+    if reached >= end:
+        return
     for attempt in range(_MOST_RESETS):
         try:
             for batch in open_fetcher(description).fetch(partition, reached, end, read_committed=True):
