@@ -7,7 +7,6 @@ import shutil
 import sys
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -22,10 +21,9 @@ from penstock.host.spark.driver.query_follower import QueryFollower
 from penstock.host.spark.driver.running_query import start_query
 from penstock.host.spark.driver.session_use import SessionUse
 from penstock.host.spark.frames.data_frames import DataFrameQueries
-from penstock.host.spark.planner import epoch_planner
 from penstock.host.spark.protocol.application_description import ApplicationDescription
+from penstock.host.spark.protocol.mailbox import Mailbox, Signal
 from penstock.host.supervision.cores import cores
-from penstock.private_files import private_directory
 
 _log = logging.getLogger(__name__)
 
@@ -134,8 +132,9 @@ class QueryStarter:
         _log.warning("%s finishes the epoch that the previous program left half committed.", self._application.id)
         description = self._of_run(prepared.description)
         self._figures.begin(prepared.last, description.begin, {}, self._application.clock.milliseconds())
-        control = private_directory(Path(description.control_directory))
-        (control / epoch_planner.STOP_FILE).touch()
+        mailbox = Mailbox(description.control_directory)
+        mailbox.create()
+        mailbox.send(Signal.STOP)
         query = start_query(description, self.open_session(), self._new_location(), until_end=True, paused=False)
         self._current.query = query
         self._follower.follow(query)
