@@ -9,15 +9,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 
-from py4j.protocol import Py4JError
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.errors import StreamsError
 from penstock.host.packing.tapped_records import decoded_records
-from penstock.host.spark import session
+from penstock.host.spark.driver.driver_session import DriverSession
 from penstock.host.spark.planner import epoch_planner
 from penstock.host.spark.planner.taps import read_tapped, read_taps, write_taps
 from penstock.host.spark.protocol.application_description import ApplicationDescription, dump_description
@@ -34,22 +33,15 @@ _TITLE_CHARACTERS = 400
 LOOK_SECONDS = 0.05
 """How often the driver polls the query and its files."""
 
-JVM_IS_GONE = (Py4JError, ConnectionError)
-"""The exceptions of calls after the JVM has ended.
-
-Errors of Spark itself arrive as an exception of pyspark, or as a Py4JJavaError. The latter is also a Py4JError, so
-check for it first.
-"""
-
 
 def start_query(
-    description: ApplicationDescription, spark: SparkSession, location: str, until_end: bool, paused: bool
+    description: ApplicationDescription, opened: DriverSession, location: str, until_end: bool, paused: bool
 ) -> RunningQuery:
     """Start the query of `description`.
 
     Args:
         description: what to run; its control directory is empty.
-        spark: the session to run in.
+        opened: the session to run in.
         location: where Spark keeps its checkpoint.
         until_end: stop at the current ends of the topics.
         paused: begin paused.
@@ -62,7 +54,7 @@ def start_query(
     mailbox.create()
     if paused:
         mailbox.send(Signal.PAUSE)
-    with session.query_session(spark) as own:
+    with opened.starting() as own:
         own.conf.set("spark.sql.streaming.pollingDelay", f"{description.config['penstock.poll.ms']}ms")
         own.conf.set("spark.sql.shuffle.partitions", str(description.placement.sink_partitions))
         own.dataSource.register(source.source_class(data))
@@ -79,7 +71,7 @@ def start_query(
         elif until_end:
             mailbox.send(Signal.TO_END)
         query = writer.start()
-    return RunningQuery(query, description)
+    return RunningQuery(query, description, partial(opened.release, own))
 
 
 def _name(description: ApplicationDescription) -> str:
@@ -107,18 +99,23 @@ class RunningQuery:
     Args:
         query: the query of Spark.
         description: the application that it runs.
+        release: releases the session of the query.
     """
 
-    def __init__(self, query: StreamingQuery, description: ApplicationDescription) -> None:
+    def __init__(self, query: StreamingQuery, description: ApplicationDescription, release: Callable[[], None]) -> None:
         self.description = description
         self._query = query
+        self._release = release
+        self._is_active = True
         self._mailbox = Mailbox(description.control_directory)
         self._ends: dict[TopicPartition, int] = {}
 
     @property
     def is_active(self) -> bool:
         """Whether the query has not ended."""
-        return bool(self._query.isActive)
+        if self._is_active and not self._query.isActive:
+            self._is_active = False
+        return self._is_active
 
     @property
     def ended_by_pause(self) -> bool:
@@ -170,11 +167,16 @@ class RunningQuery:
 
     def stop(self) -> None:
         """Stop immediately. The running epoch is abandoned; the next query on the checkpoint runs it again."""
-        self._query.stop()
+        if self.is_active:
+            self._query.stop()
 
     def failure(self) -> tuple[StreamsError, str] | None:
-        """Return the query's error and the output before it, or None without an error."""
+        """Return the error and the output before it of the query that has ended, or None without an error."""
         exception: StreamingQueryException | None = self._query.exception()
         if exception is None:
             return None
         return failure_of_exception(f"of {self.description.application_id}", exception, self.description.failure_key)
+
+    def close(self) -> None:
+        """Release the session of the query, which has ended. Its failure is not known afterwards."""
+        self._release()

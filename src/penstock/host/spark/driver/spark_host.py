@@ -23,7 +23,6 @@ from penstock.config import StreamsConfig, warn_of_keys_without_effect
 from penstock.config.definition import SPARK
 from penstock.errors import StreamsNotStartedError
 from penstock.host.api import HostListener, HostStatistics, StateQueries
-from penstock.host.spark import session
 from penstock.host.spark.checkpoints.lock import LOCK_FILE, CheckpointLock
 from penstock.host.spark.driver.current_query import CurrentQuery
 from penstock.host.spark.driver.figures import ManifestFigures
@@ -35,7 +34,7 @@ from penstock.host.spark.driver.query_starter import QueryStarter
 from penstock.host.spark.driver.query_supervisor import QuerySupervisor
 from penstock.host.spark.driver.resetting import reset_application
 from penstock.host.spark.driver.restore_watch import RestoreWatch
-from penstock.host.spark.driver.running_query import JVM_IS_GONE
+from penstock.host.spark.driver.session_errors import session_errors
 from penstock.host.spark.driver.session_use import SessionUse
 from penstock.host.spark.frames.data_frames import DataFrameQueries
 from penstock.host.spark.query.queries import CheckpointQueries
@@ -112,15 +111,13 @@ class SparkHost:
         Raises StreamsError if the query cannot start.
         """
         self.check_keys(self._config)
-        session.check_classic(self._given_session, self._config)
         self._session.take(self._given_session or self._data_frames.session())
         self._lock.acquire()
         try:
             self._starter.check()
             opened = self._starter.open_session()
-            session.check_python(opened)
+            opened.check()
             warn_of_temporary_state(self._config)
-            session.warn_of_local_checkpoint(str(opened.sparkContext.master), self._checkpoint.local_path)
             self._supervisor.start_query()
         except BaseException:
             self._release()
@@ -231,7 +228,7 @@ class SparkHost:
     def _release(self) -> None:
         self._follower.close()
         self._queries.close()
-        with suppress(*JVM_IS_GONE):
+        with suppress(*session_errors()):
             self._data_frames.stop()
         self._session.close()
         self._lock.release()
