@@ -30,7 +30,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _is_on_spark(item: pytest.Item) -> bool:
     callspec = getattr(item, "callspec", None)
     return "spark_runner" in getattr(item, "fixturenames", ()) or (
-        callspec is not None and callspec.params.get("runner") == "spark"
+        callspec is not None and callspec.params.get("runner") in ("spark", "connect")
     )
 
 
@@ -45,6 +45,13 @@ def _made(module: str, name: str, broker: RunningBroker, directories: pytest.Tem
 def spark_runner(broker: RunningBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Runs topologies on Spark, on each of the brokers; one session serves all tests."""
     yield from _made("tests.host.spark.support", "SparkRunner", broker, tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def connect_runner(broker: RunningBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Runs topologies on Spark Connect, on each of the brokers; one server serves all tests."""
+    pytest.importorskip("grpc", reason="the packages of pyspark[connect] are not installed")
+    yield from _made("tests.host.spark.connect", "ConnectRunner", broker, tmp_path_factory)
 
 
 @pytest.fixture(scope="session")

@@ -33,9 +33,15 @@ CLOSE_MS = 120_000
 ON_SPARK = pytest.param("spark", marks=(pytest.mark.spark, pytest.mark.xdist_group("spark")))
 """The parameter of `runner` for a test that starts a Spark session."""
 
+ON_CONNECT = pytest.param("connect", marks=(pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark")))
+"""The parameter of `runner` for a test that starts a server of Spark Connect."""
+
 WITH_A_SESSION = pytest.mark.parametrize("runner", [ON_SPARK, "threads"], indirect=True)
 """Mark of a test of each host that starts a Spark session on Spark; without it, Spark's part is played in this
 process."""
+
+WITH_ALL_SESSIONS = pytest.mark.parametrize("runner", [ON_SPARK, ON_CONNECT, "threads"], indirect=True)
+"""As WITH_A_SESSION, also with a session of Spark Connect."""
 
 
 class InputRecord(NamedTuple):

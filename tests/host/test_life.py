@@ -11,10 +11,10 @@ import pytest
 from penstock import Processor, ProcessorContext, PunctuationType, Record, StreamsBuilder, Topology
 from penstock.errors import MissingSourceTopicError, StreamsError
 from penstock.host.api import Host, StreamThreadExceptionResponse
-from tests.host.support import WITH_A_SESSION, Listening, Runner, lines, wait_for
+from tests.host.support import WITH_ALL_SESSIONS, Listening, Runner, lines, wait_for
 from tests.host.test_topologies import TEXT, TEXT_OUT, final, text, word_count
 
-pytestmark = [WITH_A_SESSION, pytest.mark.partitions(2, 1)]
+pytestmark = [WITH_ALL_SESSIONS, pytest.mark.partitions(2, 1)]
 
 REPLACE = StreamThreadExceptionResponse.REPLACE_THREAD
 IN_ONE_COMMIT = {"processing.guarantee": "exactly_once_v2", "commit.interval.ms": 3_600_000}

@@ -202,7 +202,8 @@ PENSTOCK_KEYS: Final = (
         text,
         None,
         "medium",
-        "Master of the session that Penstock starts; not set: local[<cores>,4].",
+        "Master of the session that Penstock starts, or the address of a Spark Connect server (sc://...); not set: "
+        "local[<cores>,4].",
         without_effect={THREADS: _SPARK_ONLY},
     ),
     ConfigKey(

@@ -12,11 +12,12 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pyspark
 import pytest
+from pyspark.sql import SparkSession
 
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, StreamsError
@@ -120,27 +121,38 @@ def test_the_environment_is_as_before_when_the_jvm_has_started(monkeypatch: pyte
 class RemoteSession:
     """Replaces the class of Spark Connect, which needs additional packages."""
 
+    def __init__(self) -> None:
+        self.stopped = 0
+
+    def stop(self) -> None:
+        self.stopped += 1
+
 
 RemoteSession.__module__ = "pyspark.sql.connect.session"
 
 
 @pytest.mark.parametrize(
-    ("given", "master", "environment", "found"),
+    ("master", "environment", "found"),
     [
-        (RemoteSession(), None, {}, "the given session is one"),
-        (None, "sc://somewhere:15002", {}, "penstock.spark.master is sc://somewhere:15002"),
-        (None, None, {"SPARK_REMOTE": "sc://somewhere"}, "SPARK_REMOTE is sc://somewhere"),
+        (None, {}, None),
+        ("local[2]", {"SPARK_REMOTE": "sc://elsewhere"}, None),
+        ("sc://somewhere:15002", {"SPARK_REMOTE": "sc://elsewhere"}, "sc://somewhere:15002"),
+        (None, {"SPARK_REMOTE": "sc://elsewhere"}, "sc://elsewhere"),
     ],
 )
-def test_spark_connect_is_refused(
-    monkeypatch: pytest.MonkeyPatch, given: object, master: str | None, environment: dict[str, str], found: str
+def test_a_server_of_spark_connect_is_named_by_the_program_or_its_environment(
+    monkeypatch: pytest.MonkeyPatch, master: str | None, environment: dict[str, str], found: str | None
 ) -> None:
+    monkeypatch.delenv("SPARK_REMOTE", raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     config = StreamsConfig({"application.id": "app", "penstock.spark.master": master})
-    with pytest.raises(ConfigError, match=r"app cannot run on Spark Connect.*spark-submit") as caught:
-        session.check_classic(given, config)
-    assert found in str(caught.value)
+    assert session.remote_of(config) == found
+
+
+def test_a_session_of_spark_connect_is_known_without_its_packages() -> None:
+    assert session.is_connect(RemoteSession())
+    assert not session.is_connect(session_with(sys.executable))
 
 
 @pytest.mark.parametrize(
@@ -157,12 +169,6 @@ def test_a_checkpoint_that_other_machines_may_not_see_is_reported(
 ) -> None:
     session.warn_of_local_checkpoint(master, path)
     assert [record.args for record in caplog.records] == ([(path, master)] if told else [])
-
-
-def test_a_classic_session_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("SPARK_REMOTE", raising=False)
-    session.check_classic(None, StreamsConfig({"application.id": "app"}))
-    session.check_classic(object(), StreamsConfig({"application.id": "app", "penstock.spark.master": "local[2]"}))
 
 
 def test_sockets_of_a_local_session_are_in_a_directory_of_its_user(
@@ -234,6 +240,28 @@ def test_hosts_without_a_session_share_one_and_the_last_ends_it(made: list[FakeS
     third = SessionUse(config, tmp_path)
     assert third.open() is made[1]  # type: ignore[comparison-overlap]  # a fake of it
     third.close()
+
+
+@pytest.mark.usefixtures("made")
+def test_a_session_at_a_server_is_shared_as_one_of_this_machine(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[str] = []
+    remote = RemoteSession()
+
+    def make(_: StreamsConfig, address: str) -> RemoteSession:
+        asked.append(address)
+        return remote
+
+    monkeypatch.setattr(session, "make_connect_session", make)
+    config = StreamsConfig({"application.id": "app", "penstock.spark.master": "sc://somewhere"})
+    first, second = SessionUse(config, tmp_path), SessionUse(config, tmp_path)
+    assert first.open() is remote  # type: ignore[comparison-overlap]  # a fake of it
+    second.take(cast(SparkSession, remote))
+    second.close()
+    assert remote.stopped == 0
+    first.close()
+    assert (asked, remote.stopped) == (["sc://somewhere"], 1)
 
 
 def test_a_session_whose_jvm_is_gone_is_made_once_for_all_its_hosts(made: list[FakeSession], tmp_path: Path) -> None:

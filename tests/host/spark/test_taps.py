@@ -9,6 +9,7 @@ import pytest
 from penstock import KafkaStreams, Produced, StreamsBuilder, Topology
 from penstock.host.packing.tapped_records import decoded_records, encoded_records
 from penstock.host.spark.planner.taps import read_tapped, read_taps, write_tapped, write_taps
+from penstock.host.spark.protocol.mailbox import Mailbox
 from penstock.task.taps import TappedRecord
 from tests.host.spark.inline import InlineQuery
 from tests.host.spark.support import SparkRunner
@@ -25,36 +26,37 @@ def test_the_last_records_of_the_epochs_are_kept(
     config = spark_runner.config(application)
     spark_runner.write(topics[0], lines(["a b", "c"], partitions=2))
     query = InlineQuery(word_count(*topics), config, spark_runner.admin)
-    control = Path(query.description.control_directory)
-    control.mkdir(parents=True, exist_ok=True)
+    mailbox = Mailbox(query.description.control_directory)
+    mailbox.create()
     query.epoch()
-    assert read_tapped(control) == {}  # nothing is kept without a tap
+    assert read_tapped(mailbox) == {}  # nothing is kept without a tap
     counted = next(
         node.name
         for part in query.description.topology.subtopologies
         for node in part.nodes
         if "counts" in getattr(node, "stores", ())
     )
-    write_taps(control, {counted: 3})
+    write_taps(mailbox, {counted: 3})
     for words in (["d", "e"], [], ["f g"]):
         spark_runner.write(topics[0], lines(words, partitions=2))
         query.epoch()
-    tapped = decoded_records(read_tapped(control)[counted])
+    tapped = decoded_records(read_tapped(mailbox)[counted])
     assert len(tapped) == 3
     assert {record.key for record in tapped[1:]} == {"f", "g"}
     assert {record.task.partition("_")[0] for record in tapped} == {"1"}
-    write_taps(control, {})
+    write_taps(mailbox, {})
     spark_runner.write(topics[0], lines(["h"]))
     query.epoch()
-    assert decoded_records(read_tapped(control)[counted]) == tapped
+    assert decoded_records(read_tapped(mailbox)[counted]) == tapped
     query.close()
 
 
 def test_taps_of_a_query_that_has_ended_are_harmless(tmp_path: Path) -> None:
-    gone = tmp_path / "gone"
+    gone = Mailbox(str(tmp_path / "gone"))
     write_taps(gone, {"node": 1})
     write_tapped(gone, [{"node": [b""]}])
     assert (read_taps(gone), read_tapped(gone)) == ({}, {})
+    assert not (tmp_path / "gone").exists()
 
 
 class Unsendable:

@@ -23,6 +23,7 @@ from pathlib import Path
 
 import pyspark
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
 from pyspark.java_gateway import ensure_callback_server_started, launch_gateway
 from pyspark.sql import SparkSession
 
@@ -109,27 +110,36 @@ rootLogger.appenderRef.console.ref = console
 """
 
 
-def check_classic(session: object, config: StreamsConfig) -> None:
-    """Raise ConfigError if the application would run on Spark Connect.
+def is_connect(session: object) -> bool:
+    """Return whether `session` is one of Spark Connect. Its class needs more packages than a classic one."""
+    return type(session).__module__.startswith("pyspark.sql.connect")
 
-    Args:
-        session: the user's session, or None if the user passed no session.
-        config: of the application.
-    """
+
+def remote_of(config: StreamsConfig) -> str | None:
+    """Return the address of the Spark Connect server that the program names, None without one."""
     master: str | None = config["penstock.spark.master"]
-    if type(session).__module__.startswith("pyspark.sql.connect"):
-        found = "the given session is one"
-    elif master is not None and master.startswith("sc://"):
-        found = f"penstock.spark.master is {master}"
-    elif session is None and "SPARK_REMOTE" in os.environ:
-        found = f"SPARK_REMOTE is {os.environ['SPARK_REMOTE']}"
-    else:
-        return
-    raise ConfigError(
-        f"{config.required('application.id')} cannot run on Spark Connect, and {found}: source process and driver "
-        "share files, and the driver watches the query through its own JVM. Pass a SparkSession with a master, as "
-        "SparkSession.builder.master(...) creates it, or start the program with spark-submit on the cluster."
-    )
+    if master is None:
+        return os.environ.get("SPARK_REMOTE")
+    return master if master.startswith("sc://") else None
+
+
+def make_connect_session(config: StreamsConfig, remote: str) -> SparkSession:
+    """Return a new session at the server `remote`; `spark.` keys of the configuration are its settings.
+
+    Raises:
+        StreamsError: the server does not answer, or a package is missing.
+    """
+    builder = SparkSession.builder.remote(remote)
+    for key, value in config.given().items():
+        if key.startswith("spark."):
+            builder = builder.config(key, str(value))
+    try:
+        return builder.getOrCreate()
+    except PySparkException as error:
+        raise StreamsError(
+            f"{config.required('application.id')} cannot open a session of Spark Connect at {remote}: {error}. Start "
+            "the server, or install the packages that the message names."
+        ) from error
 
 
 def check_python(session: SparkSession) -> None:

@@ -41,12 +41,14 @@ class SparkFeatures:
             reaches an end that it fixed itself (`SupportsTriggerAvailableNow`).
         arrow_stream_writer: Spark passes Arrow data to a Python sink.
         repartition_by_id: Spark has `DataFrame.repartitionById`.
+        connect: the client of Spark Connect can open another session at its server (`newSession`).
         checkpoint_package: Java package of the managers of checkpoint files.
     """
 
     admission_control: bool
     arrow_stream_writer: bool
     repartition_by_id: bool
+    connect: bool
     checkpoint_package: str
 
 
@@ -58,6 +60,7 @@ def features_of(version: str) -> SparkFeatures:
         admission_control=release >= (4, 2),
         arrow_stream_writer=release >= (4, 1),
         repartition_by_id=release >= (4, 1),
+        connect=release >= (4, 3),
         checkpoint_package=f"{streaming}.checkpointing" if release >= (4, 1) else streaming,
     )
 

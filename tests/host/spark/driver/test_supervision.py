@@ -22,9 +22,9 @@ from penstock.host.spark.checkpoints.lock import CheckpointLock
 from penstock.host.spark.driver import query_starter
 from penstock.host.spark.driver.running_query import RunningQuery, start_query
 from penstock.host.spark.driver.spark_host import SparkHost
-from penstock.host.spark.planner.epoch_planner import PAUSE_FILE, PAUSED_FILE
 from penstock.host.spark.planner.topic_ends import TopicEnds
 from penstock.host.spark.protocol.failures import ProcessLostError, error_of_spark
+from penstock.host.spark.protocol.mailbox import Mailbox, Signal
 from penstock_broker.common.clock import SystemClock
 from tests.crash.processes import descendants, kill, victims
 from tests.host.spark.inline import InlineQuery
@@ -212,12 +212,12 @@ def test_nothing_is_planned_in_a_pause(spark_runner: SparkRunner, application: s
     config = spark_runner.config(application)
     query = InlineQuery(word_count(*topics), config, spark_runner.admin)
     query.run_to_end()
-    control = Path(query.description.control_directory)
-    control.mkdir(parents=True, exist_ok=True)
-    (control / PAUSE_FILE).touch()
+    mailbox = Mailbox(query.description.control_directory)
+    mailbox.create()
+    mailbox.send(Signal.PAUSE)
     spark_runner.write(topics[0], lines(["a"]))
     assert not query.epoch()
-    (control / PAUSE_FILE).unlink()
+    mailbox.withdraw(Signal.PAUSE)
     assert query.epoch()
     assert final(spark_runner.read(topics[1])) == {"a": 1}
 
@@ -228,20 +228,20 @@ def test_nothing_is_planned_of_what_is_written_behind_a_pause_that_comes_while_e
 ) -> None:
     query = InlineQuery(word_count(*topics), spark_runner.config(application), spark_runner.admin)
     query.run_to_end()
-    control = Path(query.description.control_directory)
-    control.mkdir(parents=True, exist_ok=True)
+    mailbox = Mailbox(query.description.control_directory)
+    mailbox.create()
     ends_now = TopicEnds.now
 
     def behind_a_pause(ends: TopicEnds) -> Any:
-        (control / PAUSE_FILE).touch()
+        mailbox.send(Signal.PAUSE)
         spark_runner.write(topics[0], lines(["a"]))
         return ends_now(ends)
 
     with monkeypatch.context() as patched:
         patched.setattr(TopicEnds, "now", behind_a_pause)
         assert not query.epoch()
-    assert (control / PAUSED_FILE).exists()
-    (control / PAUSE_FILE).unlink()
+    assert mailbox.has(Signal.PAUSED)
+    mailbox.withdraw(Signal.PAUSE)
     assert query.epoch()
     assert final(spark_runner.read(topics[1])) == {"a": 1}
 

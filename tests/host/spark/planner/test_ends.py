@@ -9,6 +9,7 @@ import pytest
 
 from penstock import Consumed, Produced, Serdes, StreamsBuilder
 from penstock.host.spark.planner import epoch_planner
+from penstock.host.spark.protocol.mailbox import Mailbox
 from penstock.record import TopicPartition
 from tests.host.spark.inline import InlineQuery
 from tests.host.spark.support import SparkRunner
@@ -29,10 +30,10 @@ def test_ends_that_could_not_be_written_are_written_at_the_next_look(
     failures = [OSError("no space left on device")]
     write = epoch_planner.write_ends
 
-    def writing(control: Path, ends: Mapping[TopicPartition, int]) -> None:
+    def writing(mailbox: Mailbox, ends: Mapping[TopicPartition, int]) -> None:
         if failures:
             raise failures.pop()
-        write(control, ends)
+        write(mailbox, ends)
 
     monkeypatch.setattr(epoch_planner, "write_ends", writing)
     monkeypatch.setattr(epoch_planner, "_ENDS_EVERY_MS", 0)
@@ -43,10 +44,10 @@ def test_ends_that_could_not_be_written_are_written_at_the_next_look(
     text = Consumed.with_(key_serde=STRING, value_serde=STRING)
     builder.stream(source, text).to(target, Produced.with_(key_serde=STRING, value_serde=STRING))
     config = spark_runner.config(application, {"state.dir": str(tmp_path)})
-    control = tmp_path / "control"
-    control.mkdir()
+    mailbox = Mailbox(str(tmp_path / "control"))
+    mailbox.create()
     query = InlineQuery(builder.build(), config, spark_runner.admin)
     query.run_to_end()
     query.close()
     assert not failures
-    assert epoch_planner.read_ends(control) == {TopicPartition(source, 0): 1}
+    assert epoch_planner.read_ends(mailbox) == {TopicPartition(source, 0): 1}

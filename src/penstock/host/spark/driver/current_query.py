@@ -6,7 +6,8 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from penstock.host.spark.driver.running_query import JVM_IS_GONE, RunningQuery
+from penstock.host.spark.driver.running_query import RunningQuery
+from penstock.host.spark.driver.session_errors import session_errors
 from penstock.task.taps import TappedRecord
 
 
@@ -68,7 +69,7 @@ class CurrentQuery:
     def stop(self, is_over: Callable[[], bool]) -> bool:
         """Stop the query after its epoch. Return False if `is_over` returned True before the epoch ended."""
         query = self.query
-        with suppress(*JVM_IS_GONE):
+        with suppress(*session_errors()):
             if query is not None and query.is_active:
                 finished = query.finish_epoch(is_over)
                 query.stop()

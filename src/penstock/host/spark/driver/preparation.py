@@ -121,7 +121,7 @@ def prepare(
         checkpoint: where the query continues or starts.
         admin: a client of the brokers.
         parallelism: Spark partitions per level, for a new checkpoint.
-        control_directory: a local directory that driver and source process share.
+        control_directory: path or URI of the mailbox that driver and source process share.
         clock: the clock for planning epochs; None for that of the machine.
 
     Raises:

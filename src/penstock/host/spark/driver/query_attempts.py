@@ -13,8 +13,8 @@ from penstock.host.spark.driver.figures import ManifestFigures
 from penstock.host.spark.driver.host_requests import HostRequests
 from penstock.host.spark.driver.hosted_application import HostedApplication
 from penstock.host.spark.driver.query_starter import QueryStarter
-from penstock.host.spark.driver.running_query import JVM_IS_GONE
-from penstock.host.spark.protocol.failures import ProcessLostError, error_of_spark
+from penstock.host.spark.driver.session_errors import JVM_IS_GONE, connect_errors
+from penstock.host.spark.protocol.failures import ProcessLostError, error_of_spark, readable
 from penstock.host.supervision.restarts import Restarts
 
 _log = logging.getLogger(__name__)
@@ -65,6 +65,14 @@ class QueryAttempts:
                 f"The JVM of Spark in which {application_id} ran has ended: it was killed or ran out of memory. "
                 f"Its log may show why ({self._application.directory}/spark.log, if Penstock started it). Start the "
                 "application again; it continues from its last committed epoch."
+            )
+            error.__cause__ = raised
+            self._starter.forget_session()
+            return error
+        except connect_errors() as raised:
+            error = StreamsError(
+                f"Spark Connect did not run {application_id}: {readable(str(raised))}. If the server has ended, start "
+                "it and the application again; it continues from its last committed epoch."
             )
             error.__cause__ = raised
             self._starter.forget_session()

@@ -58,6 +58,7 @@ class QueryFollower:
             self._follow_to_its_end(query)
         finally:
             self._figures.tasks_closed(tasks)
+            query.close()
 
     def close(self) -> None:
         """Release the client of the brokers."""

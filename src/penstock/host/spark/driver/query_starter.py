@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import logging
-import shutil
 import sys
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.errors import TaskCorruptedError
+from penstock.extras import load
+from penstock.host.spark import session
 from penstock.host.spark.driver import preparation
+from penstock.host.spark.driver.classic_session import ClassicSession
 from penstock.host.spark.driver.current_query import CurrentQuery
-from penstock.host.spark.driver.dependencies import send_code
+from penstock.host.spark.driver.driver_session import DriverSession
 from penstock.host.spark.driver.figures import ManifestFigures
 from penstock.host.spark.driver.hosted_application import HostedApplication
 from penstock.host.spark.driver.query_follower import QueryFollower
@@ -23,12 +24,13 @@ from penstock.host.spark.driver.running_query import start_query
 from penstock.host.spark.driver.session_use import SessionUse
 from penstock.host.spark.frames.data_frames import DataFrameQueries
 from penstock.host.spark.frames.history_loading import HistoryLoader
-from penstock.host.spark.planner import epoch_planner
 from penstock.host.spark.protocol.application_description import ApplicationDescription
-from penstock.host.supervision.cores import cores
-from penstock.private_files import private_directory
+from penstock.host.spark.protocol.mailbox import Mailbox, Signal
 
 _log = logging.getLogger(__name__)
+
+_CONNECT = "penstock.host.spark.driver.connect_session"
+"""Loaded only for such a session: it needs more packages."""
 
 
 class QueryStarter:
@@ -58,6 +60,7 @@ class QueryStarter:
         self._figures = figures
         self._current = current
         self._follower = follower
+        self._opened: DriverSession | None = None
         self._runs = 0
         self.guarantee = ""
         """The processing guarantee of the newest query, in words."""
@@ -67,15 +70,17 @@ class QueryStarter:
         with closing(ConfluentAdmin(self._application.config)) as admin:
             preparation.check(self._application.built, self._application.config, admin)
 
-    def open_session(self) -> SparkSession:
+    def open_session(self) -> DriverSession:
         """Return the existing session or a new one.
 
         Its executors receive the code of the program.
         """
-        opened = self._session.open()
+        spark = self._session.open()
+        if self._opened is None or self._opened.spark is not spark:
+            self._opened = _driver_session(spark, self._application)
         if self._application.config["penstock.spark.send.code"]:
-            send_code(opened.sparkContext, list(sys.modules.values()))
-        return opened
+            self._opened.send_code(list(sys.modules.values()))
+        return self._opened
 
     def forget_session(self) -> None:
         """Use another session from now on, because the JVM of the current one has ended."""
@@ -98,33 +103,34 @@ class QueryStarter:
             )
         self.guarantee = prepared.guarantee
         self._figures.begin(prepared.last, prepared.description.begin, prepared.ends, application.clock.milliseconds())
-        spark, description = self.open_session(), self._of_run(prepared.description)
-        self._current.start(
-            lambda paused: start_query(description, spark, self._new_location(), application.until_end, paused)
-        )
+        opened, description = self.open_session(), self._of_run(prepared.description)
+        location = opened.new_location(self._run)
+        self._current.start(lambda paused: start_query(description, opened, location, application.until_end, paused))
         if not application.until_end:
-            self._data_frames.start_sinks(spark)
+            self._data_frames.start_sinks(opened.spark)
 
     def run_sinks_to_end(self) -> None:
         """Run the queries of DataFrame sinks to their end, if the application has one."""
         if self._application.until_end:
-            self._data_frames.run_sinks_to_end(self.open_session())
+            self._data_frames.run_sinks_to_end(self.open_session().spark)
 
     def _prepare(self) -> preparation.PreparedQuery:
-        application, control = self._application, self._application.directory / "control"
+        application, opened = self._application, self.open_session()
         self._runs += 1
-        shutil.rmtree(control, ignore_errors=True)
-        self.open_session()
+        mailboxes = opened.mailboxes()
+        mailboxes.clear()
+        parallelism = self._parallelism(opened)
         with closing(ConfluentAdmin(application.config)) as admin:
-            self._data_frames.start_sources(admin, self._parallelism(), application.until_end)
-            HistoryLoader(application.built, application.config, application.checkpoint).load(admin, self.open_session)
+            self._data_frames.start_sources(admin, parallelism, application.until_end)
+            histories = HistoryLoader(application.built, application.config, application.checkpoint)
+            histories.load(admin, lambda: opened.spark)
             return preparation.prepare(
                 application.built,
                 application.config,
                 application.checkpoint,
                 admin,
-                self._parallelism(),
-                str(control / str(self._runs)),
+                parallelism,
+                mailboxes.below(self._run).uri,
                 application.clock,
             )
 
@@ -136,30 +142,32 @@ class QueryStarter:
         _log.warning("%s finishes the epoch that the previous program left half committed.", self._application.id)
         description = self._of_run(prepared.description)
         self._figures.begin(prepared.last, description.begin, {}, self._application.clock.milliseconds())
-        control = private_directory(Path(description.control_directory))
-        (control / epoch_planner.STOP_FILE).touch()
-        query = start_query(description, self.open_session(), self._new_location(), until_end=True, paused=False)
+        mailbox = Mailbox(description.control_directory)
+        mailbox.create()
+        mailbox.send(Signal.STOP)
+        opened = self.open_session()
+        query = start_query(description, opened, opened.new_location(self._run), until_end=True, paused=False)
         self._current.query = query
         self._follower.follow(query)
 
-    def _new_location(self) -> str:
-        """Return the location of Spark's checkpoint for the next query: an empty local directory.
-
-        All data that an application depends on is in its own checkpoint.
-        """
-        directory = self._application.directory.absolute() / "spark"
-        shutil.rmtree(directory, ignore_errors=True)
-        return (directory / str(self._runs)).as_uri()
+    @property
+    def _run(self) -> str:
+        """The name of this run: a query of an earlier program that still runs at a server has another one."""
+        return f"{self._application.process_id}-{self._runs}"
 
     def _of_run(self, description: ApplicationDescription) -> ApplicationDescription:
         """Return `description` with the settings of this program for its workers."""
         application = self._application
         return replace(description, process_id=application.process_id, tells_restores=application.tells_restores)
 
-    def _parallelism(self) -> int:
+    def _parallelism(self, opened: DriverSession) -> int:
         """Return the number of Spark partitions per level of a new checkpoint: one per core by default."""
         chosen: int | None = self._application.config["penstock.spark.partitions"]
-        if chosen is not None:
-            return chosen
-        existing = self._session.existing
-        return cores() if existing is None else existing.sparkContext.defaultParallelism
+        return opened.parallelism() if chosen is None else chosen
+
+
+def _driver_session(spark: SparkSession, application: HostedApplication) -> DriverSession:
+    if not session.is_connect(spark):
+        return ClassicSession(spark, application)
+    found: DriverSession = load(_CONNECT, "Spark Connect").ConnectSession(spark, application)
+    return found

@@ -1,7 +1,7 @@
 """One run of the Spark query: its start from an application description, its stop after an epoch, and its end.
 
 The driver handles everything before (checks, description) and after (another run, the end of the application). Driver
-and source process share a control directory, one for each run, so that no run reads the files of another.
+and source process exchange messages in a mailbox (`protocol/mailbox`), one for each run.
 """
 
 from __future__ import annotations
@@ -9,25 +9,23 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from pathlib import Path
+from functools import partial
 
-from py4j.protocol import Py4JError
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.errors import StreamsError
 from penstock.host.packing.tapped_records import decoded_records
-from penstock.host.spark import session
+from penstock.host.spark.driver.driver_session import DriverSession
 from penstock.host.spark.planner import epoch_planner
 from penstock.host.spark.planner.taps import read_tapped, read_taps, write_taps
 from penstock.host.spark.protocol.application_description import ApplicationDescription, dump_description
 from penstock.host.spark.protocol.failures import failure_of_exception
+from penstock.host.spark.protocol.mailbox import Mailbox, Signal
 from penstock.host.spark.protocol.rows import SCHEMA_DDL
 from penstock.host.spark.versions import FEATURES, map_in_arrow, repartition_by_id
 from penstock.host.spark.worker import sink, source
 from penstock.host.spark.worker.stage import stage
-from penstock.private_files import private_directory
 from penstock.record import TopicPartition
 from penstock.task.taps import TappedRecord
 
@@ -35,22 +33,15 @@ _TITLE_CHARACTERS = 400
 LOOK_SECONDS = 0.05
 """How often the driver polls the query and its files."""
 
-JVM_IS_GONE = (Py4JError, ConnectionError)
-"""The exceptions of calls after the JVM has ended.
-
-Errors of Spark itself arrive as an exception of pyspark, or as a Py4JJavaError. The latter is also a Py4JError, so
-check for it first.
-"""
-
 
 def start_query(
-    description: ApplicationDescription, spark: SparkSession, location: str, until_end: bool, paused: bool
+    description: ApplicationDescription, opened: DriverSession, location: str, until_end: bool, paused: bool
 ) -> RunningQuery:
     """Start the query of `description`.
 
     Args:
         description: what to run; its control directory is empty.
-        spark: the session to run in.
+        opened: the session to run in.
         location: where Spark keeps its checkpoint.
         until_end: stop at the current ends of the topics.
         paused: begin paused.
@@ -59,11 +50,11 @@ def start_query(
         StreamsError: a user object cannot be sent to workers.
     """
     data = dump_description(description)
-    control = Path(description.control_directory)
-    private_directory(control)
+    mailbox = Mailbox(description.control_directory)
+    mailbox.create()
     if paused:
-        (control / epoch_planner.PAUSE_FILE).touch()
-    with session.query_session(spark) as own:
+        mailbox.send(Signal.PAUSE)
+    with opened.starting() as own:
         own.conf.set("spark.sql.streaming.pollingDelay", f"{description.config['penstock.poll.ms']}ms")
         own.conf.set("spark.sql.shuffle.partitions", str(description.placement.sink_partitions))
         own.dataSource.register(source.source_class(data))
@@ -78,9 +69,9 @@ def start_query(
         if until_end and FEATURES.admission_control:
             writer = writer.trigger(availableNow=True)
         elif until_end:
-            (control / epoch_planner.TO_END_FILE).touch()
+            mailbox.send(Signal.TO_END)
         query = writer.start()
-    return RunningQuery(query, description)
+    return RunningQuery(query, description, partial(opened.release, own))
 
 
 def _name(description: ApplicationDescription) -> str:
@@ -108,18 +99,23 @@ class RunningQuery:
     Args:
         query: the query of Spark.
         description: the application that it runs.
+        release: releases the session of the query.
     """
 
-    def __init__(self, query: StreamingQuery, description: ApplicationDescription) -> None:
+    def __init__(self, query: StreamingQuery, description: ApplicationDescription, release: Callable[[], None]) -> None:
         self.description = description
         self._query = query
-        self._control = Path(description.control_directory)
-        self._ends_written = 0
+        self._release = release
+        self._is_active = True
+        self._mailbox = Mailbox(description.control_directory)
+        self._ends: dict[TopicPartition, int] = {}
 
     @property
     def is_active(self) -> bool:
         """Whether the query has not ended."""
-        return bool(self._query.isActive)
+        if self._is_active and not self._query.isActive:
+            self._is_active = False
+        return self._is_active
 
     @property
     def ended_by_pause(self) -> bool:
@@ -127,7 +123,7 @@ class RunningQuery:
 
         No epochs are planned in a pause.
         """
-        return (self._control / epoch_planner.PAUSED_FILE).exists()
+        return self._mailbox.has(Signal.PAUSED)
 
     @property
     def is_at_end(self) -> bool:
@@ -135,39 +131,35 @@ class RunningQuery:
 
         That is so if Spark cannot get an end from the source.
         """
-        return (self._control / epoch_planner.AT_END_FILE).exists()
+        return self._mailbox.has(Signal.AT_END)
 
     def new_ends(self) -> dict[TopicPartition, int]:
         """Return the input ends last seen by the planner. Returns nothing if they are not new."""
-        with suppress(FileNotFoundError):  # the planner has not written it yet
-            written = (self._control / epoch_planner.ENDS_FILE).stat().st_mtime_ns
-            if written != self._ends_written:
-                self._ends_written = written
-                return epoch_planner.read_ends(self._control)
-        return {}
+        before, self._ends = self._ends, epoch_planner.read_ends(self._mailbox)
+        return {} if self._ends == before else self._ends
 
     def pause(self) -> None:
         """Plan no epochs after the running one."""
         with suppress(FileNotFoundError):  # the query has ended
-            (self._control / epoch_planner.PAUSE_FILE).touch()
+            self._mailbox.send(Signal.PAUSE)
 
     def tapped(self, taps: Mapping[str, int], node: str) -> list[TappedRecord]:
         """Return the last records of a node. The next epochs keep the records of `taps`."""
-        if read_taps(self._control) != taps:
-            write_taps(self._control, taps)
-        return decoded_records(read_tapped(self._control).get(node, ()))
+        if read_taps(self._mailbox) != taps:
+            write_taps(self._mailbox, taps)
+        return decoded_records(read_tapped(self._mailbox).get(node, ()))
 
     def resume(self) -> None:
         """Plan epochs again."""
-        (self._control / epoch_planner.PAUSE_FILE).unlink(missing_ok=True)
+        self._mailbox.withdraw(Signal.PAUSE)
 
     def finish_epoch(self, is_over: Callable[[], bool]) -> bool:
         """Plan no more epochs, and wait until the running one is committed.
 
         Return False if `is_over` returns True before that.
         """
-        (self._control / epoch_planner.STOP_FILE).touch()
-        while self.is_active and not (self._control / epoch_planner.STOPPED_FILE).exists():
+        self._mailbox.send(Signal.STOP)
+        while self.is_active and not self._mailbox.has(Signal.STOPPED):
             if is_over():
                 return False
             time.sleep(LOOK_SECONDS)
@@ -175,11 +167,16 @@ class RunningQuery:
 
     def stop(self) -> None:
         """Stop immediately. The running epoch is abandoned; the next query on the checkpoint runs it again."""
-        self._query.stop()
+        if self.is_active:
+            self._query.stop()
 
     def failure(self) -> tuple[StreamsError, str] | None:
-        """Return the query's error and the output before it, or None without an error."""
+        """Return the error and the output before it of the query that has ended, or None without an error."""
         exception: StreamingQueryException | None = self._query.exception()
         if exception is None:
             return None
         return failure_of_exception(f"of {self.description.application_id}", exception, self.description.failure_key)
+
+    def close(self) -> None:
+        """Release the session of the query, which has ended. Its failure is not known afterwards."""
+        self._release()

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from penstock.config import StreamsConfig
 from penstock.host.spark import session
-from penstock.host.spark.driver.running_query import JVM_IS_GONE
+from penstock.host.spark.driver.session_errors import session_errors
 
 
 class _Shared:
@@ -27,16 +27,23 @@ class _Shared:
         self._users = 0
 
     def is_made(self, other: SparkSession) -> bool:
-        """Return whether `other` uses the SparkContext that Penstock created."""
+        """Return whether `other` is the session that Penstock created, or uses its SparkContext."""
         with self._lock:
-            return self._made is not None and other.sparkContext is self._made.sparkContext
+            made = self._made
+            if made is None or session.is_connect(made) or session.is_connect(other):
+                return other is made
+            return other.sparkContext is made.sparkContext
 
     def join(self, config: StreamsConfig, directory: Path) -> SparkSession:
         """Become a user of the session, creating it if necessary; see `make_session`."""
         with self._lock:
             if self._made is None:
-                session.check_java()
-                self._made = session.make_session(config, directory)
+                remote = session.remote_of(config)
+                if remote is None:
+                    session.check_java()
+                    self._made = session.make_session(config, directory)
+                else:
+                    self._made = session.make_connect_session(config, remote)
                 self._users = 0
             self._users += 1
             return self._made
@@ -49,7 +56,7 @@ class _Shared:
             self._users -= 1
             if self._users == 0:
                 self._made = None
-                with suppress(*JVM_IS_GONE), warnings.catch_warnings():
+                with suppress(*session_errors()), warnings.catch_warnings():
                     warnings.simplefilter("ignore", RuntimeWarning)  # pyspark warns that the JVM is gone
                     own.stop()
 

@@ -24,7 +24,6 @@ from penstock.config.definition import SPARK
 from penstock.errors import StreamsNotStartedError
 from penstock.host.api import HostListener, HostStatistics, StateQueries
 from penstock.host.group_membership_operation import GroupMembershipOperation
-from penstock.host.spark import session
 from penstock.host.spark.checkpoints.lock import LOCK_FILE, CheckpointLock
 from penstock.host.spark.driver.current_query import CurrentQuery
 from penstock.host.spark.driver.figures import ManifestFigures
@@ -36,7 +35,7 @@ from penstock.host.spark.driver.query_starter import QueryStarter
 from penstock.host.spark.driver.query_supervisor import QuerySupervisor
 from penstock.host.spark.driver.resetting import reset_application
 from penstock.host.spark.driver.restore_watch import RestoreWatch
-from penstock.host.spark.driver.running_query import JVM_IS_GONE
+from penstock.host.spark.driver.session_errors import session_errors
 from penstock.host.spark.driver.session_use import SessionUse
 from penstock.host.spark.frames.data_frames import DataFrameQueries
 from penstock.host.spark.frames.history_loading import HistoryLoader
@@ -114,16 +113,14 @@ class SparkHost:
         Raises StreamsError if the query cannot start.
         """
         self.check_keys(self._config)
-        session.check_classic(self._given_session, self._config)
         histories = HistoryLoader(self._application.built, self._config, self._checkpoint)
         self._session.take(self._given_session or self._data_frames.session() or histories.session())
         self._lock.acquire()
         try:
             self._starter.check()
             opened = self._starter.open_session()
-            session.check_python(opened)
+            opened.check()
             warn_of_temporary_state(self._config)
-            session.warn_of_local_checkpoint(str(opened.sparkContext.master), self._checkpoint.local_path)
             self._supervisor.start_query()
         except BaseException:
             self._release()
@@ -234,7 +231,7 @@ class SparkHost:
     def _release(self) -> None:
         self._follower.close()
         self._queries.close()
-        with suppress(*JVM_IS_GONE):
+        with suppress(*session_errors()):
             self._data_frames.stop()
         self._session.close()
         self._lock.release()

@@ -14,7 +14,6 @@ from collections.abc import Mapping, Set
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 
 import orjson
 from pyspark.sql.datasource import InputPartition
@@ -38,6 +37,7 @@ from penstock.host.spark.planner.topic_ends import TopicEnds
 from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.spark.protocol.epoch_offset import EpochOffset
 from penstock.host.spark.protocol.history_bounds import live_position
+from penstock.host.spark.protocol.mailbox import Mailbox, Signal
 from penstock.host.spark.protocol.messages import GlobalControl, SinkControl, TaskControl
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
@@ -45,27 +45,8 @@ from penstock_broker.common.clock import elapsed_milliseconds
 
 _log = logging.getLogger(__name__)
 
-STOP_FILE, STOPPED_FILE = "stop", "stopped"
-"""Files of the control directory for the end of the query.
-
-The driver creates the first to end the query. The source process sees it and creates the second between two epochs.
-"""
-
-PAUSE_FILE, PAUSED_FILE = "pause", "paused"
-"""Files of the control directory for a pause.
-
-While the first exists, no epoch is planned; the source process creates the second when it has seen the first.
-"""
-
-TO_END_FILE, AT_END_FILE = "to-end", "at-end"
-"""Files of the control directory for the end of the topics, for a Spark without support for a planned end.
-
-The driver creates the first so that the query ends at the ends that the topics have at its start. The source process
-creates the second after all epochs up to there are planned and committed.
-"""
-
 ENDS_FILE = "ends"
-"""A file of the control directory: the end of each input, last seen by the source process."""
+"""The message with the end of each input, last seen by the source process."""
 
 _ENDS_EVERY_MS = 1_000
 """Minimum interval (ms) between two messages about the ends to the driver."""
@@ -125,7 +106,7 @@ class EpochPlanner:
         self._told_ends: dict[TopicPartition, int] = {}
         self._told_ends_at: int | None = None
         self._purge = RecordPurge(description.config["repartition.purge.interval.ms"], elapsed_milliseconds)
-        self._control = Path(description.control_directory)
+        self._mailbox = Mailbox(description.control_directory)
 
     def close(self) -> None:
         """Release the clients."""
@@ -148,13 +129,13 @@ class EpochPlanner:
         return end
 
     def _end_after(self, start: EpochOffset) -> EpochOffset:
-        if not (self._control / TO_END_FILE).exists():
+        if not self._mailbox.has(Signal.TO_END):
             return self._epoch_after(start)
         if not self._ends.are_fixed:
             self.fix_ends()
         end = self._epoch_after(start)
         if end == start:
-            (self._control / AT_END_FILE).touch()
+            self._mailbox.send(Signal.AT_END)
         return end
 
     def _epoch_after(self, start: EpochOffset) -> EpochOffset:
@@ -167,9 +148,9 @@ class EpochPlanner:
         if planned_before is not None and planned_before.epoch == start.epoch + 1:
             return planned_before
         self._tell_positions(start)
-        if (self._control / STOP_FILE).exists():
+        if self._mailbox.has(Signal.STOP):
             self._group_offsets.finish(_FINISH_MS)
-            (self._control / STOPPED_FILE).touch()
+            self._mailbox.send(Signal.STOPPED)
             return start
         if self._is_paused():
             return start
@@ -223,9 +204,9 @@ class EpochPlanner:
 
         If so, confirm to it that no epoch was planned for that reason.
         """
-        if not (self._control / PAUSE_FILE).exists():
+        if not self._mailbox.has(Signal.PAUSE):
             return False
-        (self._control / PAUSED_FILE).touch()
+        self._mailbox.send(Signal.PAUSED)
         return True
 
     def partitions(self, start: EpochOffset, end: EpochOffset) -> list[EpochPartition]:
@@ -247,7 +228,7 @@ class EpochPlanner:
         crash_point("source.partitions", end.epoch)
         count = placement.partitions[0]
         parts: list[EpochPartition] = [EpochPartition([], [], GlobalControl.of(end), None) for _ in range(count)]
-        for task, control in task_controls(description, manifest, start, end, read_taps(self._control)):
+        for task, control in task_controls(description, manifest, start, end, read_taps(self._mailbox)):
             part = parts[placement.places[task].number % count]
             part.controls.append((task, control))
             part.ranges.extend(task_ranges(description, task, start, end))
@@ -298,7 +279,7 @@ class EpochPlanner:
         if inputs and inputs != self._told_ends and is_due:
             self._told_ends_at = now
             with suppress(OSError):  # the next message includes them
-                write_ends(self._control, inputs)
+                write_ends(self._mailbox, inputs)
                 self._told_ends = inputs
 
     def _manifest_of(self, offset: EpochOffset) -> Manifest:
@@ -367,20 +348,16 @@ class EpochPlanner:
         return due is not None and (due <= now or went_back) and not self._ends.are_fixed
 
 
-def write_ends(control: Path, ends: Mapping[TopicPartition, int]) -> None:
-    """Write the ends of inputs atomically."""
-    written = control / f"{ENDS_FILE}.new"
-    written.write_bytes(orjson.dumps([[*tp, end] for tp, end in ends.items()]))
-    written.replace(control / ENDS_FILE)
+def write_ends(mailbox: Mailbox, ends: Mapping[TopicPartition, int]) -> None:
+    """Write the ends of inputs; raises OSError as `Mailbox.write`."""
+    mailbox.write(ENDS_FILE, orjson.dumps([[*tp, end] for tp, end in ends.items()]))
 
 
-def read_ends(control: Path) -> dict[TopicPartition, int]:
+def read_ends(mailbox: Mailbox) -> dict[TopicPartition, int]:
     """Return the ends of inputs, or nothing if they are not known yet."""
-    try:
-        data = (control / ENDS_FILE).read_bytes()
-    except FileNotFoundError:
-        return {}
-    return {TopicPartition(topic, partition): end for topic, partition, end in orjson.loads(data)}
+    data = mailbox.read(ENDS_FILE)
+    found = [] if data is None else orjson.loads(data)
+    return {TopicPartition(topic, partition): end for topic, partition, end in found}
 
 
 def _warn_of_jump(now_ms: int, planned_ms: int) -> None:

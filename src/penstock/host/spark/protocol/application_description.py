@@ -42,7 +42,7 @@ class ApplicationDescription:
         query_id: see `checkpoint`.
         generation: see `checkpoint`.
         transactional: whether the sink writes in transactions.
-        control_directory: a local directory shared by driver and source process.
+        control_directory: path or URI of the `Mailbox` of driver and source process.
         clock: by which epochs are planned.
         start_epoch: see `checkpoint`.
         start: the offset from which this run continues; None until a topology version is chosen.

@@ -43,6 +43,9 @@ _LOST_PROCESS = (
 The activity of the JVM decides between them. The last is for a process that did not start within Spark's 10 s.
 """
 
+_TRACE_OF_CONNECT = "\n\nJVM stacktrace:\n"
+_CLASS_OF_CONNECT = re.compile(r"^\([A-Z_.]+\) ")
+_CAUSE = re.compile(r"^Caused by: (.*)$", re.MULTILINE)
 _LOST_EXECUTOR = re.compile(
     r"(?:\[STREAM_FAILED\] )?(?:Query [^\n]{0,2000}?\[id = [^]\n]{0,200}\] terminated with exception: )?"
     r"(?:\[[A-Z_]+\] )?(?:Writing job aborted\.? ?)?Job aborted due to stage failure: (?!Task \d)[^\n]*?"
@@ -145,7 +148,7 @@ def error_of_spark(query: str, text: str, cause: str = "") -> StreamsError:
             f"{cause.splitlines()[0]}. After a restart, the application continues from its last committed epoch."
         )
     lost = any(map(_LOST_EXECUTOR.match, (text, cause.partition(": ")[2])))
-    return (ProcessLostError if lost else StreamsError)(f"{failed}: {_readable(text)}")
+    return (ProcessLostError if lost else StreamsError)(f"{failed}: {readable(text)}")
 
 
 def failure_of_exception(query: str, exception: StreamingQueryException, key: bytes) -> tuple[StreamsError, str]:
@@ -153,12 +156,21 @@ def failure_of_exception(query: str, exception: StreamingQueryException, key: by
 
     See `failure_in`.
     """
-    assert isinstance(exception, CapturedException), "the JVM is the driver's own: Spark Connect is refused"
-    text = str(exception)
-    return failure_in(text, key) or (error_of_spark(query, text, str(exception._cause or "")), "")
+    text, cause = _text_and_cause(exception)
+    return failure_in(text, key) or (error_of_spark(query, text, cause), "")
 
 
-def _readable(text: str) -> str:
+def _text_and_cause(exception: StreamingQueryException) -> tuple[str, str]:
+    """Return Spark's message and the underlying exception of the JVM; Spark Connect has both in one text."""
+    if isinstance(exception, CapturedException):
+        return str(exception), str(exception._cause or "")
+    text, _, trace = str(exception).partition(_TRACE_OF_CONNECT)
+    text = _CLASS_OF_CONNECT.sub("", text)
+    cause = _CAUSE.search(trace.partition(text)[2])  # after the message, which the trace repeats: it may quote a record
+    return text, "" if cause is None else cause.group(1)
+
+
+def readable(text: str) -> str:
     """Return the useful lines of a text of Spark.
 
     These are its last Python exception, else its first lines.

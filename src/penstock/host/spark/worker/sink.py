@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from pathlib import Path
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
@@ -38,6 +37,7 @@ from penstock.host.spark.planner.taps import write_tapped
 from penstock.host.spark.protocol.application_description import ApplicationDescription, load_description
 from penstock.host.spark.protocol.epoch_offset import EpochOffset
 from penstock.host.spark.protocol.failures import QueryFailedError, encode_failure
+from penstock.host.spark.protocol.mailbox import Mailbox
 from penstock.host.spark.protocol.messages import AT_END, SinkControl, TaskReport
 from penstock.host.spark.protocol.rows import CONTROL, FAILURE, HEAD, OUTPUT, Row
 from penstock.host.spark.protocol.transactions import marker_note, transactional_writer
@@ -297,7 +297,7 @@ def commit_epoch(description: ApplicationDescription, messages: Sequence[Partiti
     )
     checkpoint.write_manifest(manifest, partial(crash_point, "manifest.torn_write", end.epoch))
     crash_point("manifest.after_write", end.epoch)
-    write_tapped(Path(description.control_directory), (report.tapped for report in reports))
+    write_tapped(Mailbox(description.control_directory), (report.tapped for report in reports))
 
 
 def _longest_write(messages: Sequence[PartitionCommit]) -> float:
