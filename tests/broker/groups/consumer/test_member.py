@@ -9,7 +9,8 @@ import pytest
 
 from penstock_broker.groups.assignment import Assignment
 from penstock_broker.groups.consumer.heartbeat import HeartbeatRequest
-from penstock_broker.groups.consumer.member import ConsumerGroupMember, MemberState
+from penstock_broker.groups.consumer.member import ConsumerGroupMember
+from penstock_broker.groups.modern.member import MemberState
 from penstock_broker.wire.error_codes import ErrorCode
 from tests.broker.groups.classic.test_group import code_of
 
@@ -43,7 +44,7 @@ def test_a_subscription_has_names_and_a_pattern() -> None:
 
 
 def test_a_heartbeat_changes_only_the_fields_that_it_has() -> None:
-    before = ConsumerGroupMember("m", "one", "rack", "c", "/h", ("t",), "in-.*", 1_000, "range", epoch=5)
+    before = ConsumerGroupMember("m", "one", "rack", "c", "/h", 1_000, ("t",), "in-.*", "range", epoch=5)
     assert before.updated(UNCHANGED) == before
     request = UNCHANGED._replace(client_host="/i", rebalance_timeout_ms=0, topic_names=("v", "u", "v"), topic_regex="")
     after = before.updated(request)

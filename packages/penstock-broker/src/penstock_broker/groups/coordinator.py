@@ -17,11 +17,12 @@ from penstock_broker.config import BrokerConfig
 from penstock_broker.errors import ApiError, BrokerError
 from penstock_broker.groups.classic.group import ClassicGroup
 from penstock_broker.groups.classic.joining import JoinRequest
-from penstock_broker.groups.consumer.group import FIRST_COMMIT_WITH_EPOCHS, ConsumerGroup
+from penstock_broker.groups.consumer.group import ConsumerGroup
 from penstock_broker.groups.consumer.heartbeat import HeartbeatRequest
 from penstock_broker.groups.context import Answer, GroupContext
 from penstock_broker.groups.group import Group, MemberIdentity
 from penstock_broker.groups.group_log import GroupLog, StoredGroupRecord
+from penstock_broker.groups.modern.group import FIRST_COMMIT_WITH_EPOCHS
 from penstock_broker.groups.offsets import CommittedOffset, OffsetStore, TopicPartition
 from penstock_broker.groups.schemas import GroupRecord, RecordKind
 from penstock_broker.groups.timers import Timers
