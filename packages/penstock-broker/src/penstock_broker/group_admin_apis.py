@@ -1,6 +1,6 @@
 """The APIs for listing, describing and deleting groups.
 
-These are DescribeGroups, ConsumerGroupDescribe, ListGroups and DeleteGroups.
+These are DescribeGroups, ConsumerGroupDescribe, StreamsGroupDescribe, ListGroups and DeleteGroups.
 """
 
 from __future__ import annotations
@@ -46,6 +46,18 @@ def consumer_group_describe(state: BrokerState, request: Request) -> Message:
 def _describe_consumers(state: BrokerState, request: Request, group_id: str) -> Message:
     try:
         return _with_authorized_operations(state.groups.describe_consumers(group_id), request)
+    except ApiError as error:
+        return {"group_id": group_id, "error_code": error.code, "error_message": error.message}
+
+
+def streams_group_describe(state: BrokerState, request: Request) -> Message:
+    """Answer StreamsGroupDescribe."""
+    return {"groups": LazyArray(request.body["group_ids"], partial(_describe_streams, state, request))}
+
+
+def _describe_streams(state: BrokerState, request: Request, group_id: str) -> Message:
+    try:
+        return _with_authorized_operations(state.groups.describe_streams(group_id), request)
     except ApiError as error:
         return {"group_id": group_id, "error_code": error.code, "error_message": error.message}
 

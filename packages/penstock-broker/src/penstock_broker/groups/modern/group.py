@@ -96,7 +96,7 @@ class ModernGroup(Group, Generic[MemberT, TargetT, RequestT]):
         if len(self.members) >= self._context.config.group_max_size and request.member_id not in self.members:
             raise ApiError(ErrorCode.group_max_size_reached, f"the group has {len(self.members)} members")
         replaced = self._released_member(request)
-        records = self._group_records(request)
+        records = self._added_records(request)
         target = self._target
         if replaced is None:
             before = self._member_before(request)
@@ -129,7 +129,7 @@ class ModernGroup(Group, Generic[MemberT, TargetT, RequestT]):
             self._update_state()
         return self._response(request, before, reconciled)
 
-    def _group_records(self, request: RequestT) -> list[GroupRecord]:
+    def _added_records(self, request: RequestT) -> list[GroupRecord]:
         """Return the records of the group that a heartbeat adds, beyond members and target."""
         return []
 
