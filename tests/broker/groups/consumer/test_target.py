@@ -9,7 +9,6 @@ import pytest
 
 from penstock_broker.groups.consumer.member import ConsumerGroupMember
 from penstock_broker.groups.consumer.target import ConsumerTargetAssignment, SubscribedTopics, preferred_assignor
-from tests.broker.groups.consumer.test_member import partitions
 from tests.broker.groups.support import GroupBroker
 
 MEMBERS = [
@@ -67,13 +66,6 @@ def test_an_assignment_changes_as_little_as_possible(broker: GroupBroker) -> Non
     topics = SubscribedTopics(MEMBERS, broker.topics)
     target = ConsumerTargetAssignment().next_epoch(topics).assigned(MEMBERS, topics)
     assert target.next_epoch(topics).assigned(MEMBERS, topics).assignments == target.assignments
-
-
-def test_members_are_renamed_and_removed() -> None:
-    target = ConsumerTargetAssignment(assignments={"one": partitions(0), "two": partitions(1)})
-    assert target.renamed("two", "three").assignments == {"one": partitions(0), "three": partitions(1)}
-    assert target.without("one").assignments == {"two": partitions(1)}
-    assert target.of("three") == frozenset()
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def assign_sticky(members: Mapping[str, TaskClient], tasks: Iterable[TaskId]) ->
     The others go to the process with the fewest tasks for each of its members, and there to the member with the fewest.
 
     Args:
-        members: by member id.
+        members: by member id; at least one.
         tasks: the tasks to assign.
     """
     wanted = sorted(tasks, key=lambda task: (task[1], task[0]))
@@ -60,7 +60,7 @@ def _kept(members: Mapping[str, TaskClient], tasks: Iterable[TaskId]) -> dict[st
     given: dict[str, set[TaskId]] = {member_id: set() for member_id in members}
     wanted = list(tasks)
     open_tasks, open_members = len(wanted), len(members)
-    share = -(-open_tasks // open_members) if open_members else 0
+    share = -(-open_tasks // open_members)
     for task in wanted:
         owner = owners.get(task)
         if owner is None or len(given[owner]) >= share:
