@@ -26,6 +26,7 @@ from penstock_broker.group_apis import (
     join_group,
     leave_group,
     streams_group_heartbeat,
+    streams_group_topology_description_update,
     sync_group,
 )
 from penstock_broker.log_apis import delete_records, list_offsets, offset_for_leader_epoch, produce
@@ -59,7 +60,7 @@ from penstock_broker.wire.error_codes import ErrorCode
 Handler = Callable[[BrokerState, Request], Message | LaterAnswer | None]
 """Answers a request with a response, a later response, or None for no answer."""
 
-FEATURES: Final[Mapping[str, int]] = {"transaction.version": EPOCH_BUMPS}
+FEATURES: Final[Mapping[str, int]] = {"transaction.version": EPOCH_BUMPS, "streams.version": 1}
 """Features that the broker announces, with their levels."""
 
 PRODUCE: Final = 0
@@ -160,5 +161,6 @@ APIS: Final[Mapping[int, Api]] = {
     75: _api(describe_topic_partitions, 0, 0),
     88: _api(streams_group_heartbeat, 0, 1),
     89: _api(streams_group_describe, 0, 1),
+    93: _api(streams_group_topology_description_update, 0, 0),
 }
 """The supported APIs by key."""

@@ -1,8 +1,8 @@
 """The APIs for group members.
 
-These are FindCoordinator, JoinGroup, SyncGroup, Heartbeat, LeaveGroup, ConsumerGroupHeartbeat and
-StreamsGroupHeartbeat. Not here: their semantics (groups/classic, groups/consumer, groups/streams). JoinGroup and
-SyncGroup may answer later.
+These are FindCoordinator, JoinGroup, SyncGroup, Heartbeat, LeaveGroup, ConsumerGroupHeartbeat, StreamsGroupHeartbeat and
+StreamsGroupTopologyDescriptionUpdate. Not here: their semantics (groups/classic, groups/consumer, groups/streams).
+JoinGroup and SyncGroup may answer later.
 """
 
 from __future__ import annotations
@@ -157,3 +157,17 @@ def streams_group_heartbeat(state: BrokerState, request: Request) -> Message:
         return state.groups.streams_heartbeat(body["group_id"], wanted)
     except ApiError as error:
         return {"error_code": error.code, "error_message": error.message}
+
+
+def streams_group_topology_description_update(state: BrokerState, request: Request) -> Message:
+    """Answer StreamsGroupTopologyDescriptionUpdate."""
+    body = request.body
+    try:
+        if not body["member_id"].strip():
+            raise ApiError(ErrorCode.invalid_request, "MemberId can't be empty.")
+        state.groups.streams_group(body["group_id"]).update_topology_description(
+            body["member_id"], body["topology_epoch"], body["topology_description"]
+        )
+    except ApiError as error:
+        return {"error_code": error.code, "error_message": error.message}
+    return {"error_code": ErrorCode.none}

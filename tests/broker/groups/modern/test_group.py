@@ -8,6 +8,7 @@ import pytest
 
 from penstock_broker.errors import ApiError
 from penstock_broker.groups.group_log import GroupLog
+from penstock_broker.groups.modern.group import ModernGroup
 from penstock_broker.groups.modern.heartbeat import LEAVE_FOR_A_WHILE
 from penstock_broker.wire.error_codes import ErrorCode
 from tests.broker.groups.classic.test_group import code_of
@@ -49,8 +50,8 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 def members(broker: GroupBroker) -> list[str]:
     [group] = broker.groups.groups()
-    describe = {"consumer": broker.groups.describe_consumers, "streams": broker.groups.describe_streams}
-    return [each["member_id"] for each in describe[group.group_type]("g")["members"]]
+    assert isinstance(group, ModernGroup)
+    return list(group.members)
 
 
 def test_a_heartbeat_that_cannot_be_written_changes_nothing(

@@ -145,7 +145,7 @@ def settle(*clients: StreamsClient) -> None:
 
 
 def described(broker: GroupBroker) -> Message:
-    return broker.groups.describe_streams("g")
+    return broker.groups.streams_group("g").description()
 
 
 def statuses(answer: Message) -> dict[int, str]:
@@ -480,7 +480,7 @@ def test_a_group_has_one_protocol_while_it_has_members(broker: GroupBroker) -> N
     client.leave()
     ClassicClient(broker).join()
     assert code_of(StreamsClient(broker).beat) == ErrorCode.group_id_not_found
-    assert code_of(lambda: broker.groups.describe_streams("g")) == ErrorCode.group_id_not_found
+    assert code_of(lambda: broker.groups.streams_group("g")) == ErrorCode.group_id_not_found
 
 
 def test_another_topology_may_follow_a_classic_group(broker: GroupBroker) -> None:
@@ -541,6 +541,22 @@ def test_a_restarted_broker_continues(broker: GroupBroker) -> None:
     broker.restart()
     broker.timers.advance(SESSION_MS)
     assert described(broker)["members"] == []
+
+
+def test_the_description_of_the_topology_is_asked_for_until_there_is_one(broker: GroupBroker) -> None:
+    client = StreamsClient(broker)
+    assert client.follow()["topology_description_required"]
+    assert described(broker)["topology_description"] is None
+    group = broker.groups.streams_group("g")
+    pushed: Message = {"subtopologies": [{"subtopology_id": "0", "nodes": []}], "global_stores": []}
+    assert code_of(lambda: group.update_topology_description("x", 0, pushed)) == ErrorCode.unknown_member_id
+    assert code_of(lambda: group.update_topology_description(client.member_id, 1, pushed)) == ErrorCode.invalid_request
+    assert client.follow()["topology_description_required"]
+    group.update_topology_description(client.member_id, 0, pushed)
+    assert not client.follow()["topology_description_required"]
+    assert described(broker)["topology_description"] == pushed
+    broker.restart()
+    assert client.follow()["topology_description_required"]
 
 
 def test_a_description_has_members_with_their_tasks(broker: GroupBroker) -> None:

@@ -432,8 +432,8 @@ class GroupCoordinator:
             raise ApiError(ErrorCode.group_id_not_found, f"Group {group_id} is not a consumer group.")
         return group.description()
 
-    def describe_streams(self, group_id: str) -> Message:
-        """Return a group in the form of StreamsGroupDescribe.
+    def streams_group(self, group_id: str) -> StreamsGroup:
+        """Return a streams group.
 
         Raises:
             ApiError: INVALID_GROUP_ID or GROUP_ID_NOT_FOUND.
@@ -442,7 +442,7 @@ class GroupCoordinator:
         group = self._group(group_id)
         if not isinstance(group, StreamsGroup):
             raise ApiError(ErrorCode.group_id_not_found, f"Group {group_id} is not a streams group.")
-        return group.description()
+        return group
 
     def delete_group(self, group_id: str) -> None:
         """Delete a group without members, and its offsets.

@@ -53,6 +53,7 @@ class StreamsGroup(ModernGroup[StreamsGroupMember, StreamsTargetAssignment, Stre
         self._topology: StreamsTopology | None = None
         self._configured: ConfiguredTopology | None = None
         self._state = StreamsGroupState.EMPTY
+        self._topology_description: Message | None = None
         self._endpoints_epoch = 0
         self._shutdown_by: str | None = None
         self._is_delayed = False
@@ -188,6 +189,7 @@ class StreamsGroup(ModernGroup[StreamsGroupMember, StreamsTargetAssignment, Stre
             "task_offset_interval": TASK_OFFSET_INTERVAL_MS,
             "acceptable_recovery_lag": ACCEPTABLE_RECOVERY_LAG,
             "status": self._statuses(member, self._configured),
+            "topology_description_required": self._topology_description is None,
         }
         if request.member_epoch == 0 or has_moved:
             response |= {"active_tasks": as_messages(member.assigned), "standby_tasks": [], "warmup_tasks": []}
@@ -262,6 +264,26 @@ class StreamsGroup(ModernGroup[StreamsGroupMember, StreamsTargetAssignment, Stre
 
     # Description
 
+    def update_topology_description(self, member_id: str, topology_epoch: int, description: Message) -> None:
+        """Keep the description of the topology, which a member sends because a heartbeat asked for it (KIP-1331).
+
+        It is only in memory: a restarted broker asks for it again.
+
+        Args:
+            member_id: the member.
+            topology_epoch: the epoch of the described topology.
+            description: the description, for tools.
+
+        Raises:
+            ApiError: UNKNOWN_MEMBER_ID, or INVALID_REQUEST for another epoch.
+        """
+        self.members.identified(member_id, None)
+        epoch = None if self._topology is None else self._topology.epoch
+        if topology_epoch != epoch:
+            text = f"Topology epoch {topology_epoch} does not match the group's current topology epoch {epoch}."
+            raise ApiError(ErrorCode.invalid_request, text)
+        self._topology_description = description
+
     def description(self) -> Message:
         """Return the group in the form of StreamsGroupDescribe."""
         partitions = {} if self._configured is None else self._configured.partitions
@@ -273,4 +295,5 @@ class StreamsGroup(ModernGroup[StreamsGroupMember, StreamsTargetAssignment, Stre
             "topology": None if self._topology is None else describe_topology(self._topology, partitions),
             "members": [describe_member(member, self._target.of(member.member_id)) for member in self.members.values()],
             "assignor_name": ASSIGNOR,
+            "topology_description": self._topology_description,
         }
