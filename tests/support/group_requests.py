@@ -120,8 +120,7 @@ def streams_body(group: str, member_id: str, epoch: int, **settings: object) -> 
 def enter_streams(client: ProtocolClient, version: int, group: str, member_id: str, topic: str) -> Message:
     """Join a streams group that reads a topic, and return the answer with tasks; Kafka learns later of a new topic."""
     topology = {"epoch": 0, "subtopologies": [{"subtopology_id": "0", "source_topics": [topic]}]}
-    endpoint = {"host": "here", "port": 1}
-    body = streams_body(group, member_id, 0, topology=topology, process_id="p", client_tags=[], user_endpoint=endpoint)
+    body = streams_body(group, member_id, 0, topology=topology, process_id="p", client_tags=[])
     answer = client.call(STREAMS_GROUP_HEARTBEAT, version, body)
     deadline = time.monotonic() + WAIT
     while not answer["active_tasks"]:

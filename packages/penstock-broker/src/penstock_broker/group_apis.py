@@ -1,8 +1,8 @@
 """The APIs for group members.
 
-These are FindCoordinator, JoinGroup, SyncGroup, Heartbeat, LeaveGroup, ConsumerGroupHeartbeat, StreamsGroupHeartbeat and
-StreamsGroupTopologyDescriptionUpdate. Not here: their semantics (groups/classic, groups/consumer, groups/streams).
-JoinGroup and SyncGroup may answer later.
+These are FindCoordinator, JoinGroup, SyncGroup, Heartbeat, LeaveGroup, ConsumerGroupHeartbeat,
+StreamsGroupHeartbeat and StreamsGroupTopologyDescriptionUpdate. Not here: their semantics (groups/classic,
+groups/consumer, groups/streams). JoinGroup and SyncGroup may answer later.
 """
 
 from __future__ import annotations
