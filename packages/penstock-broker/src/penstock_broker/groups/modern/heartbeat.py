@@ -21,15 +21,19 @@ class ModernHeartbeat(Protocol[_UnitT]):
     @property
     def member_id(self) -> str:
         """The member."""
+        ...
 
     @property
     def member_epoch(self) -> int:
         """The last epoch that it received; 0 to join, LEAVE or LEAVE_FOR_A_WHILE."""
+        ...
 
     @property
     def instance_id(self) -> str | None:
         """Name of a static member; None for others."""
+        ...
 
     @property
     def owned(self) -> frozenset[_UnitT] | None:
         """What it owns; None if unchanged since the last heartbeat."""
+        ...
