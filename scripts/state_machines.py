@@ -18,6 +18,7 @@ from penstock.host.threads import member_states, phases
 from penstock_broker import transaction_log
 from penstock_broker.groups.classic import state as classic
 from penstock_broker.groups.consumer import state as consumer
+from penstock_broker.groups.streams import state as streams
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "ARCHITECTURE.md"
 
@@ -29,6 +30,7 @@ MACHINES: Final[Mapping[str, Mapping[Any, Collection[Any]]]] = {
     "A transaction of the broker (penstock_broker/transaction_log.py)": transaction_log.NEXT_STATES,
     "A classic group of the broker (penstock_broker/groups/classic/state.py)": classic.NEXT_STATES,
     "A consumer group of the broker (penstock_broker/groups/consumer/state.py)": consumer.NEXT_STATES,
+    "A streams group of the broker (penstock_broker/groups/streams/state.py)": streams.NEXT_STATES,
 }
 """The machines by title: state -> the states that may follow it."""
 

@@ -15,10 +15,14 @@ from tests.support.api_keys import (
     DESCRIBE_GROUPS,
     LEAVE_GROUP,
     LIST_GROUPS,
+    STREAMS_GROUP_DESCRIBE,
+    STREAMS_GROUP_HEARTBEAT,
+    STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE,
     SYNC_GROUP,
 )
-from tests.support.brokers import RunningBroker
-from tests.support.group_requests import SUBSCRIPTION, beat_body, enter, join, sync_body
+from tests.support.brokers import EMBEDDED_ONLY, RunningBroker
+from tests.support.group_requests import SUBSCRIPTION, beat_body, enter, enter_streams, join, streams_body, sync_body
+from tests.support.kafka import KAFKA_VERSION
 from tests.support.protocol_client import ProtocolClient, versions_of
 
 
@@ -109,3 +113,96 @@ def test_every_version_of_consumer_group_describe(client: ProtocolClient, group:
     listed = client.call(LIST_GROUPS, 5, {"types_filter": ["consumer"], "states_filter": ["stable"]})["groups"]
     assert [one["group_type"] for one in listed if one["group_id"] == group] == ["consumer"]
     client.call(CONSUMER_GROUP_HEARTBEAT, 1, beat_body(group, "me", -1))
+
+
+@pytest.fixture
+def streams_client(broker: RunningBroker, client: ProtocolClient) -> ProtocolClient:
+    """A connection to a broker with streams groups; the test is skipped on an older Kafka."""
+    if broker.kind == "kafka" and tuple(map(int, KAFKA_VERSION.split("."))) < (4, 4):
+        pytest.skip(f"Kafka {KAFKA_VERSION} does not have version 1 of the APIs of streams groups")
+    return client
+
+
+@pytest.mark.parametrize("version", versions_of(STREAMS_GROUP_HEARTBEAT))
+def test_every_version_of_streams_group_heartbeat(
+    streams_client: ProtocolClient, group: str, topic: str, version: int
+) -> None:
+    joined = enter_streams(streams_client, version, group, "me", topic)
+    assert joined["active_tasks"] == [{"subtopology_id": "0", "partitions": [0, 1]}]
+    assert (joined["partitions_by_user_endpoint"], joined["endpoint_information_epoch"]) == ([], 0)
+    # Kafka 4.4.0 answers UNKNOWN_SERVER_ERROR to an endpoint while it does not know the topics yet.
+    here = {"host": "here", "port": 1}
+    reachable = streams_body(group, "me", joined["member_epoch"], user_endpoint=here)
+    moved = streams_client.call(STREAMS_GROUP_HEARTBEAT, version, reachable)
+    [endpoint] = moved["partitions_by_user_endpoint"]
+    assert (endpoint["user_endpoint"], moved["endpoint_information_epoch"]) == (here, 1)
+    assert endpoint["active_partitions"] == [{"topic": topic, "partitions": [0, 1]}]
+    joined = streams_client.call(STREAMS_GROUP_HEARTBEAT, version, streams_body(group, "me", moved["member_epoch"]))
+    assert (joined["status"], joined.get("acceptable_recovery_lag", 10_000)) == ([], 10_000)
+    assert joined["task_offset_interval"] == 60_000
+    unchanged = streams_client.call(STREAMS_GROUP_HEARTBEAT, version, streams_body(group, "me", joined["member_epoch"]))
+    assert (unchanged["active_tasks"], unchanged["standby_tasks"], unchanged["warmup_tasks"]) == (None, None, None)
+    fenced = streams_client.call(STREAMS_GROUP_HEARTBEAT, version, streams_body(group, "me", 99))
+    assert fenced["error_code"] == ErrorCode.fenced_member_epoch
+    unknown = streams_client.call(STREAMS_GROUP_HEARTBEAT, version, streams_body(group, "other", 2))
+    assert unknown["error_code"] == ErrorCode.unknown_member_id
+    left = streams_client.call(STREAMS_GROUP_HEARTBEAT, version, streams_body(group, "me", -1))
+    assert (left["error_code"], left["member_epoch"], left["status"]) == (ErrorCode.none, -1, [])
+
+
+@pytest.mark.parametrize("version", versions_of(STREAMS_GROUP_DESCRIBE))
+def test_every_version_of_streams_group_describe(
+    streams_client: ProtocolClient, group: str, topic: str, version: int
+) -> None:
+    epoch = enter_streams(streams_client, 1, group, "me", topic)["member_epoch"]
+    wanted = {"group_ids": [group, "unknown"], "include_topology_description": True}
+    found, missing = streams_client.call(STREAMS_GROUP_DESCRIBE, version, wanted)["groups"]
+    assert (found["error_code"], found["group_state"], found["group_epoch"]) == (ErrorCode.none, "Stable", epoch)
+    assert (found["assignment_epoch"], found["topology"]["epoch"]) == (epoch, 0)
+    [subtopology] = found["topology"]["subtopologies"]
+    assert (subtopology["subtopology_id"], subtopology["source_topics"]) == ("0", [topic])
+    [member] = found["members"]
+    assert (member["member_id"], member["client_id"], member["process_id"]) == ("me", "test", "p")
+    assert member["assignment"]["active_tasks"] == [{"subtopology_id": "0", "partitions": [0, 1]}]
+    assert (member["target_assignment"], member["is_classic"]) == (member["assignment"], False)
+    if version >= 1:
+        assert (found["assignor_name"], found["topology_description_status"]) == ("sticky", 1)
+    assert missing["error_code"] == ErrorCode.group_id_not_found
+    listed = streams_client.call(LIST_GROUPS, 5, {"types_filter": ["streams"], "states_filter": ["stable"]})["groups"]
+    assert [(one["group_type"], one["protocol_type"]) for one in listed if one["group_id"] == group] == [
+        ("streams", "streams")
+    ]
+    streams_client.call(STREAMS_GROUP_HEARTBEAT, 1, streams_body(group, "me", -1))
+    assert (
+        streams_client.call(DELETE_GROUPS, 2, {"groups_names": [group]})["results"][0]["error_code"] == ErrorCode.none
+    )
+
+
+@EMBEDDED_ONLY
+def test_the_description_of_a_topology_is_kept(client: ProtocolClient, group: str, topic: str) -> None:
+    joined = enter_streams(client, 1, group, "me", topic)
+    assert joined["topology_description_required"]
+    source = {
+        "name": "in",
+        "node_type": 1,
+        "source_topics": [topic],
+        "sink_topic": None,
+        "stores": [],
+        "successors": [],
+    }
+    description = {"subtopologies": [{"subtopology_id": "0", "nodes": [source]}], "global_stores": []}
+    pushed = {"group_id": group, "member_id": "me", "topology_epoch": 0, "topology_description": description}
+    for changes, code in (
+        ({"member_id": ""}, ErrorCode.invalid_request),
+        ({"group_id": "unknown"}, ErrorCode.group_id_not_found),
+        ({"topology_epoch": 1}, ErrorCode.invalid_request),
+        ({}, ErrorCode.none),
+    ):
+        answer = client.call(STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE, 0, pushed | changes)
+        assert answer["error_code"] == code
+    beat = client.call(STREAMS_GROUP_HEARTBEAT, 1, streams_body(group, "me", joined["member_epoch"]))
+    assert not beat["topology_description_required"]
+    for is_wanted, shown in ((True, (3, description)), (False, (0, None))):
+        wanted = {"group_ids": [group], "include_topology_description": is_wanted}
+        [found] = client.call(STREAMS_GROUP_DESCRIBE, 1, wanted)["groups"]
+        assert (found["topology_description_status"], found["topology_description"]) == shown

@@ -1,4 +1,4 @@
-"""Requests of members of groups, of both protocols, and the answers that tests wait for."""
+"""Requests of members of groups, of all protocols, and the answers that tests wait for."""
 
 from __future__ import annotations
 
@@ -6,7 +6,13 @@ import time
 
 from penstock_broker.wire.codec import Message
 from penstock_broker.wire.error_codes import ErrorCode
-from tests.support.api_keys import CONSUMER_GROUP_HEARTBEAT, FIND_COORDINATOR, HEARTBEAT, JOIN_GROUP
+from tests.support.api_keys import (
+    CONSUMER_GROUP_HEARTBEAT,
+    FIND_COORDINATOR,
+    HEARTBEAT,
+    JOIN_GROUP,
+    STREAMS_GROUP_HEARTBEAT,
+)
 from tests.support.protocol_client import ProtocolClient
 
 WAIT = 60
@@ -94,4 +100,31 @@ def enter(client: ProtocolClient, version: int, group: str, member_id: str, topi
         assert (answer["error_code"], time.monotonic() < deadline) == (ErrorCode.none, True)
         body = beat_body(group, answer["member_id"], answer["member_epoch"])
         answer = client.call(CONSUMER_GROUP_HEARTBEAT, version, body)
+    return answer
+
+
+def streams_body(group: str, member_id: str, epoch: int, **settings: object) -> Message:
+    """Return a StreamsGroupHeartbeat; epoch 0 joins."""
+    return {
+        "group_id": group,
+        "member_id": member_id,
+        "member_epoch": epoch,
+        "endpoint_information_epoch": -1,
+        "rebalance_timeout": 60_000 if epoch == 0 else -1,
+        "active_tasks": [] if epoch == 0 else None,
+        "standby_tasks": [] if epoch == 0 else None,
+        "warmup_tasks": [] if epoch == 0 else None,
+    } | settings
+
+
+def enter_streams(client: ProtocolClient, version: int, group: str, member_id: str, topic: str) -> Message:
+    """Join a streams group that reads a topic, and return the answer with tasks; Kafka learns later of a new topic."""
+    topology = {"epoch": 0, "subtopologies": [{"subtopology_id": "0", "source_topics": [topic]}]}
+    body = streams_body(group, member_id, 0, topology=topology, process_id="p", client_tags=[])
+    answer = client.call(STREAMS_GROUP_HEARTBEAT, version, body)
+    deadline = time.monotonic() + WAIT
+    while not answer["active_tasks"]:
+        assert (answer["error_code"], time.monotonic() < deadline) == (ErrorCode.none, True)
+        body = streams_body(group, member_id, answer["member_epoch"])
+        answer = client.call(STREAMS_GROUP_HEARTBEAT, version, body)
     return answer

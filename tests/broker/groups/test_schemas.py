@@ -14,7 +14,7 @@ from penstock_broker.wire.codec import Message
 from penstock_broker.wire.primitives import MalformedMessageError
 
 
-@given(st.binary(max_size=40), st.none() | st.binary(max_size=80), st.sampled_from([0, 1, 2, 3, 5, 6, 7, 8, 99]))
+@given(st.binary(max_size=40), st.none() | st.binary(max_size=80), st.sampled_from([0, *RecordKind, 99]))
 def test_a_record_of_garbage_is_read_or_refused(key: bytes, value: bytes | None, kind: int) -> None:
     with suppress(MalformedMessageError):
         found = decode_record(kind.to_bytes(2, "big") + key, value)
@@ -24,6 +24,19 @@ def test_a_record_of_garbage_is_read_or_refused(key: bytes, value: bytes | None,
 PARTITIONS = [{"topic_id": uuid.UUID(int=7), "partitions": [0, 2]}]
 MEMBER_KEY = {"group": "g", "member_id": "m"}
 OFFSET: Message = {"offset": 5, "metadata": "note", "commit_timestamp": 8}
+TASKS = [{"subtopology_id": "0", "partitions": [0, 2]}]
+TASKS_SINCE = [TASKS[0] | {"assignment_epochs": [1, 2]}]
+NO_WARMUPS: Message = {"warmup_tasks": []}
+TOPIC = {"name": "n", "partitions": 4, "replication_factor": -1, "topic_configs": [{"key": "k", "value": "v"}]}
+SUBTOPOLOGY = {
+    "subtopology_id": "0",
+    "source_topics": ["t"],
+    "source_topic_regex": [],
+    "state_changelog_topics": [TOPIC],
+    "repartition_sink_topics": ["s"],
+    "repartition_source_topics": [TOPIC],
+    "copartition_groups": [{"source_topics": [0], "source_topic_regex": [], "repartition_source_topics": [0]}],
+}
 CLIENT = {"client_id": "c", "client_host": "/h"}
 RECORDS = [
     GroupRecord(RecordKind.OFFSET_COMMIT, {"group": "g", "topic": "t", "partition": 1}, OFFSET | {"leader_epoch": -1}),
@@ -60,6 +73,29 @@ RECORDS = [
         {"member_epoch": 3, "previous_member_epoch": 2, "state": 1, "assigned_partitions": PARTITIONS}
         | {"partitions_pending_revocation": [PARTITIONS[0] | {"assignment_epochs": [1, 2]}]},
     ),
+    GroupRecord(
+        RecordKind.STREAMS_GROUP, {"group": "g"}, {"epoch": 3, "metadata_hash": 4, "validated_topology_epoch": -1}
+    ),
+    GroupRecord(
+        RecordKind.STREAMS_GROUP_MEMBER,
+        MEMBER_KEY,
+        {"instance_id": None, "rack_id": "r", **CLIENT, "rebalance_timeout": 5, "topology_epoch": 0, "process_id": "p"}
+        | {"user_endpoint": {"host": "h", "port": 65_535}, "client_tags": [{"key": "k", "value": "v"}]},
+    ),
+    GroupRecord(RecordKind.STREAMS_GROUP_TARGET, {"group": "g"}, {"assignment_epoch": 3}),
+    GroupRecord(
+        RecordKind.STREAMS_GROUP_TARGET_MEMBER,
+        MEMBER_KEY,
+        {"active_tasks": TASKS, "standby_tasks": TASKS, **NO_WARMUPS},
+    ),
+    GroupRecord(
+        RecordKind.STREAMS_GROUP_CURRENT_MEMBER,
+        MEMBER_KEY,
+        {"member_epoch": 3, "previous_member_epoch": 2, "state": 1, "active_tasks": TASKS_SINCE, "standby_tasks": TASKS}
+        | {"active_tasks_pending_revocation": TASKS_SINCE, "standby_tasks_pending_revocation": [], **NO_WARMUPS}
+        | {"warmup_tasks_pending_revocation": []},
+    ),
+    GroupRecord(RecordKind.STREAMS_GROUP_TOPOLOGY, {"group": "g"}, {"epoch": 1, "subtopologies": [SUBTOPOLOGY]}),
 ]
 
 

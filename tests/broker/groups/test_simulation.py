@@ -17,7 +17,7 @@ from penstock_broker.errors import ApiError
 from penstock_broker.groups.classic.group import ClassicGroup
 from penstock_broker.groups.classic.rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS
 from penstock_broker.groups.consumer.group import ConsumerGroup
-from penstock_broker.groups.consumer.heartbeat import LEAVE, LEAVE_FOR_A_WHILE
+from penstock_broker.groups.modern.heartbeat import LEAVE, LEAVE_FOR_A_WHILE
 from penstock_broker.wire.codec import Message
 from penstock_broker.wire.error_codes import ErrorCode
 from tests.broker.groups.classic.support import REBALANCE_MS, Client, code_of

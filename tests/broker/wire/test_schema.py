@@ -20,20 +20,24 @@ from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
 from penstock.client.sockets.connection import SASL_AUTHENTICATE, SASL_HANDSHAKE
-from penstock.client.sockets.groups import STREAMS_GROUP_DESCRIBE
-from penstock.host.threads.streams_group import STREAMS_GROUP_HEARTBEAT
 from penstock_broker.apis import APIS
 from penstock_broker.wire.api_schemas import request_schema, response_schema
 from penstock_broker.wire.codec import structure_codec
 from penstock_broker.wire.primitives import Cursor, Sink
 from penstock_broker.wire.schema import MessageSchema, Structure
 from penstock_broker.wire.schemas import consumer_protocol_assignment, consumer_protocol_subscription
+from tests.support.api_keys import (
+    STREAMS_GROUP_DESCRIBE,
+    STREAMS_GROUP_HEARTBEAT,
+    STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE,
+)
 
-CLIENT_APIS = [SASL_HANDSHAKE, SASL_AUTHENTICATE, STREAMS_GROUP_DESCRIBE, STREAMS_GROUP_HEARTBEAT]
+CLIENT_APIS = [SASL_HANDSHAKE, SASL_AUTHENTICATE]
 """The APIs that clients of the library call and the embedded broker does not serve."""
 VERSIONS = {key: (api.min_version, api.max_version) for key, api in APIS.items()}
 VERSIONS |= {api.key: (api.oldest, api.newest) for api in CLIENT_APIS}
-VERSIONS[STREAMS_GROUP_HEARTBEAT.key] = 0, 0  # kio has no later one
+VERSIONS[STREAMS_GROUP_HEARTBEAT] = VERSIONS[STREAMS_GROUP_DESCRIBE] = 0, 0  # kio has no later one
+del VERSIONS[STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE]  # kio does not have it
 RENAMED = {
     "TxnOffsetCommitRequest": {"generation_id": "generation_id_or_member_epoch"},
     "StreamsGroupHeartbeatResponse": {"acceptable_recovery_lag": "acceptable_recovery_lag_legacy"},

@@ -39,6 +39,7 @@ from penstock.host.threads.takeover import members_in_the_way
 from penstock.plan.subtopology import TaskId
 from penstock.plan.topology import built_topology
 from penstock.record import TopicPartition
+from penstock_broker.embedded_broker import EmbeddedBroker
 from penstock_broker.wire.codec import Message, request_decoder, request_encoder, response_decoder, response_encoder
 from penstock_broker.wire.error_codes import ErrorCode
 from penstock_broker.wire.primitives import Cursor, Sink
@@ -50,8 +51,8 @@ from tests.host.threads.test_host import (
     check_that_instances_share_and_take_over,
     check_that_one_instance_shuts_down_both,
 )
-from tests.support.brokers import EMBEDDED_ONLY, ON_KAFKA, RunningBroker
-from tests.support.kafka import KAFKA_VERSION, RealKafka
+from tests.support.brokers import RunningBroker
+from tests.support.kafka import KAFKA_VERSION
 from tests.support.protocol_client import ProtocolClient
 from tests.support.waiting import until
 
@@ -513,12 +514,12 @@ class Group:
         return instance
 
 
-@pytest.fixture(params=[pytest.param("kafka", marks=ON_KAFKA)])
-def kafka(real_kafka: RealKafka) -> RunningBroker:
+@pytest.fixture
+def kafka(broker: RunningBroker) -> RunningBroker:
     """A broker that has the protocol; the test is skipped on an older Kafka."""
-    if tuple(map(int, KAFKA_VERSION.split("."))) < (4, 2):
+    if broker.kind == "kafka" and tuple(map(int, KAFKA_VERSION.split("."))) < (4, 2):
         pytest.skip(f"Kafka {KAFKA_VERSION} does not have group.protocol=streams")
-    return RunningBroker("kafka", real_kafka.bootstrap_servers)
+    return broker
 
 
 @pytest.fixture
@@ -527,9 +528,9 @@ def group(kafka: RunningBroker, unique_name: NAMES) -> Iterator[Group]:
         yield Group(kafka.bootstrap_servers, unique_name, stack)
 
 
-@EMBEDDED_ONLY
-def test_brokers_without_the_protocol_are_named_and_what_to_set(broker: RunningBroker, unique_name: NAMES) -> None:
-    with ExitStack() as stack:
+def test_brokers_without_the_protocol_are_named_and_what_to_set(unique_name: NAMES) -> None:
+    with EmbeddedBroker() as broker, ExitStack() as stack:
+        broker.fail("StreamsGroupHeartbeat", "UNSUPPORTED_VERSION")
         failed = Group(broker.bootstrap_servers, unique_name, stack).instance("p").next()
         assert isinstance(failed, v.MembershipRefused)
         assert isinstance(failed.error, UnsupportedVersionError)

@@ -14,6 +14,8 @@ Supported APIs and versions (see the table in apis.py):
     DescribeClientQuotas 0-1          AlterClientQuotas 0-1 DescribeTopicPartitions 0-0
     JoinGroup 0-9                     SyncGroup 0-5         Heartbeat 0-4          LeaveGroup 0-5
     ConsumerGroupHeartbeat 0-1        ConsumerGroupDescribe 0-1
+    StreamsGroupHeartbeat 0-1         StreamsGroupDescribe 0-1
+    StreamsGroupTopologyDescriptionUpdate 0-0
     DescribeGroups 0-6                ListGroups 0-5        DeleteGroups 0-2       OffsetDelete 0-0
     AddPartitionsToTxn 0-5            AddOffsetsToTxn 0-4   TxnOffsetCommit 0-5    EndTxn 0-5
     DescribeProducers 0-0             WriteTxnMarkers 1-2   ListTransactions 0-2   DescribeTransactions 0-0
@@ -24,8 +26,8 @@ Kafka 4.3.
 Limitations:
 
 - Transactions: two-phase commit (KIP-939) is not announced.
-- Groups: Kafka Streams groups (KIP-1071) and share groups are not announced. A group with members keeps its protocol,
-  classic or consumer (KIP-848).
+- Groups: share groups are not announced. A group with members keeps its protocol: classic, consumer (KIP-848) or
+  streams (KIP-1071), which has no standby tasks and no warm-ups.
 - Topic configuration: every accepted value takes effect. `compression.type` other than producer, `preallocate` and
   `unclean.leader.election.enable` are rejected.
 - Broker configuration: only topic defaults can change at run time; groups use the broker's configuration.

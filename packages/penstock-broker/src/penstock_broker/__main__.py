@@ -22,6 +22,9 @@ _SETTINGS: Final = {
     "log_flush_interval_messages": "records after which a log is forced to disk, unless the topic sets it; 1 for each",
     "log_cleaner_backoff_ms": "how often (ms) logs are checked for what a compaction removes",
     "group_initial_rebalance_delay_ms": "how long (ms) the first rebalance of a group waits for more members",
+    "group_streams_heartbeat_interval_ms": "how often (ms) members of groups of Kafka Streams send heartbeats",
+    "group_streams_session_timeout_ms": "time (ms) without a heartbeat after which such a member is removed",
+    "group_streams_initial_rebalance_delay_ms": "how long (ms) their first assignment waits for more members",
     "quota_window_num": "over how many seconds the use of a quota is averaged",
 }
 """`BrokerConfig` numbers that the command line may set, with their help texts."""

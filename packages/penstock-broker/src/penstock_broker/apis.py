@@ -12,13 +12,21 @@ from typing import Final
 from penstock_broker.answers import LaterAnswer
 from penstock_broker.config_apis import alter_configs, describe_configs, incremental_alter_configs
 from penstock_broker.fetch import Fetch
-from penstock_broker.group_admin_apis import consumer_group_describe, delete_groups, describe_groups, list_groups
+from penstock_broker.group_admin_apis import (
+    consumer_group_describe,
+    delete_groups,
+    describe_groups,
+    list_groups,
+    streams_group_describe,
+)
 from penstock_broker.group_apis import (
     consumer_group_heartbeat,
     find_coordinator,
     heartbeat,
     join_group,
     leave_group,
+    streams_group_heartbeat,
+    streams_group_topology_description_update,
     sync_group,
 )
 from penstock_broker.log_apis import delete_records, list_offsets, offset_for_leader_epoch, produce
@@ -52,7 +60,7 @@ from penstock_broker.wire.error_codes import ErrorCode
 Handler = Callable[[BrokerState, Request], Message | LaterAnswer | None]
 """Answers a request with a response, a later response, or None for no answer."""
 
-FEATURES: Final[Mapping[str, int]] = {"transaction.version": EPOCH_BUMPS}
+FEATURES: Final[Mapping[str, int]] = {"transaction.version": EPOCH_BUMPS, "streams.version": 1}
 """Features that the broker announces, with their levels."""
 
 PRODUCE: Final = 0
@@ -151,5 +159,8 @@ APIS: Final[Mapping[int, Api]] = {
     68: _api(consumer_group_heartbeat, 0, 1),
     69: _api(consumer_group_describe, 0, 1),
     75: _api(describe_topic_partitions, 0, 0),
+    88: _api(streams_group_heartbeat, 0, 1),
+    89: _api(streams_group_describe, 0, 1),
+    93: _api(streams_group_topology_description_update, 0, 0),
 }
 """The supported APIs by key."""

@@ -37,6 +37,8 @@ _AT_LEAST_ONE: Final = (
     "group_max_bytes",
     "group_consumer_heartbeat_interval_ms",
     "group_consumer_session_timeout_ms",
+    "group_streams_heartbeat_interval_ms",
+    "group_streams_session_timeout_ms",
     "max_groups",
     "offsets_retention_minutes",
     "offsets_retention_check_interval_ms",
@@ -96,6 +98,11 @@ class BrokerConfig:
         group_consumer_heartbeat_interval_ms: interval (ms) of heartbeats of members of consumer groups (KIP-848;
             Kafka's group.consumer.heartbeat.interval.ms, 5,000 there); a rebalance takes a few of them.
         group_consumer_session_timeout_ms: time (ms) without a heartbeat after which such a member is removed.
+        group_streams_heartbeat_interval_ms: interval (ms) of heartbeats of members of streams groups (KIP-1071; Kafka's
+            group.streams.heartbeat.interval.ms, 5,000 there); tasks move with a few of them.
+        group_streams_session_timeout_ms: time (ms) without a heartbeat after which such a member is removed.
+        group_streams_initial_rebalance_delay_ms: time (ms) that the first assignment of a streams group waits for more
+            members (Kafka's group.streams.initial.rebalance.delay.ms, 3,000 there).
         max_groups: maximum number of groups.
         offsets_retention_minutes: retention time (minutes) of the offsets of a group without members (Kafka's
             offsets.retention.minutes).
@@ -147,6 +154,9 @@ class BrokerConfig:
     group_max_bytes: int = 16 * 1024 * 1024
     group_consumer_heartbeat_interval_ms: int = 1_000
     group_consumer_session_timeout_ms: int = 45_000
+    group_streams_heartbeat_interval_ms: int = 1_000
+    group_streams_session_timeout_ms: int = 45_000
+    group_streams_initial_rebalance_delay_ms: int = 0
     max_groups: int = 10_000
     offsets_retention_minutes: int = 7 * 24 * 60
     offsets_retention_check_interval_ms: int = 600_000
@@ -183,10 +193,10 @@ class BrokerConfig:
             raise BrokerError(f"segment_bytes is {self.segment_bytes}; it must be at least {MIN_SEGMENT_BYTES}")
         if self.log_retention_ms < -1:
             raise BrokerError(f"log_retention_ms is {self.log_retention_ms}; it must be at least 0, or -1 for never")
-        if self.group_initial_rebalance_delay_ms < 0:
-            raise BrokerError(
-                f"group_initial_rebalance_delay_ms is {self.group_initial_rebalance_delay_ms}; it must be at least 0"
-            )
+        for name in ("group_initial_rebalance_delay_ms", "group_streams_initial_rebalance_delay_ms"):
+            delay_ms: int = getattr(self, name)
+            if delay_ms < 0:
+                raise BrokerError(f"{name} is {delay_ms}; it must be at least 0")
 
 
 def _is_loopback(host: str) -> bool:

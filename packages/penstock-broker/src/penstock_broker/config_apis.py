@@ -180,6 +180,16 @@ _STATIC_KEYS: Final[Mapping[str, _StaticKey]] = {
     "group.max.session.timeout.ms": _StaticKey(ConfigType.INT, lambda config: config.group_max_session_timeout_ms),
     "group.max.size": _StaticKey(ConfigType.INT, lambda config: config.group_max_size),
     "group.min.session.timeout.ms": _StaticKey(ConfigType.INT, lambda config: config.group_min_session_timeout_ms),
+    "group.streams.heartbeat.interval.ms": _StaticKey(
+        ConfigType.INT, lambda config: config.group_streams_heartbeat_interval_ms
+    ),
+    "group.streams.initial.rebalance.delay.ms": _StaticKey(
+        ConfigType.INT, lambda config: config.group_streams_initial_rebalance_delay_ms
+    ),
+    "group.streams.num.standby.replicas": _StaticKey(ConfigType.INT, lambda config: 0),
+    "group.streams.session.timeout.ms": _StaticKey(
+        ConfigType.INT, lambda config: config.group_streams_session_timeout_ms
+    ),
     "log.cleaner.backoff.ms": _StaticKey(ConfigType.LONG, lambda config: config.log_cleaner_backoff_ms),
     "log.cleaner.dedupe.buffer.size": _StaticKey(ConfigType.LONG, lambda config: config.log_cleaner_dedupe_buffer_size),
     "log.dirs": _StaticKey(ConfigType.LIST, lambda config: config.data_dir),
@@ -203,7 +213,14 @@ _STATIC_KEYS: Final[Mapping[str, _StaticKey]] = {
     "transactional.id.expiration.ms": _StaticKey(ConfigType.INT, lambda config: config.transactional_id_expiration_ms),
 }
 
-_GROUP_KEYS: Final = ("consumer.heartbeat.interval.ms", "consumer.session.timeout.ms")
+_GROUP_KEYS: Final = (
+    "consumer.heartbeat.interval.ms",
+    "consumer.session.timeout.ms",
+    "streams.heartbeat.interval.ms",
+    "streams.initial.rebalance.delay.ms",
+    "streams.num.standby.replicas",
+    "streams.session.timeout.ms",
+)
 
 
 def _group_key(name: str) -> _StaticKey:

@@ -1,10 +1,11 @@
 """The APIs for listing, describing and deleting groups.
 
-These are DescribeGroups, ConsumerGroupDescribe, ListGroups and DeleteGroups.
+These are DescribeGroups, ConsumerGroupDescribe, StreamsGroupDescribe, ListGroups and DeleteGroups.
 """
 
 from __future__ import annotations
 
+from enum import IntEnum
 from functools import partial
 from typing import Final
 
@@ -16,6 +17,12 @@ from penstock_broker.wire.error_codes import ErrorCode
 
 _NO_SUCH_GROUP_VERSION: Final = 6
 """First version of DescribeGroups with an error for an unknown group, not a dead group."""
+
+
+class _DescriptionStatus(IntEnum):
+    NOT_REQUESTED = 0
+    NOT_STORED = 1
+    AVAILABLE = 3
 
 
 def describe_groups(state: BrokerState, request: Request) -> Message:
@@ -48,6 +55,25 @@ def _describe_consumers(state: BrokerState, request: Request, group_id: str) -> 
         return _with_authorized_operations(state.groups.describe_consumers(group_id), request)
     except ApiError as error:
         return {"group_id": group_id, "error_code": error.code, "error_message": error.message}
+
+
+def streams_group_describe(state: BrokerState, request: Request) -> Message:
+    """Answer StreamsGroupDescribe."""
+    return {"groups": LazyArray(request.body["group_ids"], partial(_describe_streams, state, request))}
+
+
+def _describe_streams(state: BrokerState, request: Request, group_id: str) -> Message:
+    try:
+        described = state.groups.streams_group(group_id).description()
+    except ApiError as error:
+        return {"group_id": group_id, "error_code": error.code, "error_message": error.message}
+    status = _DescriptionStatus.AVAILABLE
+    if described["topology_description"] is None:
+        status = _DescriptionStatus.NOT_STORED
+    if not request.body.get("include_topology_description"):
+        status = _DescriptionStatus.NOT_REQUESTED
+        described["topology_description"] = None
+    return _with_authorized_operations(described | {"topology_description_status": status}, request)
 
 
 def list_groups(state: BrokerState, request: Request) -> Message:

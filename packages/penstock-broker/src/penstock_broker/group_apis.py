@@ -1,7 +1,8 @@
 """The APIs for group members.
 
-These are FindCoordinator, JoinGroup, SyncGroup, Heartbeat, LeaveGroup and ConsumerGroupHeartbeat. Not here: their
-semantics (groups/classic, groups/consumer). JoinGroup and SyncGroup may answer later.
+These are FindCoordinator, JoinGroup, SyncGroup, Heartbeat, LeaveGroup, ConsumerGroupHeartbeat,
+StreamsGroupHeartbeat and StreamsGroupTopologyDescriptionUpdate. Not here: their semantics (groups/classic,
+groups/consumer, groups/streams). JoinGroup and SyncGroup may answer later.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from penstock_broker.groups.assignment import as_assignment
 from penstock_broker.groups.classic.joining import JoinRequest
 from penstock_broker.groups.consumer.heartbeat import HeartbeatRequest, check_request
 from penstock_broker.groups.group import MemberIdentity
+from penstock_broker.groups.streams.heartbeat import read_request
 from penstock_broker.state import NODE_ID, BrokerState, Request
 from penstock_broker.wire.codec import Message
 from penstock_broker.wire.error_codes import ErrorCode
@@ -145,3 +147,27 @@ def consumer_group_heartbeat(state: BrokerState, request: Request) -> Message:
         return state.groups.consumer_heartbeat(body["group_id"], wanted)
     except ApiError as error:
         return {"error_code": error.code, "error_message": error.message}
+
+
+def streams_group_heartbeat(state: BrokerState, request: Request) -> Message:
+    """Answer StreamsGroupHeartbeat."""
+    body = request.body
+    try:
+        wanted = read_request(body, request.client_id, request.client_host)
+        return state.groups.streams_heartbeat(body["group_id"], wanted)
+    except ApiError as error:
+        return {"error_code": error.code, "error_message": error.message}
+
+
+def streams_group_topology_description_update(state: BrokerState, request: Request) -> Message:
+    """Answer StreamsGroupTopologyDescriptionUpdate."""
+    body = request.body
+    try:
+        if not body["member_id"].strip():
+            raise ApiError(ErrorCode.invalid_request, "MemberId can't be empty.")
+        state.groups.streams_group(body["group_id"]).update_topology_description(
+            body["member_id"], body["topology_epoch"], body["topology_description"]
+        )
+    except ApiError as error:
+        return {"error_code": error.code, "error_message": error.message}
+    return {"error_code": ErrorCode.none}

@@ -38,6 +38,8 @@ STRINGS: Final = FieldType("[]string")
 BYTES: Final = FieldType("bytes")
 INT8: Final = FieldType("int8")
 INT16: Final = FieldType("int16")
+INT16S: Final = FieldType("[]int16")
+UINT16: Final = FieldType("uint16")
 INT32: Final = FieldType("int32")
 INT32S: Final = FieldType("[]int32")
 INT64: Final = FieldType("int64")
@@ -86,3 +88,8 @@ def array_of(structure: Structure) -> FieldType:
 def nullable_array_of(structure: Structure) -> FieldType:
     """Return the type of an array of structures that may be null."""
     return array_of(structure)._replace(nullable="0+")
+
+
+def nullable(structure: Structure) -> FieldType:
+    """Return the type of a structure that may be null."""
+    return FieldType(structure.name, nullable="0+", structures=structure.schema.structures)

@@ -21,7 +21,7 @@ from penstock_broker.config_apis import topic_config_entries
 from penstock_broker.errors import ApiError
 from penstock_broker.metadata_store import TopicRow
 from penstock_broker.state import NODE_ID, BrokerState, Request
-from penstock_broker.topics import Topic
+from penstock_broker.topics import Topic, check_replication_factor
 from penstock_broker.wire.codec import LazyArray, Message
 from penstock_broker.wire.error_codes import ErrorCode
 
@@ -200,11 +200,7 @@ def _partition_count(request: Request, wanted: Message) -> int | None:
             raise ApiError(ErrorCode.invalid_replica_assignment, "the assigned partitions are not 0, 1, 2 and so on")
         _check_replicas([one["broker_ids"] for one in assignments])
         return len(assignments)
-    if wanted["replication_factor"] not in (1, -1):
-        raise ApiError(
-            ErrorCode.invalid_replication_factor,
-            f"Unable to replicate the partition {wanted['replication_factor']} time(s): there is 1 broker",
-        )
+    check_replication_factor(wanted["replication_factor"])
     count: int = wanted["num_partitions"]
     return None if count == -1 else count
 

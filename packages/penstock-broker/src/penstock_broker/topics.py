@@ -480,3 +480,19 @@ def check_topic_name(name: str) -> None:
             f"{name[:260]!r} is not a topic name: it needs 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-', "
             "and must not be '.' or '..'",
         )
+
+
+def check_replication_factor(replicas: int) -> None:
+    """Check the number of replicas of a new topic.
+
+    Args:
+        replicas: the number; -1 for the broker's default.
+
+    Raises:
+        ApiError: INVALID_REPLICATION_FACTOR.
+    """
+    if replicas not in (1, -1):
+        raise ApiError(
+            ErrorCode.invalid_replication_factor,
+            f"Unable to replicate the partition {replicas} time(s): there is 1 broker",
+        )

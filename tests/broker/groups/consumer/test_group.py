@@ -11,7 +11,8 @@ import pytest
 
 from penstock_broker.errors import ApiError
 from penstock_broker.groups.assignment import Assignment, as_assignment
-from penstock_broker.groups.consumer.heartbeat import LEAVE, LEAVE_FOR_A_WHILE, HeartbeatRequest
+from penstock_broker.groups.consumer.heartbeat import HeartbeatRequest
+from penstock_broker.groups.modern.heartbeat import LEAVE, LEAVE_FOR_A_WHILE
 from penstock_broker.wire.codec import Message
 from penstock_broker.wire.error_codes import ErrorCode
 from tests.broker.groups.classic.test_group import Client as ClassicClient

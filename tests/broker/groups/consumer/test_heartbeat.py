@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from penstock_broker.groups.consumer.heartbeat import LEAVE, LEAVE_FOR_A_WHILE, HeartbeatRequest, check_request
+from penstock_broker.groups.consumer.heartbeat import HeartbeatRequest, check_request
+from penstock_broker.groups.modern.heartbeat import LEAVE, LEAVE_FOR_A_WHILE
 from penstock_broker.wire.error_codes import ErrorCode
 from tests.broker.groups.classic.test_group import code_of
 

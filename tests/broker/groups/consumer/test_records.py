@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from penstock_broker.groups.consumer.member import ConsumerGroupMember, MemberState
+from penstock_broker.groups.consumer.member import ConsumerGroupMember
 from penstock_broker.groups.consumer.records import ConsumerGroupRecords, read_records
-from penstock_broker.groups.consumer.target import TargetAssignment
-from penstock_broker.groups.schemas import GroupRecord, RecordKind
+from penstock_broker.groups.consumer.target import ConsumerTargetAssignment
+from penstock_broker.groups.modern.member import MemberState
 from tests.broker.groups.consumer.test_member import TOPIC, partitions
 
 RECORDS = ConsumerGroupRecords("g")
@@ -17,9 +17,9 @@ MEMBER = ConsumerGroupMember(
     "rack",
     "client",
     "/127.0.0.1",
+    20_000,
     ("t", "u"),
     "in-.*",
-    20_000,
     "range",
     epoch=4,
     previous_epoch=3,
@@ -28,14 +28,14 @@ MEMBER = ConsumerGroupMember(
     revoking=partitions(1),
     since={(TOPIC, 0): 2, (TOPIC, 1): 4},
 )
-TARGET = TargetAssignment(5, 77, 5, {"m": partitions(0), "n": partitions(1, 2)})
+TARGET = ConsumerTargetAssignment(5, 77, 5, {"m": partitions(0), "n": partitions(1, 2)})
 
 
 def test_members_and_target_are_read_as_written() -> None:
     records = [
         RECORDS.current(MEMBER),  # in any order
         RECORDS.member(MEMBER),
-        *RECORDS.target_changes(TargetAssignment(), TARGET),
+        *RECORDS.target_changes(ConsumerTargetAssignment(), TARGET),
     ]
     assert read_records(records) == (TARGET, [MEMBER])
 
@@ -54,7 +54,7 @@ def test_a_member_without_a_current_assignment_is_new() -> None:
 
 
 def test_the_assignment_of_a_removed_member_is_left_out() -> None:
-    assert read_records([RECORDS.current(MEMBER)]) == (TargetAssignment(), [])
+    assert read_records([RECORDS.current(MEMBER)]) == (ConsumerTargetAssignment(), [])
 
 
 def test_partitions_without_an_epoch_have_that_of_the_member() -> None:
@@ -64,31 +64,3 @@ def test_partitions_without_an_epoch_have_that_of_the_member() -> None:
         del topic["assignment_epochs"]
     _, [member] = read_records([RECORDS.member(MEMBER), record])
     assert member.since == {(TOPIC, 0): 4, (TOPIC, 1): 4}
-
-
-def kinds(records: list[GroupRecord]) -> list[tuple[RecordKind, str | None]]:
-    return [(record.kind, record.key.get("member_id")) for record in records]
-
-
-def test_only_changes_of_the_target_are_written() -> None:
-    assert RECORDS.target_changes(TARGET, TARGET) == []
-    assert kinds(RECORDS.target_changes(TARGET, replace(TARGET, epoch=6))) == [(RecordKind.CONSUMER_GROUP, None)]
-    moved = replace(TARGET, epoch=6, assignment_epoch=6, assignments={"m": partitions(0), "n": partitions(1)})
-    assert kinds(RECORDS.target_changes(TARGET, moved)) == [
-        (RecordKind.CONSUMER_GROUP, None),
-        (RecordKind.CONSUMER_GROUP_TARGET_MEMBER, "n"),
-        (RecordKind.CONSUMER_GROUP_TARGET, None),
-    ]
-
-
-def test_removals_have_no_value_and_come_before_the_group() -> None:
-    removals = RECORDS.removals(["m"])
-    assert all(record.value is None for record in removals)
-    assert kinds(removals) == [
-        (RecordKind.CONSUMER_GROUP_CURRENT_MEMBER, "m"),
-        (RecordKind.CONSUMER_GROUP_TARGET_MEMBER, "m"),
-        (RecordKind.CONSUMER_GROUP_MEMBER, "m"),
-        (RecordKind.CONSUMER_GROUP_TARGET, None),
-        (RecordKind.CONSUMER_GROUP, None),
-    ]
-    assert {record.key["group"] for record in removals} == {"g"}

@@ -10,10 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock_broker.groups.consumer.group import ConsumerGroup
-from penstock_broker.groups.consumer.heartbeat import LEAVE_FOR_A_WHILE
-from penstock_broker.groups.consumer.member import ConsumerGroupMember, MemberState
+from penstock_broker.groups.consumer.member import ConsumerGroupMember
 from penstock_broker.groups.consumer.state import NEXT_STATES, ConsumerGroupState, state_of
-from penstock_broker.groups.consumer.target import TargetAssignment
+from penstock_broker.groups.consumer.target import ConsumerTargetAssignment
+from penstock_broker.groups.modern.heartbeat import LEAVE_FOR_A_WHILE
+from penstock_broker.groups.modern.member import MemberState
 from tests.broker.groups.classic.test_group import code_of
 from tests.broker.groups.consumer.test_group import SESSION_MS, Consumer, settle
 from tests.broker.groups.support import GroupBroker
@@ -142,11 +143,11 @@ def test_another_transition_is_refused(group: Watched, monkeypatch: pytest.Monke
 
 
 def test_the_state_follows_from_the_members_and_the_target() -> None:
-    target = TargetAssignment(epoch=3, assignment_epoch=3)
+    target = ConsumerTargetAssignment(epoch=3, assignment_epoch=3)
     ready, behind = ConsumerGroupMember("a", epoch=3), ConsumerGroupMember("b", epoch=2)
     waiting = ConsumerGroupMember("c", epoch=3, state=MemberState.UNRELEASED_PARTITIONS)
     assert state_of([], target) is EMPTY
-    assert state_of([ready], TargetAssignment(epoch=4, assignment_epoch=3)) is ASSIGNING
+    assert state_of([ready], ConsumerTargetAssignment(epoch=4, assignment_epoch=3)) is ASSIGNING
     assert state_of([ready, ready], target) is STABLE
     assert state_of([ready, behind], target) is RECONCILING
     assert state_of([ready, waiting], target) is RECONCILING

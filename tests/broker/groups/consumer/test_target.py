@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock_broker.groups.consumer.member import ConsumerGroupMember
-from penstock_broker.groups.consumer.target import SubscribedTopics, TargetAssignment, preferred_assignor
-from tests.broker.groups.consumer.test_member import partitions
+from penstock_broker.groups.consumer.target import ConsumerTargetAssignment, SubscribedTopics, preferred_assignor
 from tests.broker.groups.support import GroupBroker
 
 MEMBERS = [
@@ -53,8 +52,8 @@ def test_the_hash_changes_with_the_topics_that_members_read(broker: GroupBroker)
 
 def test_an_epoch_is_outdated_until_it_is_assigned(broker: GroupBroker) -> None:
     topics = SubscribedTopics(MEMBERS, broker.topics)
-    assert not TargetAssignment().is_outdated
-    target = TargetAssignment().next_epoch(topics)
+    assert not ConsumerTargetAssignment().is_outdated
+    target = ConsumerTargetAssignment().next_epoch(topics)
     assert (target.epoch, target.metadata_hash, target.assignment_epoch) == (1, topics.metadata_hash, 0)
     assert target.is_outdated
     assigned = target.assigned(MEMBERS, topics)
@@ -65,15 +64,8 @@ def test_an_epoch_is_outdated_until_it_is_assigned(broker: GroupBroker) -> None:
 
 def test_an_assignment_changes_as_little_as_possible(broker: GroupBroker) -> None:
     topics = SubscribedTopics(MEMBERS, broker.topics)
-    target = TargetAssignment().next_epoch(topics).assigned(MEMBERS, topics)
+    target = ConsumerTargetAssignment().next_epoch(topics).assigned(MEMBERS, topics)
     assert target.next_epoch(topics).assigned(MEMBERS, topics).assignments == target.assignments
-
-
-def test_members_are_renamed_and_removed() -> None:
-    target = TargetAssignment(assignments={"one": partitions(0), "two": partitions(1)})
-    assert target.renamed("two", "three").assignments == {"one": partitions(0), "three": partitions(1)}
-    assert target.without("one").assignments == {"two": partitions(1)}
-    assert target.of("three") == frozenset()
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,9 @@
 | `offsets` | committed offsets, including those of open transactions |
 | `patterns` | regular expressions for topic names |
 | `timers` | sessions and rebalances that time out |
-| `group`, `members` | common parts of both protocols: offsets, deletion; members by id, static names, sessions |
-| `classic`, `consumer` | a group of either protocol: members, assignment, epochs |
+| `group`, `members` | common parts of all protocols: offsets, deletion; members by id, static names, sessions |
+| `classic`, `consumer`, `streams` | a group of one protocol: members, assignment, epochs |
+| `modern` | what consumer groups and streams groups have in common |
 | `assignment`, `assignors` | the partitions of a member, and the assignors of consumer groups |
 | `coordinator` | all groups: routing of requests to groups, expiry, deletion |
 

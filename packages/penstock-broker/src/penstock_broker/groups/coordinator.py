@@ -1,6 +1,6 @@
 """The coordinator of all groups: routing of requests to groups, and expiry of offsets.
 
-Not here: the semantics of requests within a group (classic, consumer) and the storage of offsets (offsets.py).
+Not here: the semantics of requests within a group (classic, consumer, streams) and the storage of offsets (offsets.py).
 
 Rule: the next member of a group without members determines its type; a group with members keeps its type, as in Kafka
 with `group.consumer.migration.policy=disabled`.
@@ -17,13 +17,16 @@ from penstock_broker.config import BrokerConfig
 from penstock_broker.errors import ApiError, BrokerError
 from penstock_broker.groups.classic.group import ClassicGroup
 from penstock_broker.groups.classic.joining import JoinRequest
-from penstock_broker.groups.consumer.group import FIRST_COMMIT_WITH_EPOCHS, ConsumerGroup
+from penstock_broker.groups.consumer.group import ConsumerGroup
 from penstock_broker.groups.consumer.heartbeat import HeartbeatRequest
 from penstock_broker.groups.context import Answer, GroupContext
 from penstock_broker.groups.group import Group, MemberIdentity
 from penstock_broker.groups.group_log import GroupLog, StoredGroupRecord
+from penstock_broker.groups.modern.group import FIRST_COMMIT_WITH_EPOCHS
 from penstock_broker.groups.offsets import CommittedOffset, OffsetStore, TopicPartition
 from penstock_broker.groups.schemas import GroupRecord, RecordKind
+from penstock_broker.groups.streams.group import StreamsGroup
+from penstock_broker.groups.streams.heartbeat import StreamsHeartbeatRequest
 from penstock_broker.groups.timers import Timers
 from penstock_broker.metadata_store import MetadataStore
 from penstock_broker.topics import OFFSETS_TOPIC, TopicRegistry
@@ -33,7 +36,16 @@ from penstock_broker.wire.error_codes import ErrorCode
 _EXPIRY: Final = "expiry of offsets"
 _GROUPS_IN_A_STEP: Final = 20
 
-_AnyGroup = TypeVar("_AnyGroup", ClassicGroup, ConsumerGroup)
+_AnyGroup = TypeVar("_AnyGroup", ClassicGroup, ConsumerGroup, StreamsGroup)
+_AnyModernGroup = TypeVar("_AnyModernGroup", ConsumerGroup, StreamsGroup)
+
+_MODERN_GROUPS: Final[Mapping[RecordKind, type[ConsumerGroup | StreamsGroup]]] = {
+    RecordKind.CONSUMER_GROUP: ConsumerGroup,
+    RecordKind.STREAMS_GROUP: StreamsGroup,
+}
+"""The types of groups with epochs, by the first kind of their records."""
+_KINDS_OF_A_GROUP: Final = 7
+"""Kinds of records that one type of groups may have, from its first one."""
 
 _log = logging.getLogger(__name__)
 
@@ -74,14 +86,15 @@ class GroupCoordinator:
         for _, record in by_kind[RecordKind.GROUP]:
             group = self._groups[record.key["group"]] = ClassicGroup(record.key["group"], self._context)
             group.generation.load(record.value or {})
-        of_consumers: dict[str, list[GroupRecord]] = {}
-        for kind in RecordKind:
-            if kind >= RecordKind.CONSUMER_GROUP:
-                for _, record in by_kind[kind]:
-                    of_consumers.setdefault(record.key["group"], []).append(record)
-        for group_id, records in of_consumers.items():
-            consumers = self._groups[group_id] = ConsumerGroup(group_id, self._context)
-            consumers.load(records)
+        for first_kind, group_type in _MODERN_GROUPS.items():
+            records_of: dict[str, list[GroupRecord]] = {}
+            for kind in RecordKind:
+                if first_kind <= kind < first_kind + _KINDS_OF_A_GROUP:
+                    for _, record in by_kind[kind]:
+                        records_of.setdefault(record.key["group"], []).append(record)
+            for group_id, records in records_of.items():
+                modern = self._groups[group_id] = group_type(group_id, self._context)
+                modern.load(records)
         for group_id in self.offsets.groups():
             self._groups.setdefault(group_id, ClassicGroup(group_id, self._context))
 
@@ -201,25 +214,44 @@ class GroupCoordinator:
             raise ApiError(ErrorCode.unknown_member_id)
         return group
 
-    # Members of consumer groups
+    # Members of consumer groups and streams groups
 
     def consumer_heartbeat(self, group_id: str, request: HeartbeatRequest) -> Message:
         """Handle the heartbeat of a member of a consumer group, and return the response.
 
         Raises:
-            ApiError: GROUP_ID_NOT_FOUND if the group is missing or a classic one with members, POLICY_VIOLATION if
+            ApiError: GROUP_ID_NOT_FOUND if the group is missing or has members of another type, POLICY_VIOLATION if
                 there are too many groups, and the errors of ConsumerGroup.heartbeat.
         """
-        group = self._groups.get(group_id)
-        if not isinstance(group, ConsumerGroup):
-            if request.member_epoch != 0 or (group is not None and not group.is_unused):
-                raise ApiError(ErrorCode.group_id_not_found, f"Group {group_id} is not a consumer group.")
-            group = self._entered(group_id, ConsumerGroup)
+        group = self._modern_group(group_id, ConsumerGroup, request.member_epoch)
         try:
             return group.heartbeat(request)
         except ApiError:
             self._drop_unused(group)
             raise
+
+    def streams_heartbeat(self, group_id: str, request: StreamsHeartbeatRequest) -> Message:
+        """Handle the heartbeat of a member of a streams group, and return the response.
+
+        Raises:
+            ApiError: GROUP_ID_NOT_FOUND if the group is missing or has members of another type, POLICY_VIOLATION if
+                there are too many groups, and the errors of StreamsGroup.heartbeat.
+        """
+        group = self._modern_group(group_id, StreamsGroup, request.member_epoch)
+        try:
+            return group.heartbeat(request)
+        except ApiError:
+            self._drop_unused(group)
+            raise
+
+    def _modern_group(self, group_id: str, group_type: type[_AnyModernGroup], member_epoch: int) -> _AnyModernGroup:
+        group = self._groups.get(group_id)
+        if isinstance(group, group_type):
+            return group
+        if member_epoch != 0 or (group is not None and not group.is_unused):
+            text = f"Group {group_id} is not a {group_type.group_type} group."
+            raise ApiError(ErrorCode.group_id_not_found, text)
+        return self._entered(group_id, group_type)
 
     # Offsets
 
@@ -399,6 +431,18 @@ class GroupCoordinator:
         if not isinstance(group, ConsumerGroup):
             raise ApiError(ErrorCode.group_id_not_found, f"Group {group_id} is not a consumer group.")
         return group.description()
+
+    def streams_group(self, group_id: str) -> StreamsGroup:
+        """Return a streams group.
+
+        Raises:
+            ApiError: INVALID_GROUP_ID or GROUP_ID_NOT_FOUND.
+        """
+        _check_group_id(group_id)
+        group = self._group(group_id)
+        if not isinstance(group, StreamsGroup):
+            raise ApiError(ErrorCode.group_id_not_found, f"Group {group_id} is not a streams group.")
+        return group
 
     def delete_group(self, group_id: str) -> None:
         """Delete a group without members, and its offsets.

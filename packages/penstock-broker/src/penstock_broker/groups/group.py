@@ -1,4 +1,4 @@
-"""The common interface of both types of groups: identity, offsets, and deletion."""
+"""The common interface of all types of groups: identity, offsets, and deletion."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class MemberIdentity(NamedTuple):
     Args:
         member_id: empty for a client that is not a member.
         instance_id: name of a static member; None for others.
-        generation: the last generation that it received, or the epoch of a consumer group; negative if it received
-            neither.
+        generation: the last generation that it received, or the epoch of a member of a consumer or streams group;
+            negative if it received neither.
     """
 
     member_id: str
@@ -36,7 +36,7 @@ class Group(ABC):
 
     Attributes:
         group_id: its name.
-        group_type: `classic` or `consumer`.
+        group_type: `classic`, `consumer` or `streams`.
     """
 
     group_type: ClassVar[str]

@@ -13,16 +13,20 @@ from typing import Final, NamedTuple
 from penstock_broker.record_schema import (
     BYTES,
     INT8,
+    INT16,
+    INT16S,
     INT32,
     INT32S,
     INT64,
     NULLABLE_STRING,
     STRING,
     STRINGS,
+    UINT16,
     UUID,
     VERSION,
     array_of,
     encode_versioned,
+    nullable,
     record_schema,
 )
 from penstock_broker.wire.codec import Codec, Message, structure_codec
@@ -39,6 +43,12 @@ class RecordKind(IntEnum):
     CONSUMER_GROUP_TARGET = 6
     CONSUMER_GROUP_TARGET_MEMBER = 7
     CONSUMER_GROUP_CURRENT_MEMBER = 8
+    STREAMS_GROUP = 17
+    STREAMS_GROUP_MEMBER = 19
+    STREAMS_GROUP_TARGET = 20
+    STREAMS_GROUP_TARGET_MEMBER = 21
+    STREAMS_GROUP_CURRENT_MEMBER = 22
+    STREAMS_GROUP_TOPOLOGY = 23
 
 
 class GroupRecord(NamedTuple):
@@ -75,6 +85,45 @@ _PARTITIONS_SINCE: Final = array_of(
         {"topic_id": UUID, "partitions": INT32S, "assignment_epochs": INT32S},
         True,
         {"assignment_epochs": 0},
+    )
+)
+_TASKS: Final = array_of(record_schema("TaskIds", {"subtopology_id": STRING, "partitions": INT32S}, True))
+_TASKS_SINCE: Final = array_of(
+    record_schema(
+        "TaskIds",
+        {"subtopology_id": STRING, "partitions": INT32S, "assignment_epochs": INT32S._replace(nullable="0+")},
+        True,
+        {"assignment_epochs": 0},
+    )
+)
+_KEY_VALUES: Final = array_of(record_schema("KeyValue", {"key": STRING, "value": STRING}, True))
+_TOPIC_INFOS: Final = array_of(
+    record_schema(
+        "TopicInfo",
+        {"name": STRING, "partitions": INT32, "replication_factor": INT16, "topic_configs": _KEY_VALUES},
+        True,
+    )
+)
+_COPARTITION_GROUPS: Final = array_of(
+    record_schema(
+        "CopartitionGroup",
+        {"source_topics": INT16S, "source_topic_regex": INT16S, "repartition_source_topics": INT16S},
+        True,
+    )
+)
+_SUBTOPOLOGIES: Final = array_of(
+    record_schema(
+        "Subtopology",
+        {
+            "subtopology_id": STRING,
+            "source_topics": STRINGS,
+            "source_topic_regex": STRINGS,
+            "state_changelog_topics": _TOPIC_INFOS,
+            "repartition_sink_topics": STRINGS,
+            "repartition_source_topics": _TOPIC_INFOS,
+            "copartition_groups": _COPARTITION_GROUPS,
+        },
+        True,
     )
 )
 _GROUP_KEY: Final = structure_codec(record_schema("GroupKey", {"group": STRING}))
@@ -184,6 +233,83 @@ _FORMATS: Final[Mapping[RecordKind, _Format]] = {
                 },
                 True,
             )
+        ),
+    ),
+    RecordKind.STREAMS_GROUP: _Format(
+        _GROUP_KEY,
+        0,
+        structure_codec(
+            record_schema(
+                "StreamsGroupMetadataValue",
+                {"epoch": INT32, "metadata_hash": INT64, "validated_topology_epoch": INT32},
+                True,
+                {"validated_topology_epoch": 0},
+            )
+        ),
+    ),
+    RecordKind.STREAMS_GROUP_MEMBER: _Format(
+        _MEMBER_KEY,
+        0,
+        structure_codec(
+            record_schema(
+                "StreamsGroupMemberMetadataValue",
+                {
+                    "instance_id": NULLABLE_STRING,
+                    "rack_id": NULLABLE_STRING,
+                    "client_id": STRING,
+                    "client_host": STRING,
+                    "rebalance_timeout": INT32,
+                    "topology_epoch": INT32,
+                    "process_id": STRING,
+                    "user_endpoint": nullable(record_schema("Endpoint", {"host": STRING, "port": UINT16}, True)),
+                    "client_tags": _KEY_VALUES,
+                },
+                True,
+            )
+        ),
+    ),
+    RecordKind.STREAMS_GROUP_TARGET: _Format(
+        _GROUP_KEY,
+        0,
+        structure_codec(record_schema("StreamsGroupTargetAssignmentMetadataValue", {"assignment_epoch": INT32}, True)),
+    ),
+    RecordKind.STREAMS_GROUP_TARGET_MEMBER: _Format(
+        _MEMBER_KEY,
+        0,
+        structure_codec(
+            record_schema(
+                "StreamsGroupTargetAssignmentMemberValue",
+                {"active_tasks": _TASKS, "standby_tasks": _TASKS, "warmup_tasks": _TASKS},
+                True,
+            )
+        ),
+    ),
+    RecordKind.STREAMS_GROUP_CURRENT_MEMBER: _Format(
+        _MEMBER_KEY,
+        0,
+        structure_codec(
+            record_schema(
+                "StreamsGroupCurrentMemberAssignmentValue",
+                {
+                    "member_epoch": INT32,
+                    "previous_member_epoch": INT32,
+                    "state": INT8,
+                    "active_tasks": _TASKS_SINCE,
+                    "standby_tasks": _TASKS_SINCE,
+                    "warmup_tasks": _TASKS_SINCE,
+                    "active_tasks_pending_revocation": _TASKS_SINCE,
+                    "standby_tasks_pending_revocation": _TASKS_SINCE,
+                    "warmup_tasks_pending_revocation": _TASKS_SINCE,
+                },
+                True,
+            )
+        ),
+    ),
+    RecordKind.STREAMS_GROUP_TOPOLOGY: _Format(
+        _GROUP_KEY,
+        0,
+        structure_codec(
+            record_schema("StreamsGroupTopologyValue", {"epoch": INT32, "subtopologies": _SUBTOPOLOGIES}, True)
         ),
     ),
 }

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from penstock_broker.errors import ApiError
 from penstock_broker.groups.assignment import Assignment
 from penstock_broker.groups.assignors import ASSIGNORS
+from penstock_broker.groups.modern.heartbeat import LEAVE_FOR_A_WHILE
 from penstock_broker.groups.patterns import check_pattern
 from penstock_broker.wire.error_codes import ErrorCode
-
-LEAVE: Final = -1
-"""Epoch of a leaving member."""
-LEAVE_FOR_A_WHILE: Final = -2
-"""Epoch of a static member that leaves and will come back."""
 
 
 class HeartbeatRequest(NamedTuple):

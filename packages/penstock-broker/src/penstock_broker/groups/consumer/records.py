@@ -6,62 +6,33 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from penstock_broker.groups.assignment import Assignment, PartitionId, as_assignment, as_messages
-from penstock_broker.groups.consumer.member import ConsumerGroupMember, MemberState
-from penstock_broker.groups.consumer.target import TargetAssignment
+from penstock_broker.groups.consumer.member import ConsumerGroupMember
+from penstock_broker.groups.consumer.target import ConsumerTargetAssignment
+from penstock_broker.groups.modern.member import MemberState
+from penstock_broker.groups.modern.records import ModernGroupRecords, RecordKinds
 from penstock_broker.groups.schemas import GroupRecord, RecordKind
 from penstock_broker.wire.codec import Message
 
 
-class ConsumerGroupRecords:
-    """Builds the records of a group.
+class ConsumerGroupRecords(ModernGroupRecords[ConsumerGroupMember, ConsumerTargetAssignment]):
+    """Builds the records of a consumer group."""
 
-    Args:
-        group_id: its name.
-    """
+    kinds = RecordKinds(
+        RecordKind.CONSUMER_GROUP,
+        RecordKind.CONSUMER_GROUP_MEMBER,
+        RecordKind.CONSUMER_GROUP_TARGET,
+        RecordKind.CONSUMER_GROUP_TARGET_MEMBER,
+        RecordKind.CONSUMER_GROUP_CURRENT_MEMBER,
+    )
 
-    def __init__(self, group_id: str) -> None:
-        self._key: Message = {"group": group_id}
+    def _epoch_value(self, target: ConsumerTargetAssignment) -> Message:
+        return {"epoch": target.epoch, "metadata_hash": target.metadata_hash}
 
-    def removals(self, member_ids: Iterable[str]) -> list[GroupRecord]:
-        """Return the records that remove the group and its members."""
-        of_members = [record for member_id in member_ids for record in self.member_removals(member_id)]
-        kinds = (RecordKind.CONSUMER_GROUP_TARGET, RecordKind.CONSUMER_GROUP)
-        return [*of_members, *(GroupRecord(kind, self._key, None) for kind in kinds)]
+    def _target_value(self, assignment: Assignment) -> Message:
+        return {"topic_partitions": as_messages(assignment)}
 
-    def member_removals(self, member_id: str) -> list[GroupRecord]:
-        """Return the records that remove a member."""
-        kinds = (
-            RecordKind.CONSUMER_GROUP_CURRENT_MEMBER,
-            RecordKind.CONSUMER_GROUP_TARGET_MEMBER,
-            RecordKind.CONSUMER_GROUP_MEMBER,
-        )
-        return [self._of_member(kind, member_id, None) for kind in kinds]
-
-    def _of_member(self, kind: RecordKind, member_id: str, value: Message | None) -> GroupRecord:
-        return GroupRecord(kind, self._key | {"member_id": member_id}, value)
-
-    def target_changes(self, before: TargetAssignment, after: TargetAssignment) -> list[GroupRecord]:
-        """Return the records of a changed target, without those of removed members."""
-        records: list[GroupRecord] = []
-        if after.epoch != before.epoch:
-            value: Message = {"epoch": after.epoch, "metadata_hash": after.metadata_hash}
-            records.append(GroupRecord(RecordKind.CONSUMER_GROUP, self._key, value))
-        if after.assignment_epoch != before.assignment_epoch:
-            for member_id, assignment in after.assignments.items():
-                if before.assignments.get(member_id) != assignment:
-                    records.append(self.member_target(member_id, assignment))
-            value = {"assignment_epoch": after.assignment_epoch}
-            records.append(GroupRecord(RecordKind.CONSUMER_GROUP_TARGET, self._key, value))
-        return records
-
-    def member_target(self, member_id: str, assignment: Assignment) -> GroupRecord:
-        """Return the record of a member's target partitions."""
-        value = {"topic_partitions": as_messages(assignment)}
-        return self._of_member(RecordKind.CONSUMER_GROUP_TARGET_MEMBER, member_id, value)
-
-    def member(self, member: ConsumerGroupMember) -> GroupRecord:
-        """Return the record of a member and its subscription."""
-        value: Message = {
+    def _member_value(self, member: ConsumerGroupMember) -> Message:
+        return {
             "instance_id": member.instance_id,
             "rack_id": member.rack_id,
             "client_id": member.client_id,
@@ -71,27 +42,24 @@ class ConsumerGroupRecords:
             "rebalance_timeout": member.rebalance_timeout_ms,
             "server_assignor": member.assignor,
         }
-        return self._of_member(RecordKind.CONSUMER_GROUP_MEMBER, member.member_id, value)
 
-    def current(self, member: ConsumerGroupMember) -> GroupRecord:
-        """Return the record of a member's current partitions."""
-        value = {
+    def _current_value(self, member: ConsumerGroupMember) -> Message:
+        return {
             "member_epoch": member.epoch,
             "previous_member_epoch": member.previous_epoch,
             "state": member.state,
             "assigned_partitions": _with_since(member.assigned, member.since),
             "partitions_pending_revocation": _with_since(member.revoking, member.since),
         }
-        return self._of_member(RecordKind.CONSUMER_GROUP_CURRENT_MEMBER, member.member_id, value)
 
 
-def read_records(records: Iterable[GroupRecord]) -> tuple[TargetAssignment, list[ConsumerGroupMember]]:
+def read_records(records: Iterable[GroupRecord]) -> tuple[ConsumerTargetAssignment, list[ConsumerGroupMember]]:
     """Return the target and the members of a group.
 
     Args:
         records: the last record of each key.
     """
-    target = TargetAssignment()
+    target = ConsumerTargetAssignment()
     members: dict[str, ConsumerGroupMember] = {}
     assignments: dict[str, Assignment] = {}
     # Sorted by kind, a member comes before its current assignment.
@@ -108,9 +76,9 @@ def read_records(records: Iterable[GroupRecord]) -> tuple[TargetAssignment, list
                     value["rack_id"],
                     value["client_id"],
                     value["client_host"],
+                    value["rebalance_timeout"],
                     tuple(value["subscribed_topic_names"]),
                     value["subscribed_topic_regex"],
-                    value["rebalance_timeout"],
                     value["server_assignor"],
                 )
             case RecordKind.CONSUMER_GROUP_TARGET:

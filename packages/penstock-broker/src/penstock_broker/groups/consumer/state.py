@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from penstock_broker.groups.consumer.member import ConsumerGroupMember
-from penstock_broker.groups.consumer.target import TargetAssignment
+from penstock_broker.groups.consumer.target import ConsumerTargetAssignment
 
 
 class ConsumerGroupState(StrEnum):
@@ -37,7 +37,7 @@ The first member gets all partitions with its first heartbeat.
 """
 
 
-def state_of(members: Collection[ConsumerGroupMember], target: TargetAssignment) -> ConsumerGroupState:
+def state_of(members: Collection[ConsumerGroupMember], target: ConsumerTargetAssignment) -> ConsumerGroupState:
     """Return the state of a group, depending on the progress of its members towards the target assignment."""
     if not members:
         return ConsumerGroupState.EMPTY

@@ -1,4 +1,4 @@
-"""The members of a consumer group: the owners of partitions, and the ends of sessions and revocations."""
+"""The members of a group: the owners of partitions, and the ends of sessions and revocations."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock_broker.groups.consumer.heartbeat import LEAVE_FOR_A_WHILE
-from penstock_broker.groups.consumer.member import ConsumerGroupMember, MemberState
-from penstock_broker.groups.consumer.members import ConsumerMembers
-from penstock_broker.groups.context import GroupContext
-from penstock_broker.groups.group_log import GroupLog
+from penstock_broker.groups.consumer.member import ConsumerGroupMember
+from penstock_broker.groups.modern.heartbeat import LEAVE_FOR_A_WHILE
+from penstock_broker.groups.modern.member import MemberState
+from penstock_broker.groups.modern.members import ModernGroupMembers
 from tests.broker.groups.consumer.test_member import TOPIC, partitions
 from tests.broker.groups.support import GroupBroker
 
@@ -33,10 +32,9 @@ class Watched:
     def __init__(self, broker: GroupBroker) -> None:
         self.timers = broker.timers
         self.expired: list[tuple[str, str]] = []
-        context = GroupContext(
-            broker.config, broker.topics, GroupLog(broker.topics, broker.clock), broker.timers, broker.clock
+        self.members = ModernGroupMembers[ConsumerGroupMember](
+            "g", broker.timers, SESSION_MS, lambda member_id, why: self.expired.append((member_id, why))
         )
-        self.members = ConsumerMembers("g", context, lambda member_id, why: self.expired.append((member_id, why)))
 
 
 @pytest.fixture

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from penstock_broker.groups.assignment import NO_PARTITIONS, Assignment
-from penstock_broker.groups.consumer.member import ConsumerGroupMember, MemberState
-from penstock_broker.groups.consumer.reconciliation import reconcile
-from penstock_broker.groups.consumer.target import TargetAssignment
+from penstock_broker.groups.consumer.member import ConsumerGroupMember
+from penstock_broker.groups.consumer.target import ConsumerTargetAssignment
+from penstock_broker.groups.modern.member import MemberState
+from penstock_broker.groups.modern.reconciliation import reconcile
 from tests.broker.groups.consumer.test_member import TOPIC, partitions
 
 STABLE = ConsumerGroupMember(
@@ -15,8 +16,8 @@ STABLE = ConsumerGroupMember(
 )
 
 
-def target(epoch: int, *numbers: int) -> TargetAssignment:
-    return TargetAssignment(epoch, assignment_epoch=epoch, assignments={"m": partitions(*numbers)})
+def target(epoch: int, *numbers: int) -> ConsumerTargetAssignment:
+    return ConsumerTargetAssignment(epoch, assignment_epoch=epoch, assignments={"m": partitions(*numbers)})
 
 
 def test_a_member_at_its_target_stays() -> None:
