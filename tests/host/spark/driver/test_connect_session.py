@@ -100,7 +100,9 @@ def test_a_client_that_cannot_open_another_session_is_refused(tmp_path: Path, mo
 def test_functions_of_data_frames_are_refused(tmp_path: Path) -> None:
     builder = StreamsBuilder()
     builder.stream("in").to_spark(lambda frame, number: None)
-    with pytest.raises(ConfigError, match=r"app cannot use stream_from, stream_from_history and to_spark \(topics app-.*sink\) on"):
+    with pytest.raises(
+        ConfigError, match=r"app cannot use stream_from, stream_from_history and to_spark \(topics app-.*sink\) on"
+    ):
         opened(Remote(), builder.build(), tmp_path).check()
 
 
