@@ -182,6 +182,15 @@ def test_sockets_of_a_local_session_are_in_a_directory_of_its_user(
     assert session._own_sockets() == {}
 
 
+def test_a_directory_may_be_relative(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    made: list[dict[str, str]] = []
+    monkeypatch.setattr(session, "_built", made.append)
+    monkeypatch.chdir(tmp_path)
+    session.make_session(StreamsConfig({"application.id": "app"}), Path("state"))
+    place = (tmp_path / "state" / "log4j2.properties").as_uri()
+    assert made[0]["spark.driver.extraJavaOptions"].endswith(f"-Dlog4j2.configurationFile={place}")
+
+
 def test_pages_of_a_local_session_are_for_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
     with session._environment("spark://somewhere:7077"):

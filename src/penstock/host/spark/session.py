@@ -250,7 +250,7 @@ def make_session(config: StreamsConfig, directory: Path) -> SparkSession:
         "spark.master": master,
         **_SESSION_SETTINGS,
         **({**_LOCAL_SETTINGS, **_own_sockets()} if is_local(master) else {}),
-        "spark.driver.extraJavaOptions": f"{_JVM_OPTIONS} -Dlog4j2.configurationFile={settings.as_uri()}",
+        "spark.driver.extraJavaOptions": f"{_JVM_OPTIONS} -Dlog4j2.configurationFile={settings.absolute().as_uri()}",
         **own,
     }
     with (
