@@ -150,6 +150,27 @@ def test_every_version_of_streams_group_heartbeat(
     assert (left["error_code"], left["member_epoch"], left["status"]) == (ErrorCode.none, -1, [])
 
 
+def test_task_offsets_of_a_streams_group_are_described(streams_client: ProtocolClient, group: str, topic: str) -> None:
+    first, second, again = ({"subtopology_id": "0", "partition": n, "offset": at} for n, at in ((0, 5), (1, 7), (1, 8)))
+    epoch = enter_streams(streams_client, 1, group, "me", topic)["member_epoch"]
+    reports: list[Message] = [
+        {"task_offsets": [second, first], "task_end_offsets": [again]},
+        {"task_offsets": [again]},
+        {},
+    ]
+    for report in reports:
+        streams_client.call(STREAMS_GROUP_HEARTBEAT, 1, streams_body(group, "me", epoch, **report))
+    wanted = {"group_ids": [group], "include_authorized_operations": False}
+    [[member]] = (each["members"] for each in streams_client.call(STREAMS_GROUP_DESCRIBE, 1, wanted)["groups"])
+    assert (member["task_offsets"], member["task_end_offsets"]) == ([again], [again])
+    twice = streams_body(group, "me", epoch, task_offsets=[second, again])
+    refused = streams_client.call(STREAMS_GROUP_HEARTBEAT, 1, twice)
+    assert (refused["error_code"], refused["error_message"]) == (
+        ErrorCode.invalid_request,
+        "Task offsets contain a duplicate entry for subtopology 0 and partition 1.",
+    )
+
+
 @pytest.mark.parametrize("version", versions_of(STREAMS_GROUP_DESCRIBE))
 def test_every_version_of_streams_group_describe(
     streams_client: ProtocolClient, group: str, topic: str, version: int

@@ -20,6 +20,7 @@ from penstock.dsl.options import Repartitioned
 from penstock.errors import (
     ConfigError,
     KafkaError,
+    RetriableError,
     StreamsError,
     TaskMigratedError,
     TopologyError,
@@ -513,6 +514,17 @@ class Group:
         instance.membership.start()
         return instance
 
+    def wait_for_topic(self) -> None:
+        """Wait until the coordinator knows the topic.
+
+        Before that, Kafka 4.4.0 answers UNKNOWN_SERVER_ERROR to a member with an endpoint: EndpointToPartitionsManager
+        expects a topology whose source topics exist. Members without an endpoint wait.
+        """
+        probe = self.instance("probe")
+        probe.has(4)
+        probe.membership.leave()
+        probe.membership.close()
+
 
 @pytest.fixture
 def kafka(broker: RunningBroker) -> RunningBroker:
@@ -538,7 +550,17 @@ def test_brokers_without_the_protocol_are_named_and_what_to_set(unique_name: NAM
         assert "set group.protocol=classic" in str(failed.error)
 
 
+def test_an_error_of_the_coordinator_ends_the_membership(unique_name: NAMES) -> None:
+    with EmbeddedBroker() as broker, ExitStack() as stack:
+        broker.fail("StreamsGroupHeartbeat", "UNKNOWN_SERVER_ERROR")
+        failed = Group(broker.bootstrap_servers, unique_name, stack).instance("p").next()
+        assert isinstance(failed, v.MembershipRefused)
+        assert not isinstance(failed.error, RetriableError)
+        assert "UNKNOWN_SERVER_ERROR" in str(failed.error)
+
+
 def test_members_share_the_tasks_commit_and_take_over(group: Group) -> None:
+    group.wait_for_topic()
     first = group.instance("p", **{"application.server": "p:1"})
     first.has(4)
     second = group.instance("q", **{"application.server": "q:2"})
@@ -729,8 +751,14 @@ def test_a_dynamic_member_may_remain_in_its_group(group: Group, tmp_path: Path) 
 
 def test_tasks_are_assigned_to_members_with_their_state(static_group: Group) -> None:
     first, last = (frozenset(TaskId(0, number) for number in numbers) for numbers in ((0, 1), (2, 3)))
+    owner = static_group.instance("o")
+    owner.has(4)
     one = static_group.instance("p", State(dict.fromkeys(last, 10)))
     other = static_group.instance("q", State(dict.fromkeys(first, 10)))
+    one.has(0)
+    other.has(0)
+    owner.membership.leave()
+    owner.membership.close()  # both are members, so one assignment gives them all of its tasks
     assert (one.has(2), other.has(2)) == (last, first)
 
 

@@ -318,7 +318,12 @@ def test_stable_that_stalls_leaves_and_joins_again(stable: Game) -> None:
     assert stable.given_up(TASKS) == [JOIN]
 
 
-REFUSED = [ErrorCode.invalid_request, ErrorCode.streams_invalid_topology, ErrorCode.unsupported_version]
+REFUSED = [
+    ErrorCode.invalid_request,
+    ErrorCode.streams_invalid_topology,
+    ErrorCode.unsupported_version,
+    ErrorCode.unknown_server_error,
+]
 
 
 @pytest.mark.parametrize("code", [*REFUSED, ErrorCode.group_id_not_found])

@@ -9,7 +9,9 @@ from penstock_broker.groups.streams.assignor import TaskClient, assign_sticky
 from penstock_broker.groups.streams.tasks import NO_TASKS, TaskId
 
 _tasks = st.frozensets(st.tuples(st.sampled_from("012"), st.integers(0, 5)))
-_members = st.dictionaries(st.sampled_from("abcdef"), st.builds(TaskClient, st.sampled_from("pqr"), _tasks), min_size=1)
+_offsets = st.dictionaries(st.tuples(st.sampled_from("012"), st.integers(0, 5)), st.integers(0, 9))
+_clients = st.builds(TaskClient, st.sampled_from("pqr"), _tasks, _offsets)
+_members = st.dictionaries(st.sampled_from("abcdef"), _clients, min_size=1)
 
 
 def tasks(count: int) -> list[TaskId]:
@@ -50,3 +52,54 @@ def test_the_tasks_of_a_lost_member_go_to_the_process_with_the_fewest_for_each_m
 
 def test_a_group_without_tasks_has_empty_assignments() -> None:
     assert assign_sticky({"a": TaskClient("p", frozenset(tasks(2)))}, []) == {"a": NO_TASKS}
+
+
+# ---------------------------------------- members with state; the answers are those of Kafka 4.4.0
+
+
+def state(*numbers: int, offset: int = 5) -> dict[TaskId, int]:
+    return dict.fromkeys((("0", number) for number in numbers), offset)
+
+
+def test_tasks_go_to_members_with_their_state() -> None:
+    members = {"a": TaskClient("p", NO_TASKS, state(2, 3)), "b": TaskClient("q", NO_TASKS, state(0, 1))}
+    assert assign_sticky(members, tasks(4)) == {"a": frozenset(tasks(4)[2:]), "b": frozenset(tasks(2))}
+
+
+def test_a_task_goes_to_the_member_with_the_highest_offset() -> None:
+    members = {
+        "a": TaskClient("p", NO_TASKS, state(0, offset=5)),
+        "b": TaskClient("q", NO_TASKS, state(0, offset=9)),
+        "c": TaskClient("r", NO_TASKS, state(0, offset=7)),
+    }
+    assert assign_sticky(members, tasks(1)) == {"a": NO_TASKS, "b": frozenset(tasks(1)), "c": NO_TASKS}
+
+
+def test_a_present_owner_comes_before_members_with_state() -> None:
+    members = {"a": TaskClient("p", frozenset(tasks(1))), "b": TaskClient("q", NO_TASKS, state(0, offset=99))}
+    assert assign_sticky(members, tasks(1)) == {"a": frozenset(tasks(1)), "b": NO_TASKS}
+
+
+def test_a_member_with_all_state_gets_no_more_than_its_share() -> None:
+    members = {"a": TaskClient("p", NO_TASKS), "b": TaskClient("q", NO_TASKS, state(0, 1, 2, 3))}
+    assert assign_sticky(members, tasks(4)) == {"a": frozenset(tasks(4)[2:]), "b": frozenset(tasks(2))}
+
+
+def test_a_later_holder_gets_a_task_only_if_it_and_its_process_have_less_load() -> None:
+    members = {
+        "a": TaskClient("p", frozenset(tasks(1)), state(1, offset=9)),
+        "b": TaskClient("q", NO_TASKS, state(1)),
+        "c": TaskClient("q", NO_TASKS),
+    }
+    assert assign_sticky(members, tasks(3))["b"] == {("0", 1)}
+    # The process of the other holder has no load, but the holder of most state has none either.
+    members = {
+        "a": TaskClient("p", NO_TASKS, state(1, offset=9)),
+        "b": TaskClient("p", frozenset(tasks(1))),
+        "c": TaskClient("q", NO_TASKS, state(1)),
+    }
+    assert assign_sticky(members, tasks(3))["a"] == {("0", 1)}
+
+
+def test_state_of_tasks_that_do_not_exist_has_no_effect() -> None:
+    assert assign_sticky({"a": TaskClient("p", NO_TASKS, state(7))}, tasks(1)) == {"a": frozenset(tasks(1))}

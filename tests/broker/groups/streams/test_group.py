@@ -102,6 +102,8 @@ class StreamsClient:
             "process_id": self.member_id if joins else None,
             "user_endpoint": None,
             "client_tags": [] if joins else None,
+            "task_offsets": None,
+            "task_end_offsets": None,
             "shutdown_application": False,
         }
         settings = self._settings if joins else {}
@@ -324,6 +326,85 @@ def test_members_learn_the_endpoints_of_all(broker: GroupBroker) -> None:
 
 def test_members_without_an_endpoint_are_left_out(broker: GroupBroker) -> None:
     assert StreamsClient(broker).beat()["partitions_by_user_endpoint"] == []
+
+
+# ---------------------------------------- task offsets
+
+
+def state_of(*numbers: int) -> list[Message]:
+    return [{"subtopology_id": "0", "partition": number, "offset": 10} for number in numbers]
+
+
+@pytest.fixture
+def waiting_broker(tmp_path: Path) -> Iterator[GroupBroker]:
+    """A broker whose groups wait for members, and then assign to all of them at once."""
+    opened = GroupBroker(tmp_path, group_streams_initial_rebalance_delay_ms=3_000)
+    opened.create_topic("t", 4)
+    yield opened
+    opened.close()
+
+
+def test_tasks_are_assigned_to_members_with_their_state(waiting_broker: GroupBroker) -> None:
+    one, two = StreamsClient(waiting_broker), StreamsClient(waiting_broker)
+    one.beat(task_offsets=state_of(1, 3))
+    two.beat(task_offsets=state_of(0, 2))
+    waiting_broker.timers.advance(3_000)
+    settle(one, two)
+    assert (one.owned, two.owned) == (tasks(1, 3), tasks(0, 2))
+
+
+def test_the_last_report_of_a_member_counts(waiting_broker: GroupBroker) -> None:
+    one, two = StreamsClient(waiting_broker), StreamsClient(waiting_broker)
+    one.beat(task_offsets=state_of(1, 3))
+    two.beat(task_offsets=state_of(0, 1))
+    two.beat()
+    one.beat(task_offsets=state_of(2, 3))
+    waiting_broker.timers.advance(3_000)
+    settle(one, two)
+    assert (one.owned, two.owned) == (tasks(2, 3), tasks(0, 1))
+
+
+def test_a_report_begins_no_epoch(broker: GroupBroker) -> None:
+    one, two = StreamsClient(broker), StreamsClient(broker)
+    settle(one, two)
+    epoch, owned = one.epoch, one.owned
+    one.beat(task_offsets=state_of(0, 1, 2, 3), task_end_offsets=state_of(0, 1, 2, 3))
+    settle(one, two)
+    assert (one.epoch, one.owned) == (epoch, owned)
+
+
+def test_offsets_are_described_and_end_with_the_broker(broker: GroupBroker) -> None:
+    client = StreamsClient(broker)
+    client.beat(task_offsets=state_of(1, 0), task_end_offsets=state_of(0))
+    [member] = described(broker)["members"]
+    assert (member["task_offsets"], member["task_end_offsets"]) == (state_of(0, 1), state_of(0))
+    broker.restart()
+    [member] = described(broker)["members"]
+    assert (member["task_offsets"], member["task_end_offsets"]) == ([], [])
+
+
+def test_offsets_of_a_static_member_end_with_its_process(broker: GroupBroker) -> None:
+    one = StreamsClient(broker, instance_id="a", process_id="p")
+    one.beat(task_offsets=state_of(0))
+    one.leave(LEAVE_FOR_A_WHILE)
+    assert described(broker)["members"][0]["task_offsets"] == state_of(0)
+    StreamsClient(broker, instance_id="a", process_id="p").beat(task_offsets=state_of(1))
+    [member] = described(broker)["members"]
+    assert member["task_offsets"] == state_of(1)
+
+
+def test_offsets_of_a_group_have_limited_memory(tmp_path: Path) -> None:
+    broker = GroupBroker(tmp_path, group_max_bytes=1_000)
+    broker.create_topic("t", 4)
+    one, two = StreamsClient(broker), StreamsClient(broker)
+    one.beat(task_offsets=state_of(0, 1))
+    two.beat(task_offsets=state_of(0, 1, 2))
+    shown = {each["member_id"]: each["task_offsets"] for each in described(broker)["members"]}
+    assert shown == {one.member_id: state_of(0, 1), two.member_id: []}
+    one.leave()
+    two.beat(task_offsets=state_of(0, 1, 2))
+    assert described(broker)["members"][0]["task_offsets"] == state_of(0, 1, 2)
+    broker.close()
 
 
 # ---------------------------------------- the end of members

@@ -8,6 +8,7 @@ import pytest
 
 from penstock_broker.groups.modern.heartbeat import LEAVE, LEAVE_FOR_A_WHILE
 from penstock_broker.groups.streams.heartbeat import read_request
+from penstock_broker.groups.streams.task_offsets import TaskOffsetReport
 from penstock_broker.groups.streams.topology import StreamsTopology
 from penstock_broker.wire.codec import Message
 from penstock_broker.wire.error_codes import ErrorCode
@@ -29,12 +30,14 @@ JOINING: Message = {
     "process_id": "p",
     "user_endpoint": {"host": "h", "port": 1},
     "client_tags": [{"key": "z", "value": "1"}, {"key": "a", "value": "2"}],
+    "task_offsets": [{"subtopology_id": "0", "partition": 1, "offset": 7}],
+    "task_end_offsets": [],
     "shutdown_application": False,
 }
 TASKS = [{"subtopology_id": "0", "partitions": [1, 2]}]
 LATER: Message = {
     **JOINING,
-    **dict.fromkeys(("topology", "process_id", "user_endpoint", "client_tags")),
+    **dict.fromkeys(("topology", "process_id", "user_endpoint", "client_tags", "task_offsets", "task_end_offsets")),
     "member_epoch": 3,
     "rebalance_timeout": -1,
     "active_tasks": TASKS,
@@ -46,8 +49,10 @@ def test_a_request_is_read() -> None:
     assert request.topology == StreamsTopology(READS_T)
     assert (request.endpoint, request.client_tags) == (("h", 1), (("a", "2"), ("z", "1")))
     assert (request.client_id, request.client_host, request.rebalance_timeout_ms) == ("client", "/127.0.0.1", 1_000)
+    assert request.offsets == TaskOffsetReport({("0", 1): 7}, {})
     later = read_request(LATER, "client", "/127.0.0.1")
     assert (later.topology, later.endpoint, later.client_tags, later.rebalance_timeout_ms) == (None,) * 4
+    assert later.offsets == TaskOffsetReport(None, None)
     assert later.owned == {("0", 1), ("0", 2)}
 
 

@@ -6,6 +6,7 @@ and assigns its tasks once all topics exist. What consumer groups and streams gr
 | module | contents |
 |---|---|
 | `tasks` | the tasks of a member, in memory and in messages |
+| `task_offsets` | the offsets of tasks that members report |
 | `heartbeat` | the request of a member |
 | `member` | a member's process and tasks |
 | `topology` | the topology, and its topics and tasks on this broker |

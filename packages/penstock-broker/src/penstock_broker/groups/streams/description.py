@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from penstock_broker.groups.streams.member import StreamsGroupMember
+from penstock_broker.groups.streams.task_offsets import offsets_as_messages
 from penstock_broker.groups.streams.tasks import Tasks, as_messages
 from penstock_broker.groups.streams.topology import StreamsTopology, sources_of
 from penstock_broker.wire.codec import Message
@@ -55,6 +56,8 @@ def describe_member(member: StreamsGroupMember, target: Tasks) -> Message:
         "process_id": member.process_id,
         "user_endpoint": member.endpoint_message,
         "client_tags": [{"key": key, "value": value} for key, value in member.client_tags],
+        "task_offsets": offsets_as_messages(member.offsets.offsets),
+        "task_end_offsets": offsets_as_messages(member.offsets.ends),
         "assignment": {"active_tasks": as_messages(member.assigned)},
         "target_assignment": {"active_tasks": as_messages(target)},
     }

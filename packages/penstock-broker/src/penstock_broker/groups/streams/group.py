@@ -22,6 +22,7 @@ from penstock_broker.groups.streams.member import StreamsGroupMember
 from penstock_broker.groups.streams.records import StreamsGroupRecords, read_records
 from penstock_broker.groups.streams.state import NEXT_STATES, StreamsGroupState, state_of
 from penstock_broker.groups.streams.target import NOT_READY, StreamsTargetAssignment
+from penstock_broker.groups.streams.task_offsets import MemberTaskOffsets
 from penstock_broker.groups.streams.tasks import as_messages
 from penstock_broker.groups.streams.topology import ConfiguredTopology, GroupStatus, StreamsTopology, configured
 from penstock_broker.topics import check_replication_factor
@@ -29,7 +30,7 @@ from penstock_broker.wire.codec import Message
 from penstock_broker.wire.error_codes import ErrorCode
 
 TASK_OFFSET_INTERVAL_MS: Final = 60_000
-"""Interval (ms) at which members may report offsets of tasks, as in Kafka; the assignment does not depend on them."""
+"""Interval (ms) at which members report offsets of tasks, as in Kafka."""
 ACCEPTABLE_RECOVERY_LAG: Final = 10_000
 """Records that a task may lag behind to take part in warm-ups, as in Kafka; there are no warm-ups."""
 
@@ -143,7 +144,21 @@ class StreamsGroup(ModernGroup[StreamsGroupMember, StreamsTargetAssignment, Stre
         return StreamsGroupMember(member_id)
 
     def _updated(self, member: StreamsGroupMember, request: StreamsHeartbeatRequest) -> StreamsGroupMember:
-        return member.updated(request)
+        assert self._configured is not None  # heartbeat has configured it
+        updated = member.updated(request, self._configured.topology.subtopologies)
+        if not request.offsets.has_changes:
+            return updated
+        others = (each for each in self.members.values() if each.member_id != member.member_id)
+        size = sum(each.offsets.memory_bytes for each in (updated, *others))
+        if size <= self._context.config.group_max_bytes:
+            return updated
+        _log.warning(
+            "group %s: the task offsets of member %s have no room in group_max_bytes, so other members may get tasks "
+            "whose state it has",
+            self.group_id,
+            member.member_id,
+        )
+        return replace(updated, offsets=MemberTaskOffsets())
 
     def _next_target(
         self,

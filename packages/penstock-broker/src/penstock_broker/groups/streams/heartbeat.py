@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from penstock_broker.errors import ApiError
 from penstock_broker.groups.modern.heartbeat import LEAVE_FOR_A_WHILE
+from penstock_broker.groups.streams.task_offsets import TaskOffsetReport, read_report
 from penstock_broker.groups.streams.tasks import Tasks, as_tasks
 from penstock_broker.groups.streams.topology import StreamsTopology
 from penstock_broker.wire.codec import Message
@@ -34,6 +35,7 @@ class StreamsHeartbeatRequest(NamedTuple):
         endpoint: where its process answers queries.
         client_tags: tags of its process.
         owned: the tasks that it owns.
+        offsets: how far its state of tasks is.
         endpoints_epoch: the last epoch of the endpoints that it received.
         shuts_down: whether all members should end.
     """
@@ -50,6 +52,7 @@ class StreamsHeartbeatRequest(NamedTuple):
     endpoint: Endpoint | None
     client_tags: ClientTags | None
     owned: Tasks | None
+    offsets: TaskOffsetReport
     endpoints_epoch: int
     shuts_down: bool
 
@@ -83,6 +86,7 @@ def read_request(body: Message, client_id: str, client_host: str) -> StreamsHear
         endpoint=None if endpoint is None else (endpoint["host"], endpoint["port"]),
         client_tags=None if tags is None else tuple(sorted((tag["key"], tag["value"]) for tag in tags)),
         owned=None if owned is None else as_tasks(owned),
+        offsets=read_report(body),
         endpoints_epoch=body["endpoint_information_epoch"],
         shuts_down=body["shutdown_application"],
     )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Container
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from penstock_broker.groups.modern.member import ModernGroupMember
 from penstock_broker.groups.streams.heartbeat import ClientTags, Endpoint, StreamsHeartbeatRequest
+from penstock_broker.groups.streams.task_offsets import MemberTaskOffsets
 from penstock_broker.groups.streams.tasks import TaskId
 from penstock_broker.wire.codec import Message
 
@@ -22,20 +24,27 @@ class StreamsGroupMember(ModernGroupMember[TaskId]):
         process_id: id of its process.
         endpoint: where its process answers queries; None if it does not.
         client_tags: tags of its process.
+        offsets: how far its state of tasks is; only in memory, and not compared.
     """
 
     topology_epoch: int = -1
     process_id: str = ""
     endpoint: Endpoint | None = None
     client_tags: ClientTags = ()
+    offsets: MemberTaskOffsets = field(default=MemberTaskOffsets(), kw_only=True, compare=False)
 
     @property
     def endpoint_message(self) -> Message | None:
         """Its endpoint in the form of messages."""
         return None if self.endpoint is None else {"host": self.endpoint[0], "port": self.endpoint[1]}
 
-    def updated(self, request: StreamsHeartbeatRequest) -> StreamsGroupMember:
-        """Return the member with the metadata of a heartbeat."""
+    def updated(self, request: StreamsHeartbeatRequest, subtopology_ids: Container[str]) -> StreamsGroupMember:
+        """Return the member with the metadata of a heartbeat.
+
+        Args:
+            request: the heartbeat.
+            subtopology_ids: ids of the sub-topologies of the group.
+        """
 
         def new(value: T | None, old: T) -> T:
             return old if value is None else value
@@ -43,6 +52,8 @@ class StreamsGroupMember(ModernGroupMember[TaskId]):
         topology = request.topology
         # A process that starts again may have lost its endpoint.
         endpoint = None if request.member_epoch == 0 else self.endpoint
+        # A client without an epoch may replace a static member, whose state it need not have.
+        offsets = MemberTaskOffsets() if self.epoch == 0 else self.offsets
         return replace(
             self,
             instance_id=new(request.instance_id, self.instance_id),
@@ -54,6 +65,7 @@ class StreamsGroupMember(ModernGroupMember[TaskId]):
             process_id=new(request.process_id, self.process_id),
             endpoint=new(request.endpoint, endpoint),
             client_tags=new(request.client_tags, self.client_tags),
+            offsets=offsets.updated(request.offsets, subtopology_ids),
         )
 
     def has_process_of(self, other: StreamsGroupMember) -> bool:

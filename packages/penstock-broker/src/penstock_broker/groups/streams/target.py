@@ -37,6 +37,6 @@ class StreamsTargetAssignment(TargetAssignment[TaskId]):
         self, members: Collection[StreamsGroupMember], topology: ConfiguredTopology
     ) -> StreamsTargetAssignment:
         """Return the target with an assignment for its epoch, which is empty while topics are missing."""
-        clients = {each.member_id: TaskClient(each.process_id, each.assigned) for each in members}
+        clients = {each.member_id: TaskClient(each.process_id, each.assigned, each.offsets.offsets) for each in members}
         tasks = [(id, number) for id, count in topology.task_counts.items() for number in range(count)]
         return replace(self, assignment_epoch=self.epoch, assignments=assign_sticky(clients, tasks))
