@@ -9,8 +9,10 @@ import pytest
 
 from penstock import (
     Consumed,
+    CountWindowedKStream,
     Grouped,
     JoinWindows,
+    KStream,
     Produced,
     Serdes,
     StreamsBuilder,
@@ -133,6 +135,28 @@ def test_a_partitioner_chooses_the_partition_of_a_dropped_record() -> None:
     assert chosen == [("late", None, "v")]
 
 
+COUNT_WINDOWS: dict[str, Callable[[CountWindowedKStream[str, str]], KStream[str, Any]]] = {
+    "count": lambda windows: windows.count(),
+    "reduce": lambda windows: windows.reduce(lambda one, other: one + other),
+    "aggregate": lambda windows: windows.aggregate(str, lambda key, value, texts: texts + value),
+}
+
+
+@pytest.mark.parametrize("aggregate", COUNT_WINDOWS.values(), ids=COUNT_WINDOWS)
+def test_windows_of_n_records_write_what_they_drop(
+    aggregate: Callable[[CountWindowedKStream[str, str]], KStream[str, Any]],
+) -> None:
+    builder = StreamsBuilder()
+    aggregate(builder.stream("in", TEXT).group_by_key().count_windows(2)).late_to("late")
+    with TopologyTestDriver(builder.build(), {"application.id": "test", "default.value.serde": STRING}) as driver:
+        source = driver.create_input_topic("in", STRING, STRING)
+        for key, value in ((None, "v"), ("k", "v"), ("k", None)):
+            source.pipe_input(key, value, 5)
+        written = driver.create_output_topic("late", STRING, STRING).read_records_to_list()
+    assert [(record.key, record.value) for record in written] == [(None, "v"), ("k", None)]
+    assert [dict(record.headers)["penstock.dropped.reason"] for record in written] == [b"null-key", b"null-value"]
+
+
 NOT_DROPPING: dict[str, Callable[[StreamsBuilder], Any]] = {
     "a source": lambda b: b.stream("in", TEXT),
     "a function": lambda b: b.stream("in", TEXT).map_values(str),
@@ -142,6 +166,7 @@ NOT_DROPPING: dict[str, Callable[[StreamsBuilder], Any]] = {
         b.stream("in", TEXT).group_by_key().aggregate(aggregations.mean(of=len)).map_values(str)
     ),
     "updates of a table": lambda b: b.stream("in", TEXT).group_by_key().count().to_stream(),
+    "a broadcast": lambda b: b.stream("in", TEXT).broadcast(),
     "a join of tables": lambda b: b.table("one", TEXT).join(b.table("two", TEXT), lambda one, two: one),
 }
 

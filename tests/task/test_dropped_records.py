@@ -335,3 +335,18 @@ def test_dropped_records_and_results_are_in_the_same_order_in_both_executions(
         task.flush()
         outcomes.append((sent, list(task.drain_in_order()), task.prepare_commit().dropped_records))
     assert outcomes[0] == outcomes[1]
+
+
+@EXECUTIONS
+def test_a_record_from_a_cache_has_no_origin_if_several_lanes_have_its_offset(execution: str) -> None:
+    def program(stream: KStream, builder: StreamsBuilder) -> None:
+        texts = stream.group_by_key().count().to_stream().map_values(str)
+        texts.group_by_key(Grouped.with_(STRING, STRING)).windowed_by(TUMBLING).count().late_to("dropped")
+
+    task = task_over(program, execution, cache_bytes=10_000_000)
+    task.add_records("in", 0, batch_of(("z", "first", 100), ("a", "first", 5), ("c", "first", 5)), lane=0)
+    task.add_records("in", 0, batch_of(("y", "second", 100), ("b", "second", 5)), lane=1)
+    task.process()
+    task.flush()
+    found = [(each.key, each.value, dict(each.headers)["penstock.dropped.topic"]) for each in task.drain_in_order()]
+    assert found == [(b"a", b"1", None), (b"c", b"first", b"in"), (b"b", b"1", None)]

@@ -11,10 +11,11 @@ from penstock.dsl.shell import Shell
 from penstock.dsl.type_variables import K, V
 from penstock.errors import TopologyError
 from penstock.plan import names, nodes
-from penstock.plan.droppers import DroppingNode
+from penstock.plan.droppers import drops_records
 from penstock.plan.internal_topics import check_topic_name
 from penstock.plan.user_lines import calling_line, made_at
 from penstock.processor.added_values import AddedValues
+from penstock.processor.count_window import FullWindows
 
 
 class LateRecords(Shell, Generic[K, V]):
@@ -26,11 +27,11 @@ class LateRecords(Shell, Generic[K, V]):
     def late_to(self, topic: str, produced: Produced | None = None) -> Self:
         """Write the records that the operator of this object drops to a topic.
 
-        Write it directly after the operator: an aggregation with or without windows, a join of a stream, `table`,
-        `to_table`, a deduplication or `repartition`. The topic receives one record for each one that the operator
-        counts as dropped: late for a window, an expired version of a table or the store of a join, without the key or
-        value that the operator needs, or a duplicate. A record that is late for several windows is written for each of
-        them. The keys that a repartition for the operator drops are included.
+        Write it directly after the operator: an aggregation, also in windows of time or of n records, a join of a
+        stream, `table`, `to_table`, a deduplication or `repartition`. The topic receives one record for each one that
+        the operator counts as dropped: late for a window, an expired version of a table or the store of a join, without
+        the key or value that the operator needs, or a duplicate. A record that is late for several windows is written
+        for each of them. The keys that a repartition for the operator drops are included.
 
         A record has the key and value of its source record, and its timestamp and headers in the operator. Headers
         `penstock.dropped.*` have the reason, window, stream time, node, and source topic, partition and offset, so that
@@ -69,10 +70,13 @@ class LateRecords(Shell, Generic[K, V]):
     def _dropping(self) -> nodes.NodeId:
         """Return the node of the operator; raises TopologyError if it drops no records."""
         node = self._graph.node(self._id)
-        if isinstance(node, DroppingNode):
+        if drops_records(node):
             return self._id
         if isinstance(node, nodes.TableMapValuesNode) and self._has_results(node):
             return node.parents[0]
+        if isinstance(node, nodes.FlatMapValuesNode) and isinstance(node.mapper, FullWindows):
+            (updates,) = node.parents
+            return self._graph.node(updates).parents[0]
         line = calling_line()
         raise TopologyError(
             f"late_to{'' if line is None else f' ({line})'} cannot write dropped records of "

@@ -27,7 +27,7 @@ DroppingNode = (
     | n.TableSourceNode
     | n.StreamToTableNode
 )
-"""An operator that may drop records."""
+"""An operator that may drop records; a broadcast, which keeps them all, is none."""
 
 _PassingNode = n.FilterNode | n.PeekNode | n.MergeNode | n.SplitNode | n.BranchNode | n.ProcessNode
 """An operator that may be between a merged repartition and the operators that require it."""
@@ -45,6 +45,11 @@ class Dropper(NamedTuple):
     suffix: str
     processors: tuple[str, ...]
     input: int = 0
+
+
+def drops_records(node: n.GraphNode) -> bool:
+    """Return whether the operator `node` may drop records."""
+    return isinstance(node, DroppingNode) and not (isinstance(node, n.RepartitionNode) and node.is_broadcast)
 
 
 def droppers(plan: n.Plan, id: n.NodeId) -> list[Dropper]:

@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
-
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, UnsupportedOperationError
 from penstock.exception_handlers import ProducerRecord
@@ -37,62 +35,10 @@ from penstock.serdes.api import missing_serde
 from penstock.state.api import EngineStore, RecordContext, StateStore
 from penstock.task.dropped_records import DroppedRow, dropped_headers, dropped_rows
 from penstock.task.punctuation import MINIMUM_INTERVAL_MS, Schedule, Schedules, check_schedule
+from penstock.task.source_records import SourceRecords
 from penstock.task.taps import TappedRecord, Taps
 from penstock.windows import Window
 from penstock_broker.common.durations import Duration, milliseconds, timestamp_ms
-
-
-class SourceRecords:
-    """The source records of a task, by partition and offset.
-
-    They are kept until the caches are flushed, for exception handlers and sinks of dropped records, which read the
-    bytes of a record. A partition after a shuffle has lanes with separate offsets: the current lane is searched first.
-    """
-
-    def __init__(self) -> None:
-        self._kept: dict[TopicPartition, list[RecordBatch]] = {}
-        self._are_hidden = False
-
-    def take(self, partition: TopicPartition, batch: RecordBatch | None) -> None:
-        """Keep the current `batch`, bytes in ascending order of offsets; None keeps no records."""
-        if batch is not None:
-            others = [each for each in self._kept.get(partition, ()) if each is not batch]
-            self._kept[partition] = [batch, *others]
-
-    def find(self, metadata: RecordMetadata) -> tuple[bytes | None, bytes | None]:
-        """Return key and value of the record at `metadata`. Both are None if it is not kept, or hidden."""
-        return self.kept(metadata) or (None, None)
-
-    def kept(self, metadata: RecordMetadata) -> tuple[bytes | None, bytes | None] | None:
-        """Return key and value of the record at `metadata`; None if it is not kept, or hidden."""
-        if self._are_hidden:
-            return None
-        for batch in self._kept.get(TopicPartition(metadata.topic or "", metadata.partition), ()):
-            row = int(np.searchsorted(batch.offsets, metadata.offset))
-            if row < len(batch) and int(batch.offsets[row]) == metadata.offset:
-                return batch.keys[row], batch.values[row]
-        return None
-
-    def place(self, metadata: RecordMetadata) -> RecordMetadata | None:
-        """Return `metadata`; None if its record is not kept, or hidden."""
-        return None if self.kept(metadata) is None else metadata
-
-    def place_in(self, partition: TopicPartition, offset: int) -> RecordMetadata | None:
-        """Return the place of the record at `offset` of `partition`; None if it is not kept, or hidden."""
-        return self.place(RecordMetadata(*partition, offset))
-
-    @contextmanager
-    def hidden(self) -> Iterator[None]:
-        """Hide all records during the `with` block."""
-        self._are_hidden = True
-        try:
-            yield
-        finally:
-            self._are_hidden = False
-
-    def forget(self) -> None:
-        """Drop all records."""
-        self._kept.clear()
 
 
 class Child(Protocol):

@@ -234,10 +234,11 @@ class Execution:
         outer = self._task.metadata, self._task.record, self._task.source
         self._task.record = None
         start = 0
-        for (topic, partition), rows in groupby(contexts, attrgetter("topic", "partition")):
-            stop = start + len(list(rows))
-            self._run(plan, InputBatch(TopicPartition(topic or "", partition), batch.slice(start, stop), None))
-            start = stop
+        with self._task.source_records.flushed():
+            for (topic, partition), rows in groupby(contexts, attrgetter("topic", "partition")):
+                stop = start + len(list(rows))
+                self._run(plan, InputBatch(TopicPartition(topic or "", partition), batch.slice(start, stop), None))
+                start = stop
         self._task.metadata, self._task.record, self._task.source = outer
 
     def _run(self, plan: ColumnPlan, entering: InputBatch) -> None:

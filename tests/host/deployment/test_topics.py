@@ -81,6 +81,13 @@ def test_a_topic_after_a_broadcast_has_the_partitions_of_its_tasks() -> None:
     assert counts(builder, {"in": 1, "data": 4}) == {"b-broadcast": 4, "r": 4}
 
 
+def test_a_broadcast_beside_topics_that_follow_from_it_has_the_partitions_of_its_own_input() -> None:
+    builder = StreamsBuilder()
+    rules = builder.stream("in").broadcast(named("b"))
+    rules.merge(rules.repartition(named("r")).repartition(named("s"))).to("out")
+    assert counts(builder, {"in": 2}) == {"b-broadcast": 2, "r": 2, "s": 2}
+
+
 @pytest.mark.parametrize("partitions", [4, 5])
 def test_a_user_may_fix_as_many_partitions_as_there_are_tasks_or_more(partitions: int) -> None:
     builder = StreamsBuilder()

@@ -133,6 +133,9 @@ def repartition_counts(topology: BuiltTopology, topics: Mapping[str, int]) -> di
         # for topics that feed one another, as in a foreign-key join, start with the first that has a known upstream
         # topic
         ready = ready or [name for name, counts in upstream.items() if any(counts)][:1]
+        if not ready:  # the other topics of its readers may follow from a broadcast
+            upstream = {name: _counts_upstream(name, topology, {**topics, **known}) for name in unknown}
+            ready = [name for name, counts in upstream.items() if any(counts)][:1]
         if not ready:
             raise TopologyError(
                 f"the partitions of the repartition topics {', '.join(unknown)} do not follow from any source topic."
@@ -193,14 +196,18 @@ def _deciding_counts(name: str, topology: BuiltTopology, known: Mapping[str, int
         for topic in spec.source_topics
         if topic not in broadcasts
     )
-    upstream = (
-        topic
+    return [known.get(topic) for topic in read_too] or _counts_upstream(name, topology, known)
+
+
+def _counts_upstream(name: str, topology: BuiltTopology, known: Mapping[str, int]) -> list[int | None]:
+    """Return the partition counts of the topics upstream of `name`, None for unknown counts."""
+    return [
+        known.get(topic)
         for spec in topology.subtopologies
         if name in spec.sink_topics
         for topic in spec.source_topics
         if topic != name
-    )
-    return [known.get(topic) for topic in [*read_too] or upstream]
+    ]
 
 
 def _sources(topology: BuiltTopology) -> Iterator[SourceSpec]:
