@@ -116,11 +116,20 @@ def is_connect(session: object) -> bool:
 
 
 def remote_of(config: StreamsConfig) -> str | None:
-    """Return the address of the Spark Connect server that the program names, None without one."""
+    """Return the address of the Spark Connect server that the program names, None without one.
+
+    Raises ConfigError if it names a master, and the environment names a server.
+    """
     master: str | None = config["penstock.spark.master"]
-    if master is None:
-        return os.environ.get("SPARK_REMOTE")
-    return master if master.startswith("sc://") else None
+    remote = os.environ.get("SPARK_REMOTE")
+    if master is None or master.startswith("sc://"):
+        return master or remote
+    if remote is not None:  # Spark would refuse to start, and name neither
+        raise ConfigError(
+            f"penstock.spark.master of {config.required('application.id')} is {master}, and the environment variable "
+            f"SPARK_REMOTE names the Spark Connect server {remote}: unset one of them."
+        )
+    return None
 
 
 def make_connect_session(config: StreamsConfig, remote: str) -> SparkSession:
