@@ -116,20 +116,11 @@ def is_connect(session: object) -> bool:
 
 
 def remote_of(config: StreamsConfig) -> str | None:
-    """Return the address of the Spark Connect server that the program names, None without one.
-
-    Raises ConfigError if it names a master, and the environment names a server.
-    """
+    """Return the address of the Spark Connect server that the program names, None without one."""
     master: str | None = config["penstock.spark.master"]
-    remote = os.environ.get("SPARK_REMOTE")
-    if master is None or master.startswith("sc://"):
-        return master or remote
-    if remote is not None:  # Spark would refuse to start, and name neither
-        raise ConfigError(
-            f"penstock.spark.master of {config.required('application.id')} is {master}, and the environment variable "
-            f"SPARK_REMOTE names the Spark Connect server {remote}: unset one of them."
-        )
-    return None
+    if master is None:
+        return os.environ.get("SPARK_REMOTE")
+    return master if master.startswith("sc://") else None
 
 
 def make_connect_session(config: StreamsConfig, remote: str) -> SparkSession:
@@ -377,7 +368,8 @@ def make_active(session: SparkSession) -> None:
 def _environment(master: str) -> Iterator[None]:
     """Set the environment so that a JVM started inside finds these packages and this interpreter.
 
-    On a cluster, the interpreter is PYSPARK_PYTHON of the environment, if set.
+    On a cluster, the interpreter is PYSPARK_PYTHON of the environment, if set. SPARK_REMOTE is not set inside: with it,
+    Spark starts no JVM with a master.
     """
     packages = {str(Path(str(package.__file__)).parents[1]): None for package in (penstock, penstock_broker)}
     path = os.environ.get("PYTHONPATH", "")
@@ -391,14 +383,15 @@ def _environment(master: str) -> Iterator[None]:
         wanted["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")  # also the address of Spark's web UI
         if "SPARK_HOME" not in os.environ:
             wanted |= _home_without_zip()
-    before = {name: os.environ.get(name) for name in wanted}
+    before = {name: os.environ.get(name) for name in (*wanted, "SPARK_REMOTE")}
     os.environ.update(wanted)
+    os.environ.pop("SPARK_REMOTE", None)
     try:
         yield
     finally:
         for name, value in before.items():
             if value is None:
-                del os.environ[name]
+                os.environ.pop(name, None)
             else:
                 os.environ[name] = value
 
