@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.host.spark.planner.epoch_planner import read_ends, write_ends
+from penstock.host.spark.planner.epoch_planner import ENDS_FILE, decoded_ends, write_ends
 from penstock.host.spark.planner.taps import read_tapped, read_taps, write_tapped, write_taps
 from penstock.host.spark.protocol.mailbox import Mailbox, Signal
 from penstock.record import TopicPartition
@@ -34,13 +34,13 @@ def test_a_signal_is_there_until_it_is_withdrawn(uri: str) -> None:
 def test_the_newest_message_is_read(uri: str) -> None:
     driver, planner = Mailbox(uri), Mailbox(uri)
     driver.create()
-    assert (read_ends(driver), read_taps(planner), read_tapped(driver)) == ({}, {}, {})
+    assert (decoded_ends(driver.read(ENDS_FILE)), read_taps(planner), read_tapped(driver)) == ({}, {}, {})
     for end in (3, 4):
         write_ends(planner, {TopicPartition("in", 0): end})
     write_taps(driver, {"node": 2})
     for record in (b"a", b"b", b"c"):
         write_tapped(planner, [{"node": [record], "other": [record]}])
-    assert read_ends(driver) == {TopicPartition("in", 0): 4}
+    assert decoded_ends(driver.read(ENDS_FILE)) == {TopicPartition("in", 0): 4}
     assert read_taps(planner) == {"node": 2}
     assert read_tapped(driver) == {"node": [b"b", b"c"]}
 
