@@ -126,6 +126,8 @@ def remote_of(config: StreamsConfig) -> str | None:
 def make_connect_session(config: StreamsConfig, remote: str) -> SparkSession:
     """Return a new session at the server `remote`; `spark.` keys of the configuration are its settings.
 
+    Without such keys, the server is not called yet.
+
     Raises:
         StreamsError: the server does not answer, or a package is missing.
     """
