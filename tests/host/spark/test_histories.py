@@ -267,6 +267,22 @@ def test_a_history_comes_before_everything_that_was_read(
 
 
 @pytest.mark.one_broker
+def test_a_history_of_a_failed_start_is_not_read_once_its_topic_is(
+    spark_runner: SparkRunner, application: str, unique_name: Callable[[str], str]
+) -> None:
+    split = Split(spark_runner, unique_name, seed=14, before=30)
+    config = spark_runner.config(application, SMALL)
+    split.store(config)  # a sink topic was missing, say, and then the user took the history out
+    query = InlineQuery(numbered(split.live, split.target, history=False), config, spark_runner.admin)
+    assert query.epoch()
+    query.restart()
+    query.run_to_end()
+    assert len(spark_runner.read(split.target)) == 70
+    with pytest.raises(StreamsError, match="a history comes first"):
+        query.change(numbered(split.live, split.target, history=True))
+
+
+@pytest.mark.one_broker
 def test_changelog_topics_and_savepoints_wait_for_the_end_of_a_history(
     spark_runner: SparkRunner, application: str, unique_name: Callable[[str], str], tmp_path: Path
 ) -> None:

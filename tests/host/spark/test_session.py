@@ -118,6 +118,13 @@ def test_the_environment_is_as_before_when_the_jvm_has_started(monkeypatch: pyte
     assert dict(os.environ) == before
 
 
+def test_a_jvm_with_a_master_does_not_see_the_address_of_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_REMOTE", "sc://elsewhere")
+    with session._environment("local[2]"):
+        assert "SPARK_REMOTE" not in os.environ, "spark-submit refuses both"
+    assert os.environ["SPARK_REMOTE"] == "sc://elsewhere"
+
+
 class RemoteSession:
     """Replaces the class of Spark Connect, which needs additional packages."""
 

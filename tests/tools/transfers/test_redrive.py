@@ -257,7 +257,14 @@ def headed(partition: bytes, offset: bytes) -> DeadLetter:
 
 @pytest.mark.parametrize(
     ("text", "offset"),
-    [(b"17", 17), (str(2**63 - 1).encode(), 2**63 - 1), (str(2**63).encode(), -1), (b"1" * 5_000, -1), (b"x", -1)],
+    [
+        (b"17", 17),
+        (b"-5", -5),
+        (str(2**63 - 1).encode(), 2**63 - 1),
+        (str(2**63).encode(), -1),
+        (b"1" * 5_000, -1),
+        (b"x", -1),
+    ],
 )
 def test_an_offset_is_a_number_of_kafka_or_unknown(text: bytes, offset: int) -> None:
     assert headed(b"0", text).offset == offset

@@ -126,6 +126,8 @@ def remote_of(config: StreamsConfig) -> str | None:
 def make_connect_session(config: StreamsConfig, remote: str) -> SparkSession:
     """Return a new session at the server `remote`; `spark.` keys of the configuration are its settings.
 
+    Without such keys, the server is not called yet.
+
     Raises:
         StreamsError: the server does not answer, or a package is missing.
     """
@@ -368,7 +370,8 @@ def make_active(session: SparkSession) -> None:
 def _environment(master: str) -> Iterator[None]:
     """Set the environment so that a JVM started inside finds these packages and this interpreter.
 
-    On a cluster, the interpreter is PYSPARK_PYTHON of the environment, if set.
+    On a cluster, the interpreter is PYSPARK_PYTHON of the environment, if set. SPARK_REMOTE is not set inside: with it,
+    Spark starts no JVM with a master.
     """
     packages = {str(Path(str(package.__file__)).parents[1]): None for package in (penstock, penstock_broker)}
     path = os.environ.get("PYTHONPATH", "")
@@ -382,14 +385,15 @@ def _environment(master: str) -> Iterator[None]:
         wanted["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")  # also the address of Spark's web UI
         if "SPARK_HOME" not in os.environ:
             wanted |= _home_without_zip()
-    before = {name: os.environ.get(name) for name in wanted}
+    before = {name: os.environ.get(name) for name in (*wanted, "SPARK_REMOTE")}
     os.environ.update(wanted)
+    os.environ.pop("SPARK_REMOTE", None)
     try:
         yield
     finally:
         for name, value in before.items():
             if value is None:
-                del os.environ[name]
+                os.environ.pop(name, None)
             else:
                 os.environ[name] = value
 

@@ -209,7 +209,7 @@ def read_dead_letter(record: ConsumerRecord) -> DeadLetter:
             kept.append((name, value))
     missing = [name for name in layout.needed if name not in said]
     text = said.get(layout.partition) or ""
-    partition = _number(text.removeprefix("-"), _INT_MAX)
+    partition = _number(text, _INT_MAX)
     if missing or partition is None:
         lacks = f"it has no header {', '.join(missing)}" if missing else f"its partition is {text!r:.100}"
         raise NotADeadLetterError(
@@ -221,7 +221,7 @@ def read_dead_letter(record: ConsumerRecord) -> DeadLetter:
         said[layout.cause] or "",
         said.get(HEADER_ERRORS_MESSAGE) or _drop_message(said),
         said[layout.topic],
-        -partition if text.startswith("-") else partition,
+        partition,
         record.key,
         record.value,
         record.timestamp,
@@ -241,14 +241,15 @@ def _drop_message(said: Mapping[str, str | None]) -> str:
 
 
 def _number(text: str, largest: int) -> int | None:
-    """Return the number in a header, None unless it consists of digits up to `largest`.
+    """Return the number in a header, None unless it consists of digits up to `largest`, perhaps after a minus.
 
-    Any client can write headers.
+    Any client can write headers. Rows of a history have negative offsets.
     """
-    if not text.isdecimal() or len(text) > len(str(largest)):
+    digits = text.removeprefix("-")
+    if not digits.isdecimal() or len(digits) > len(str(largest)):
         return None
     number = int(text)
-    return number if number <= largest else None
+    return number if abs(number) <= largest else None
 
 
 @dataclass

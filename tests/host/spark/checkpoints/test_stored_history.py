@@ -61,6 +61,22 @@ def test_ranges_and_times_find_the_rows(tmp_path: Path, data: st.DataObject) -> 
     assert reader.offset_at(0, time) == first + int(np.searchsorted(times, time))
 
 
+def test_times_of_many_partitions_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files, partitions = Files(str(tmp_path)), 300
+    chunks = [
+        tuple(write_chunks(files, TopicPartition("t", number), [batch_of([1, 9])], 10_000))
+        for number in range(partitions)
+    ]
+    reader = HistoryReader(files, StoredHistory("t", (2,) * partitions, tuple(chunks)))
+    assert {reader.offset_at(number, 5) for number in range(partitions)} == {1}
+
+    def read(path: str) -> bytes:
+        raise AssertionError(f"{path} is read for each time that planning tries")
+
+    monkeypatch.setattr(files, "read", read)
+    assert {reader.offset_at(number, 9) for number in range(partitions)} == {1}
+
+
 def test_a_history_is_there_once_its_index_is(tmp_path: Path) -> None:
     files = histories_of(str(tmp_path)).below("t")
     history = stored(files, [1, 2, 3], 7, 10_000, 2)

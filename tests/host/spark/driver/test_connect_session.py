@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 import penstock
 from penstock import StreamsBuilder
 from penstock.config import StreamsConfig
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, StreamsError
 from penstock.host.spark.driver.hosted_application import HostedApplication
 from penstock.host.spark.versions import features_of
 from penstock.plan.topology import Topology
@@ -88,6 +88,15 @@ def test_a_checkpoint_that_a_server_elsewhere_may_not_see_is_reported(
 def test_another_spark_than_that_of_the_server_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Remote, "version", "4.4.0")
     with pytest.raises(ConfigError, match=r"runs Spark 4\.4\.0, and this program has pyspark 4\.3\.0.*Install"):
+        opened(Remote(), reading("in"), tmp_path).check()
+
+
+def test_a_server_that_does_not_answer_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def version(remote: Remote) -> str:
+        raise connect_session.PySparkException("status = StatusCode.UNAVAILABLE")
+
+    monkeypatch.setattr(Remote, "version", property(version))
+    with pytest.raises(StreamsError, match=r"at somewhere does not answer app: .*UNAVAILABLE\. Start it"):
         opened(Remote(), reading("in"), tmp_path).check()
 
 

@@ -69,3 +69,18 @@ def test_a_topic_that_has_lost_the_records_before_the_change_over_may_have_a_gap
     assert changed_over(log, 1, {0: 7}) == (7,)
     assert changed_over(log, 1, 55) == (8,)
     assert changed_over(Log((0, [50])), 1, 40) == (0,), "nothing was ever deleted"
+
+
+def test_records_may_arrive_during_the_requests() -> None:
+    class GrowingLog(Log):
+        def offsets_for_time(
+            self, partitions: Sequence[TopicPartition], timestamp_ms: int
+        ) -> dict[TopicPartition, int]:
+            self._partitions = tuple((first, [*times, *arriving.pop(0)]) for first, times in self._partitions)
+            found = super().offsets_for_time(partitions, timestamp_ms)
+            self._partitions = tuple((first, [*times, 99]) for first, times in self._partitions)
+            return found
+
+    arriving = [[8, 12], []]
+    assert changed_over(GrowingLog((0, [5])), 1, 10) == (2,)
+    assert changed_over(GrowingLog((0, [5])), 1, 10) == (1,), "the end before the request, or records would be lost"

@@ -15,7 +15,7 @@ from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, TaskMigratedError
 from penstock.host.spark.checkpoints.checkpoint import checkpoint_of
 from penstock.host.spark.checkpoints.stored_history import HistoryReader, histories_of, read_index, stored_histories
-from penstock.host.spark.frames.history_loading import HistoryLoader
+from penstock.host.spark.frames.history_loading import HistoryLoader, _before
 from penstock.plan.partitioning import partition_for
 from penstock.record import RecordBatch
 from tests.host.spark.support import SparkRunner
@@ -101,6 +101,13 @@ def test_an_archive_of_the_topic_stops_at_the_offsets(
     assert found[0].offsets.tolist() == [0, 1, 2], "the offsets of an archive without gaps are those of the topic"
 
 
+def test_a_topic_of_many_partitions_has_an_offset_for_each(spark_runner: SparkRunner) -> None:
+    rows = [(0, 3), (0, 4), (1999, 2002), (1999, 2003), (5, None), (None, 9)]
+    frame = spark_runner.session.createDataFrame(rows, "partition int, offset bigint")
+    kept = frame.filter(_before({number: number + 4 for number in range(2_000)})).collect()
+    assert [tuple(row) for row in kept] == [(0, 3), (1999, 2002), (5, None), (None, 9)]
+
+
 def test_an_interrupted_copy_is_made_again(
     spark_runner: SparkRunner, application: str, topics: tuple[str, str], tmp_path: Path
 ) -> None:
@@ -137,6 +144,8 @@ def test_unsuitable_histories_are_refused_with_the_line_of_the_program(
         f"A row of the history of topic {topics[0]} has no timestamp {line}: each row needs the time",
         load,
     )
+    refused(rows.withColumn("headers", f.lit("x")), f"{line} is struct<.*CAST.* Expected timestamp as", load)
+    refused(rows.withColumn("timestamp", f.array("ms")), f"{line} is struct<.*CAST.* Expected timestamp as", load)
     refused(rows.withColumn("partition", f.lit(9)), "A row for .* has the partition 9; .* partitions 0 to 2", load)
     refused(str(tmp_path / "none"), f"{line} cannot be read as Parquet: {tmp_path}/none", load)
     stream = session.readStream.schema(COLUMNS).parquet(str(tmp_path))

@@ -50,4 +50,4 @@ def test_ends_that_could_not_be_written_are_written_at_the_next_look(
     query.run_to_end()
     query.close()
     assert not failures
-    assert epoch_planner.read_ends(mailbox) == {TopicPartition(source, 0): 1}
+    assert epoch_planner.decoded_ends(mailbox.read(epoch_planner.ENDS_FILE)) == {TopicPartition(source, 0): 1}

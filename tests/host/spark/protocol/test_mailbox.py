@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from errno import ENOTEMPTY
 from pathlib import Path
 
 import pytest
 
-from penstock.host.spark.planner.epoch_planner import read_ends, write_ends
+from penstock.host.spark.planner.epoch_planner import ENDS_FILE, decoded_ends, write_ends
 from penstock.host.spark.planner.taps import read_tapped, read_taps, write_tapped, write_taps
-from penstock.host.spark.protocol.mailbox import Mailbox, Signal
+from penstock.host.spark.protocol.mailbox import Mailbox, Signal, clear_mailboxes
+from penstock.host.storage.files import Files
 from penstock.record import TopicPartition
 
 
@@ -34,13 +36,13 @@ def test_a_signal_is_there_until_it_is_withdrawn(uri: str) -> None:
 def test_the_newest_message_is_read(uri: str) -> None:
     driver, planner = Mailbox(uri), Mailbox(uri)
     driver.create()
-    assert (read_ends(driver), read_taps(planner), read_tapped(driver)) == ({}, {}, {})
+    assert (decoded_ends(driver.read(ENDS_FILE)), read_taps(planner), read_tapped(driver)) == ({}, {}, {})
     for end in (3, 4):
         write_ends(planner, {TopicPartition("in", 0): end})
     write_taps(driver, {"node": 2})
     for record in (b"a", b"b", b"c"):
         write_tapped(planner, [{"node": [record], "other": [record]}])
-    assert read_ends(driver) == {TopicPartition("in", 0): 4}
+    assert decoded_ends(driver.read(ENDS_FILE)) == {TopicPartition("in", 0): 4}
     assert read_taps(planner) == {"node": 2}
     assert read_tapped(driver) == {"node": [b"b", b"c"]}
 
@@ -60,3 +62,21 @@ def test_a_local_directory_is_private(tmp_path: Path) -> None:
     mailbox.send(Signal.STOP)
     assert (tmp_path / "control").stat().st_mode & 0o777 == 0o700
     assert (tmp_path / "control" / "stop").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_mailbox_in_which_an_earlier_query_still_writes_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parent = Files(str(tmp_path))
+    mailbox = Mailbox(parent.below("1").uri)
+    mailbox.create()
+
+    def clear() -> None:
+        raise OSError(ENOTEMPTY, "Directory not empty")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(parent, "clear", clear)
+        clear_mailboxes(parent)
+    mailbox.send(Signal.STOPPED)
+    clear_mailboxes(parent)
+    assert not any(tmp_path.iterdir())

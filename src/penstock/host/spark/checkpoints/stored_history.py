@@ -92,7 +92,8 @@ class HistoryReader:
     def __init__(self, files: Files, history: StoredHistory) -> None:
         self._files = files
         self._history = history
-        self._times = lru_cache(_CHUNKS_AT_HAND)(self._read_times)
+        # planning looks for one time after another in all partitions
+        self._times = lru_cache(max(_CHUNKS_AT_HAND, 2 * len(history.end)))(self._read_times)
 
     def read(self, partition: int, start: int, end: int) -> Iterator[RecordBatch]:
         """Yield the rows of `partition` with the offsets from `start` to before `end`.

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.connect.client.retries import DefaultPolicy
 
 import penstock
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, StreamsError
 from penstock.host.spark import session
 from penstock.host.spark.checkpoints.hadoop import hadoop_uri
 from penstock.host.spark.driver.driver_session import DriverSession
@@ -60,9 +60,10 @@ class ConnectSession(DriverSession):
                 "a query of your own and read it with builder.stream, or pass a SparkSession with a master. See Spark "
                 "Connect in docs/platforms.md."
             )
-        if self.spark.version.split(".")[:2] != pyspark.__version__.split(".")[:2]:
+        version = self._version()
+        if version.split(".")[:2] != pyspark.__version__.split(".")[:2]:
             raise ConfigError(
-                f"The server of Spark Connect runs Spark {self.spark.version}, and this program has pyspark "
+                f"The server of Spark Connect runs Spark {version}, and this program has pyspark "
                 f"{pyspark.__version__}: workers there could not load what this program sends. Install the pyspark "
                 "of the server's version."
             )
@@ -70,6 +71,16 @@ class ConnectSession(DriverSession):
         host = self.spark.client.host
         master = "local" if host in _THIS_MACHINE else f"sc://{host}"
         session.warn_of_local_checkpoint(master, application.checkpoint.local_path)
+
+    def _version(self) -> str:
+        """Return the version of Spark at the server: the first call, since a session is opened without one."""
+        try:
+            return self.spark.version
+        except PySparkException as error:
+            raise StreamsError(
+                f"The server of Spark Connect at {self.spark.client.host} does not answer {self._application.id}: "
+                f"{readable(str(error))}. Start it, or correct its address."
+            ) from error
 
     def send_code(self, modules: Iterable[object]) -> None:
         """Do nothing: Spark 4.3 gives the artifacts of a session to no process of a streaming query."""

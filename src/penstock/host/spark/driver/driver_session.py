@@ -26,7 +26,12 @@ class DriverSession(ABC):
 
     @abstractmethod
     def check(self) -> None:
-        """Raise ConfigError if the application cannot run here; warn of a checkpoint that others may not see."""
+        """Warn of a checkpoint that others may not see.
+
+        Raises:
+            ConfigError: the application cannot run here.
+            StreamsError: the session does not answer.
+        """
 
     @abstractmethod
     def send_code(self, modules: Iterable[object]) -> None:

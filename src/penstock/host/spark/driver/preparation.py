@@ -42,7 +42,7 @@ from penstock.host.spark.checkpoints.markers import (
 )
 from penstock.host.spark.checkpoints.stored_description import StoredDescription, dump_for_checkpoint
 from penstock.host.spark.driver.changelogs import positions_in_step, prepare_changelogs
-from penstock.host.spark.driver.prepared_histories import prepared_histories, with_histories
+from penstock.host.spark.driver.prepared_histories import delete_other_histories, prepared_histories, with_histories
 from penstock.host.spark.protocol.application_description import ApplicationDescription, check_can_be_sent
 from penstock.host.spark.protocol.placement import Placement, place, shape
 from penstock.host.spark.protocol.transactions import commits_topic, guarantee_of, make_commits_topic
@@ -311,6 +311,7 @@ def _new_version(
     stored: StoredDescription,
 ) -> Metadata:
     """Create the checkpoint, or start its next topology version, and log the consequences."""
+    delete_other_histories(checkpoint, description.generation, description.histories.keys())
     now = shape(description.topology, description.placement)
     if metadata is None or evolution is None:
         return topology_versions.first_version(checkpoint, description, now, begin, stored)

@@ -8,7 +8,7 @@ from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, StreamsError
 from penstock.host.deployment.source_lines import source_of
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
-from penstock.host.spark.checkpoints.stored_history import stored_histories, unread_histories
+from penstock.host.spark.checkpoints.stored_history import histories_of, stored_histories, unread_histories
 from penstock.host.spark.protocol.history_bounds import HistoryBounds
 from penstock.plan.subtopology import BuiltTopology
 
@@ -45,6 +45,22 @@ def prepared_histories(
 def with_histories(known: Mapping[str, list[int]], histories: Mapping[str, HistoryBounds]) -> dict[str, list[int]]:
     """Return the positions `known`, with the first row of each history whose topic has no position yet."""
     return {**{topic: list(each.first) for topic, each in histories.items()}, **known}
+
+
+def delete_other_histories(checkpoint: Checkpoint, generation: int, histories: Set[str]) -> None:
+    """Delete the histories in the checkpoint that are not of the topics `histories`.
+
+    They are of starts that failed, and no epoch has read them. Once their topic has a position, they would pass for
+    the rows before it.
+
+    Raises TaskMigratedError if another program has taken over the checkpoint since `generation`.
+    """
+    files = histories_of(checkpoint.uri)
+    others = sorted({each.name for each in files.find("")} - histories)
+    if others:
+        checkpoint.check_generation(generation)  # they may be a newer driver's
+    for topic in others:
+        files.delete_directory(topic)
 
 
 def _check_are_stored(built: BuiltTopology, stored: Set[str]) -> None:

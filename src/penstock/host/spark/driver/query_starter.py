@@ -25,7 +25,7 @@ from penstock.host.spark.driver.session_use import SessionUse
 from penstock.host.spark.frames.data_frames import DataFrameQueries
 from penstock.host.spark.frames.history_loading import HistoryLoader
 from penstock.host.spark.protocol.application_description import ApplicationDescription
-from penstock.host.spark.protocol.mailbox import Mailbox, Signal
+from penstock.host.spark.protocol.mailbox import Mailbox, Signal, clear_mailboxes
 
 _log = logging.getLogger(__name__)
 
@@ -118,7 +118,7 @@ class QueryStarter:
         application, opened = self._application, self.open_session()
         self._runs += 1
         mailboxes = opened.mailboxes()
-        mailboxes.clear()
+        clear_mailboxes(mailboxes)
         parallelism = self._parallelism(opened)
         with closing(ConfluentAdmin(application.config)) as admin:
             self._data_frames.start_sources(admin, parallelism, application.until_end)

@@ -108,7 +108,7 @@ class RunningQuery:
         self._release = release
         self._is_active = True
         self._mailbox = Mailbox(description.control_directory)
-        self._ends: dict[TopicPartition, int] = {}
+        self._ends: bytes | None = None
 
     @property
     def is_active(self) -> bool:
@@ -135,8 +135,9 @@ class RunningQuery:
 
     def new_ends(self) -> dict[TopicPartition, int]:
         """Return the input ends last seen by the planner. Returns nothing if they are not new."""
-        before, self._ends = self._ends, epoch_planner.read_ends(self._mailbox)
-        return {} if self._ends == before else self._ends
+        # compared as bytes: the driver looks many times a second, and there may be thousands of inputs
+        before, self._ends = self._ends, self._mailbox.read(epoch_planner.ENDS_FILE)
+        return {} if self._ends == before else epoch_planner.decoded_ends(self._ends)
 
     def pause(self) -> None:
         """Plan no epochs after the running one."""

@@ -32,6 +32,7 @@ def change_over(admin: Admin, topic: str, partitions: int, history: TopicHistory
     else:
         known = admin.offsets_for_time(inputs, history.at)
         found = {tp: known.get(tp, ends[tp]) for tp in inputs}
+        ends = admin.end_offsets(inputs, read_committed=True)  # the first record of that time may have come meanwhile
         _check_no_gap({tp: at for tp, at in found.items() if at == beginnings[tp] > 0}, source)
     for tp, offset in found.items():
         if not beginnings[tp] <= offset <= ends[tp]:

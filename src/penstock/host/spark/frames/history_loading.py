@@ -10,8 +10,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial, reduce
-from operator import or_
+from functools import partial
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -125,7 +124,14 @@ class HistoryLoader:
             )
         has_offsets = {"partition", "offset"} <= set(frame.columns)
         offset = f.col("offset").cast("bigint") if has_offsets else f.lit(None).cast("bigint")
-        rows = columns(frame, self._named(topic), offset.alias("offset"))
+        try:
+            rows = columns(frame, self._named(topic), offset.alias("offset"))
+        except AnalysisException as error:
+            raise StreamsError(
+                f"The history for {self._named(topic)} is {frame.schema.simpleString()}, of which Spark cannot make "
+                f"records: {str(error).splitlines()[0]} Expected timestamp as a timestamp, headers as "
+                "array<struct<key: string, value: binary>>, partition and offset as numbers, and each of them once."
+            ) from error
         return rows.filter(_before(history.at))
 
     def _frame(self, spark: SparkSession, topic: str, history: TopicHistory) -> DataFrame:
@@ -163,9 +169,9 @@ def _before(at: int | Mapping[int, int]) -> Column:
     """Return the condition of rows before the change-over. Rows without a timestamp stay, and are refused later."""
     if not isinstance(at, Mapping):
         return f.col("timestamp").isNull() | (f.col("timestamp") < at)
-    partition, offset = f.col("partition"), f.col("offset")
-    is_after = [(partition == number) & (offset >= first) for number, first in at.items()]
-    return ~f.coalesce(reduce(or_, is_after), f.lit(False))
+    # not one condition for each partition: Spark fails with a stack overflow if there are a thousand
+    first = f.get(f.array(*(f.lit(at[partition]) for partition in range(len(at)))), f.col("partition"))
+    return f.coalesce(f.col("offset") < first, f.lit(True))
 
 
 def _placed(topic: str, partitions: int, source: str, frames: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -353,10 +353,9 @@ def write_ends(mailbox: Mailbox, ends: Mapping[TopicPartition, int]) -> None:
     mailbox.write(ENDS_FILE, orjson.dumps([[*tp, end] for tp, end in ends.items()]))
 
 
-def read_ends(mailbox: Mailbox) -> dict[TopicPartition, int]:
-    """Return the ends of inputs, or nothing if they are not known yet."""
-    data = mailbox.read(ENDS_FILE)
-    found = [] if data is None else orjson.loads(data)
+def decoded_ends(message: bytes | None) -> dict[TopicPartition, int]:
+    """Return the ends of inputs in the message ENDS_FILE, or nothing if it is not written yet."""
+    found = [] if message is None else orjson.loads(message)
     return {TopicPartition(topic, partition): end for topic, partition, end in found}
 
 

@@ -8,6 +8,7 @@ the checkpoint, which both can reach.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from enum import Enum
 from pathlib import Path
 
@@ -30,6 +31,16 @@ class Signal(Enum):
     """From the driver: end at the ends that the topics have at the start. For a Spark without a planned end."""
     AT_END = "at-end"
     """From the source process: all epochs up to those ends are planned and committed."""
+
+
+def clear_mailboxes(parent: Files) -> None:
+    """Delete the mailboxes below `parent`, of earlier queries.
+
+    Processes of a query that has just ended may still write there, and the next query has another directory: what
+    cannot be deleted now stays until the start after it.
+    """
+    with suppress(OSError):
+        parent.clear()
 
 
 class Mailbox:

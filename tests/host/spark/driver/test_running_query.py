@@ -1,0 +1,43 @@
+"""The driver's view of a running query."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from pyspark.sql.streaming.query import StreamingQuery
+
+from penstock.host.spark.driver.running_query import RunningQuery
+from penstock.host.spark.planner import epoch_planner
+from penstock.host.spark.protocol.application_description import ApplicationDescription
+from penstock.host.spark.protocol.mailbox import Mailbox
+from penstock.record import TopicPartition
+
+IN = TopicPartition("in", 0)
+
+
+class Described:
+    """Replaces a description."""
+
+    def __init__(self, directory: Path) -> None:
+        self.control_directory = str(directory)
+
+
+def test_ends_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mailbox = Mailbox(str(tmp_path))
+    query = RunningQuery(
+        cast(StreamingQuery, None), cast(ApplicationDescription, Described(tmp_path)), release=lambda: None
+    )
+    assert query.new_ends() == {}
+    epoch_planner.write_ends(mailbox, {IN: 3})
+    assert query.new_ends() == {IN: 3}
+
+    def loads(data: bytes) -> Any:
+        raise AssertionError("the driver looks twenty times a second, and the planner writes at most once")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("orjson.loads", loads)
+        assert query.new_ends() == {}
+    epoch_planner.write_ends(mailbox, {IN: 4})
+    assert query.new_ends() == {IN: 4}
