@@ -300,6 +300,20 @@ def test_the_first_assignment_may_wait_for_more_members(tmp_path: Path) -> None:
     broker.close()
 
 
+def test_the_first_assignment_comes_although_a_member_has_left(tmp_path: Path) -> None:
+    broker = GroupBroker(tmp_path, group_streams_initial_rebalance_delay_ms=3_000)
+    broker.create_topic("t", 4)
+    one, two = StreamsClient(broker), StreamsClient(broker)
+    one.follow()
+    two.follow()
+    one.leave()
+    assert described(broker)["group_state"] == "Assigning"
+    broker.timers.advance(3_000)
+    settle(two)
+    assert two.owned == tasks(0, 1, 2, 3)
+    broker.close()
+
+
 def test_members_learn_the_endpoints_of_all(broker: GroupBroker) -> None:
     one = StreamsClient(broker, user_endpoint={"host": "one", "port": 1})
     two = StreamsClient(broker, user_endpoint={"host": "two", "port": 2})

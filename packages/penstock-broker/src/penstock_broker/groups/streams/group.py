@@ -245,7 +245,8 @@ class StreamsGroup(ModernGroup[StreamsGroupMember, StreamsTargetAssignment, Stre
     def _target_without(self, member_id: str) -> StreamsTargetAssignment:
         target = self._target.without(member_id)
         target = target.next_epoch(target.metadata_hash, target.topology_epoch)
-        return target if target.assignments else replace(target, assignment_epoch=target.epoch)
+        is_last = self.members.keys() == {member_id}
+        return replace(target, assignment_epoch=target.epoch) if is_last else target
 
     def close(self) -> None:
         """Cancel timers, because the group is deleted."""
