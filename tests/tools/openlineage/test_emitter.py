@@ -7,6 +7,7 @@ import logging
 import os
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from tests.support.waiting import until
 from tests.test_streams import CONFIG, TestHost, host, topology
 
 pytest.importorskip("openlineage.client", reason="openlineage-python is not installed")
+
+from openlineage.client import OpenLineageClient
 
 from tests.tools.openlineage.support import Receiver
 
@@ -161,6 +164,42 @@ def test_a_wrong_transport_ends_the_start(host: TestHost) -> None:
     with pytest.raises(ConfigError, match=r"^The client of OpenLineage cannot be created from penstock\.openlineage"):
         streams.start()
     assert host.calls == []
+
+
+@pytest.mark.parametrize(
+    "transport",
+    [
+        {"url": "http://127.0.0.1:1", "auth": {"type": "api_key", "apiKey": "s3cret\n"}},
+        {"url": "http://127.0.0.1:1", "custom_headers": {"X-Token": "s3cret\n"}},
+        {"url": "http://127.0.0.1:1", "endpoint": "api?key=s3cret"},
+        {"url": "http://user:s3cret@127.0.0.1:70000"},
+    ],
+)
+def test_a_failure_is_told_without_secrets(
+    host: TestHost, transport: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    given = {"transport": {"type": "http", "retry": {"total": 0}, **transport}}
+    config = {"penstock.openlineage.enabled": True, "penstock.openlineage.config": given}
+    try:
+        started(host, config).close()
+    except ConfigError as error:
+        told = "".join(traceback.format_exception(error))
+    else:
+        told = caplog.text
+    assert "***" in told
+    assert "s3cret" not in told
+
+
+def test_a_client_that_cannot_be_closed_does_not_disturb_the_end(
+    host: TestHost, receiver: Receiver, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: OpenLineageClient, timeout: float) -> bool:
+        raise RuntimeError("no connection")
+
+    monkeypatch.setattr(OpenLineageClient, "close", refuse)
+    assert started(host, receiver.config()).close()
+    assert receiver.states() == ["START", "COMPLETE"]
+    assert any("its client cannot be closed: RuntimeError: no connection." in each for each in caplog.messages)
 
 
 def test_off_it_imports_nothing() -> None:
