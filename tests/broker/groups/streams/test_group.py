@@ -431,6 +431,34 @@ def test_a_group_has_a_limited_number_of_members(tmp_path: Path) -> None:
     broker.close()
 
 
+def test_a_group_has_a_limited_size(tmp_path: Path) -> None:
+    broker = GroupBroker(tmp_path, group_max_bytes=1_000)
+    broker.create_topic("t", 4)
+    tags = [{"key": "k", "value": "v" * 400}]
+    one, two = StreamsClient(broker, client_tags=tags), StreamsClient(broker, client_tags=tags)
+    settle(one, two)
+    assert code_of(StreamsClient(broker, client_tags=tags).beat) == ErrorCode.group_max_size_reached
+    settle(one, two)
+    one.leave()
+    two.leave()
+    broker.groups.delete_group("g")
+    large = topology(subtopology("0", "t", repartition_sink_topics=["r" * 1_000]))
+    assert code_of(StreamsClient(broker, large).beat) == ErrorCode.group_max_size_reached
+    assert broker.groups.groups() == []
+    broker.close()
+
+
+def test_the_description_of_a_topology_has_a_limited_size(tmp_path: Path) -> None:
+    broker = GroupBroker(tmp_path, group_max_bytes=1_000)
+    broker.create_topic("t", 4)
+    one = StreamsClient(broker)
+    one.follow()
+    text: Message = {"subtopologies": [{"subtopology_id": "0" * 1_001, "nodes": []}], "global_stores": []}
+    update = broker.groups.streams_group("g").update_topology_description
+    assert code_of(lambda: update(one.member_id, 0, text)) == ErrorCode.group_max_size_reached
+    broker.close()
+
+
 # ---------------------------------------- offsets
 
 
