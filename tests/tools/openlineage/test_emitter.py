@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
 import traceback
@@ -142,6 +143,17 @@ def test_a_receiver_that_never_answers_does_not_hold_up_the_end(
     assert streams.close()
     assert streams.state() is State.NOT_RUNNING
     assert any("its receiver has not taken it in 0.1 s" in message for message in caplog.messages)
+
+
+def test_close_waits_no_longer_than_it_may(
+    host: TestHost, receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    receiver.answers.clear()
+    streams = started(host, receiver.config(timeout=300))
+    assert until(lambda: receiver.requests == 1)
+    assert streams.close(200)
+    [waited] = re.findall(r"its receiver has not taken it in ([0-9.]+) s", caplog.text)
+    assert float(waited) <= 0.2
 
 
 def test_events_go_to_a_file(host: TestHost, tmp_path: Path) -> None:

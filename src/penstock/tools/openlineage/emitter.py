@@ -66,17 +66,18 @@ class LineageEmitter:
         self._events = RunEvents(config, SystemClock())
         self._thread = in_background(f"penstock-openlineage-{self._application_id}", self._follow)
 
-    def close(self) -> None:
-        """Emit the last event, and wait for it up to 5 s; harmless when called again."""
+    def close(self, timeout_ms: int) -> None:
+        """Emit the last event, and wait for it up to 5 s or `timeout_ms`; harmless when called again."""
         self._ended.set()
+        seconds = min(_CLOSE_SECONDS, timeout_ms / 1000)
         try:
-            self._thread.result(_CLOSE_SECONDS)
+            self._thread.result(seconds)
         except FutureTimeoutError:
             _log.warning(
                 "OpenLineage may not get the last event of the run %s of %s: its receiver has not taken it in %s s.",
                 self._events.run_id,
                 self._application_id,
-                _CLOSE_SECONDS,
+                seconds,
             )
 
     def _follow(self) -> None:
