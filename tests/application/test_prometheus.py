@@ -33,7 +33,7 @@ def samples(metrics: Mapping[MetricName, Metric]) -> dict[str, float]:
             assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
             lines = answer.read().decode().splitlines()
     finally:
-        exporter.close()
+        exporter.close(60_000)
     found = [line.rpartition(" ") for line in lines if not line.startswith("#")]
     assert len({name for name, _, _ in found}) == len(found)
     return {name.removeprefix("kafka_"): float(value) for name, _, value in found}

@@ -34,8 +34,8 @@ class _Opened:
         self.arguments = arguments
         self.closed = False
 
-    def close(self) -> None:
-        self.closed = True
+    def close(self, timeout_ms: int) -> None:
+        self.closed = timeout_ms > 0
 
 
 def _modules(refused: str = "") -> Any:

@@ -28,7 +28,7 @@ from penstock_broker.process import BrokerProcess
 from penstock_broker.quotas import ClientQuotas, Rate
 from penstock_broker.wire.codec import Message
 from penstock_broker.wire.error_codes import ErrorCode
-from tests.support.api_keys import API_VERSIONS, CREATE_TOPICS, DESCRIBE_CLUSTER, FETCH, PRODUCE
+from tests.support.api_keys import API_VERSIONS, CREATE_TOPICS, DESCRIBE_CLUSTER, FETCH, PRODUCE, WRITE_TXN_MARKERS
 from tests.support.client_quotas import alter, described
 from tests.support.protocol_client import ProtocolClient
 from tests.support.record_batches import BatchRecord, encode_batch
@@ -207,6 +207,12 @@ def test_a_muted_client_is_served_when_its_time_is_over(client: ProtocolClient, 
     alter(client, CLIENT, producer_byte_rate=5_000)
     assert 0 < produce(client, topic, 10_000)["throttle_time"] < 10_000
     assert client.call(API_VERSIONS, 0, {})["error_code"] == ErrorCode.none
+
+
+def test_an_answer_without_a_throttle_time_is_sent(client: ProtocolClient, broker: BrokerProcess) -> None:
+    alter(client, CLIENT, request_percentage=0.000001)
+    assert client.call(WRITE_TXN_MARKERS, 1, {"markers": []}) == {"markers": []}
+    assert is_muted(client, broker)
 
 
 def test_a_fetch_above_the_quota_has_no_records_and_one_within_it_no_more_than_it(

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import StreamsBuilder
-from penstock.plan.subtopology import BuiltTopology, DataFrameSink, DataFrameSource, SinkSpec, SubtopologySpec, TaskId
+from penstock.plan.subtopology import (
+    BuiltTopology,
+    DataFrameSink,
+    DataFrameSource,
+    SinkSpec,
+    SourceSpec,
+    SubtopologySpec,
+    TaskId,
+)
 
 
 @given(st.integers(0), st.integers(0))
@@ -21,6 +31,21 @@ def test_a_task_id_is_read_as_it_is_written(subtopology: int, partition: int) ->
 def test_a_text_that_is_no_task_id_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"invalid literal|Not a task id: "):
         TaskId.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        (None, None),
+        (re.compile("in-.*"), "in-.*"),
+        (re.compile("in-.*", re.IGNORECASE), "(?i)in-.*"),
+        (re.compile("(?i)in-.*", re.IGNORECASE | re.DOTALL), "(?s)(?i)in-.*"),
+        (re.compile("in - .*", re.VERBOSE | re.ASCII), "(?ax)in - .*"),
+    ],
+)
+def test_the_text_of_a_pattern_has_its_flags(pattern: re.Pattern[str] | None, text: str | None) -> None:
+    assert SourceSpec("source", (), pattern).pattern_text == text
+    assert pattern is None or re.compile(str(text)).flags == pattern.flags
 
 
 def test_a_changelog_that_is_a_source_is_not_written() -> None:

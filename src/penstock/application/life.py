@@ -23,7 +23,7 @@ from weakref import WeakValueDictionary
 from penstock.application.close_options import DEFAULT_CLOSE_TIMEOUT_MS, CloseOptions
 from penstock.application.loading import current_refusal
 from penstock.application.program_end import FORGOTTEN, ended_with, is_in_a_test
-from penstock.application.servers import Exposed, Server, open_servers
+from penstock.application.servers import Exposed, Server, close_servers, open_servers
 from penstock.application.uncaught_errors import StreamsUncaughtExceptionHandler, UncaughtError, UncaughtErrors
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, StreamsNotStartedError
@@ -450,12 +450,12 @@ class ApplicationLife(ABC, Generic[_HostType]):
 
     def _release(self, timeout_ms: int, operation: GroupMembershipOperation = GroupMembershipOperation.DEFAULT) -> bool:
         """Close the host and the servers, once, and return whether everything has ended."""
+        deadline = time.monotonic() + timeout_ms / 1000
         released = self._release_host(timeout_ms, operation)
         if released:
             with self._changed:
                 servers, self._servers = self._servers, []
-            for server in servers:
-                server.close()
+            close_servers(servers, deadline)
         return released
 
     def _release_host(self, timeout_ms: int, operation: GroupMembershipOperation) -> bool:

@@ -76,11 +76,11 @@ class PrometheusExporter:
         """The port of the server."""
         return int(self._server.server_port)
 
-    def close(self) -> None:
-        """Stop serving; harmless when called again."""
+    def close(self, timeout_ms: int) -> None:
+        """Stop serving, within `timeout_ms`; harmless when called again."""
         self._server.shutdown()
         self._server.server_close()
-        self._thread.join()
+        self._thread.join(timeout_ms / 1000)
 
 
 def _in_text(app: WSGIApplication) -> WSGIApplication:

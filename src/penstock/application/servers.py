@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from penstock.config import StreamsConfig
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 class Server(Protocol):
     """A server that exposes a running application."""
 
-    def close(self) -> None:
-        """Stop serving; harmless when called again."""
+    def close(self, timeout_ms: int) -> None:
+        """Stop serving, within `timeout_ms`; harmless when called again."""
         ...
 
 
@@ -40,6 +41,12 @@ class Exposed(NamedTuple):
     topologies: Callable[[], Mapping[str, Topology]]
     compare: Callable[[], Compare | None]
     ended: threading.Event
+
+
+def close_servers(servers: Iterable[Server], deadline: float) -> None:
+    """Close servers, and wait for their ends until `deadline` (s, of the monotonic clock)."""
+    for server in servers:
+        server.close(max(0, int((deadline - time.monotonic()) * 1000)))
 
 
 def open_servers(exposed: Exposed, config: StreamsConfig) -> Iterator[Server]:

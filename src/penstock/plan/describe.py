@@ -271,8 +271,8 @@ def describe_global_store(id: int, source: SourceSpec, processor: ProcessorSpec)
 def _describe(node: NodeSpec, predecessors: Iterable[str], successors: Iterable[str]) -> NodeDescription:
     match node:
         case SourceSpec():
-            pattern = None if node.pattern is None else node.pattern.pattern
-            return SourceDescription(node.name, tuple(copied_hash_order(node.topics)), pattern, tuple(successors))
+            topics = tuple(copied_hash_order(node.topics))
+            return SourceDescription(node.name, topics, node.pattern_text, tuple(successors))
         case ProcessorSpec():
             stores = tuple(copied_hash_order(hash_order(node.stores)))
             return ProcessorDescription(node.name, stores, tuple(predecessors), tuple(successors))

@@ -184,9 +184,8 @@ def _lineage_of(part: SubtopologySpec, shared: SubtopologySpec | None, config: S
     for node in part.nodes:
         match node:
             case SourceSpec():
-                pattern = None if node.pattern is None else node.pattern.pattern
                 formats = _formats(node, config)
-                sources.append(SourceLineage(node.name, node.topics, pattern, node.repartition, *formats))
+                sources.append(SourceLineage(node.name, node.topics, node.pattern_text, node.repartition, *formats))
             case SinkSpec():
                 name = None if node.topic_extractor is None else function_name(node.topic_extractor)
                 origin, formats = graph.origin(node.parents), _formats(node, config)
@@ -245,7 +244,7 @@ class _Graph:
 def _read_by(node: NodeSpec) -> tuple[str, ...]:
     if not isinstance(node, SourceSpec):
         return ()
-    return node.topics if node.pattern is None else (node.pattern.pattern,)
+    return node.topics if node.pattern_text is None else (node.pattern_text,)
 
 
 def _outputs(parts: tuple[SubtopologyLineage, ...]) -> tuple[OutputLineage, ...]:

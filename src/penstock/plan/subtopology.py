@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from penstock.plan.topic_history import TopicHistory
 from penstock.processor.api import ProcessorSupplier
@@ -51,6 +51,9 @@ headers, before the number of partitions. An empty set drops the record, None me
 TopicNameExtractor = Callable[[Any, Any, RecordContext], str]
 """Chooses the topic of a record from its key, value and context (Kafka class: TopicNameExtractor)."""
 
+_FLAGS: Final = {"a": re.ASCII, "i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "x": re.VERBOSE}
+"""The flags of patterns by their letters."""
+
 
 @dataclass(frozen=True)
 class SourceSpec:
@@ -73,6 +76,15 @@ class SourceSpec:
     children: tuple[str, ...] = ()
     repartition: bool = False
     broadcast: bool = False
+
+    @property
+    def pattern_text(self) -> str | None:
+        """The pattern as text, which matches the same names: with those of its flags that it does not contain."""
+        if self.pattern is None:
+            return None
+        missing = self.pattern.flags & ~re.compile(self.pattern.pattern).flags
+        letters = "".join(letter for letter, flag in _FLAGS.items() if missing & flag)
+        return f"(?{letters}){self.pattern.pattern}" if letters else self.pattern.pattern
 
 
 @dataclass(frozen=True)

@@ -100,6 +100,15 @@ def test_topics_of_a_pattern_are_known_from_the_tasks() -> None:
     assert list(inputs) == origin(outputs["all"]) == ["orders-eu", "orders-us"]
 
 
+def test_a_pattern_matches_with_its_flags_and_no_repartition_topic() -> None:
+    builder = StreamsBuilder()
+    orders = builder.stream(re.compile("SHOP-.*", re.IGNORECASE))
+    counts = orders.group_by(lambda key, value: value).count(Materialized.as_("counts"))
+    counts.to_stream().to("all")
+    inputs, outputs = of(builder.build(), "shop-orders", "shop-counts-repartition")
+    assert list(inputs) == origin(outputs["all"]) == ["shop-orders"]
+
+
 def test_topics_that_a_function_chooses_are_left_out() -> None:
     builder = StreamsBuilder()
     builder.stream("in").to(lambda key, value, context: str(value))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,8 @@ from tests.support.waiting import until
 from tests.test_streams import CONFIG, TestHost, host, topology
 
 pytest.importorskip("openlineage.client", reason="openlineage-python is not installed")
+
+from openlineage.client import OpenLineageClient
 
 from tests.tools.openlineage.support import Receiver
 
@@ -141,6 +145,17 @@ def test_a_receiver_that_never_answers_does_not_hold_up_the_end(
     assert any("its receiver has not taken it in 0.1 s" in message for message in caplog.messages)
 
 
+def test_close_waits_no_longer_than_it_may(
+    host: TestHost, receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    receiver.answers.clear()
+    streams = started(host, receiver.config(timeout=300))
+    assert until(lambda: receiver.requests == 1)
+    assert streams.close(200)
+    [waited] = re.findall(r"its receiver has not taken it in ([0-9.]+) s", caplog.text)
+    assert float(waited) <= 0.2
+
+
 def test_events_go_to_a_file(host: TestHost, tmp_path: Path) -> None:
     transport = {"type": "file", "log_file_path": str(tmp_path / "events"), "append": True}
     text = json.dumps({"transport": transport})
@@ -161,6 +176,42 @@ def test_a_wrong_transport_ends_the_start(host: TestHost) -> None:
     with pytest.raises(ConfigError, match=r"^The client of OpenLineage cannot be created from penstock\.openlineage"):
         streams.start()
     assert host.calls == []
+
+
+@pytest.mark.parametrize(
+    "transport",
+    [
+        {"url": "http://127.0.0.1:1", "auth": {"type": "api_key", "apiKey": "s3cret\n"}},
+        {"url": "http://127.0.0.1:1", "custom_headers": {"X-Token": "s3cret\n"}},
+        {"url": "http://127.0.0.1:1", "endpoint": "api?key=s3cret"},
+        {"url": "http://user:s3cret@127.0.0.1:70000"},
+    ],
+)
+def test_a_failure_is_told_without_secrets(
+    host: TestHost, transport: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    given = {"transport": {"type": "http", "retry": {"total": 0}, **transport}}
+    config = {"penstock.openlineage.enabled": True, "penstock.openlineage.config": given}
+    try:
+        started(host, config).close()
+    except ConfigError as error:
+        told = "".join(traceback.format_exception(error))
+    else:
+        told = caplog.text
+    assert "***" in told
+    assert "s3cret" not in told
+
+
+def test_a_client_that_cannot_be_closed_does_not_disturb_the_end(
+    host: TestHost, receiver: Receiver, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: OpenLineageClient, timeout: float) -> bool:
+        raise RuntimeError("no connection")
+
+    monkeypatch.setattr(OpenLineageClient, "close", refuse)
+    assert started(host, receiver.config()).close()
+    assert receiver.states() == ["START", "COMPLETE"]
+    assert any("its client cannot be closed: RuntimeError: no connection." in each for each in caplog.messages)
 
 
 def test_off_it_imports_nothing() -> None:

@@ -39,8 +39,8 @@ def application(telemetry: Telemetry) -> Iterator[Application]:
     found = Application("me")
     observed = ObservedMetrics(found.read, CONFIG)
     yield found
-    observed.close()
-    observed.close()
+    observed.close(0)
+    observed.close(0)
 
 
 def of(client_id: str, **tags: str) -> frozenset[tuple[str, object]]:
@@ -120,7 +120,7 @@ def test_applications_of_a_process_share_instruments(telemetry: Telemetry, appli
     name = "org.apache.kafka.stream.client.state"
     other = ObservedMetrics(Application("other").read, CONFIG)
     assert telemetry.values()[name] == {of("me"): 2, of("other"): 2}
-    other.close()
+    other.close(0)
     assert telemetry.values()[name] == {of("me"): 2}
 
 
@@ -133,7 +133,7 @@ def test_an_application_whose_metrics_fail_hides_no_other(
     other = ObservedMetrics(fail, CONFIG)
     with caplog.at_level(logging.WARNING):
         assert telemetry.values()["org.apache.kafka.stream.client.state"] == {of("me"): 2}
-    other.close()
+    other.close(0)
     assert [line.getMessage() for line in caplog.records] == [
         "Metrics are missing in this collection for OpenTelemetry."
     ]

@@ -180,7 +180,7 @@ def test_a_browser_draws_the_curves_and_follows_them(
             browser.wait_for("document.querySelectorAll('#history .uplot canvas').length === 3")
             assert browser.problems == []  # a policy that refuses a style or a script is one
     finally:
-        server.close()
+        server.close(60_000)
 
 
 DRAWN = """(canvas) => {

@@ -94,7 +94,8 @@ class BrokerConfig:
         group_min_session_timeout_ms: shortest session time-out (ms) that a member may request.
         group_max_session_timeout_ms: longest session time-out (ms) that a member may request.
         group_max_size: maximum number of members of a group.
-        group_max_bytes: maximum bytes of the subscriptions of a group, of its assignment, and of its task offsets.
+        group_max_bytes: maximum bytes of the subscriptions of a group, and of its assignment; in a streams group, of
+            the topology with the client tags of the members, of its description, and of the task offsets.
         group_consumer_heartbeat_interval_ms: interval (ms) of heartbeats of members of consumer groups (KIP-848;
             Kafka's group.consumer.heartbeat.interval.ms, 5,000 there); a rebalance takes a few of them.
         group_consumer_session_timeout_ms: time (ms) without a heartbeat after which such a member is removed.

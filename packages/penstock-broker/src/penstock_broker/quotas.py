@@ -31,6 +31,8 @@ REQUEST_PERCENTAGE: Final = "request_percentage"
 """Share of the time, in percent, that the broker spends on the client's requests."""
 
 _PRODUCE, _FETCH = 0, 1
+_WRITE_TXN_MARKERS: Final = 27
+"""The only API whose response has no throttle time."""
 _NO_LIMIT: Final = 2**31 - 1
 
 
@@ -164,7 +166,7 @@ class ClientQuotas:
             if round(wait_ms):
                 self._used(client_id, CONSUMER_BYTE_RATE, -fetched, now)
                 response = {"responses": []}
-        if round(wait_ms) and response is not None:
+        if round(wait_ms) and response is not None and key != _WRITE_TXN_MARKERS:
             response = response | {"throttle_time": round(wait_ms)}
         return response, round(wait_ms)
 

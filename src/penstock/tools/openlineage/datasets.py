@@ -77,7 +77,8 @@ class Datasets:
 
     def __init__(self, lineages: Iterable[TopologyLineage], matched: Collection[str], names: DatasetNames) -> None:
         self._lineages = tuple(lineages)
-        self._matched = matched
+        sources = [source for each in self._lineages for part in each.parts for source in part.sources]
+        self._matched = set(matched).difference(*(source.topics for source in sources if source.internal))
         self._names = names
 
     def inputs(self) -> list[InputDataset]:

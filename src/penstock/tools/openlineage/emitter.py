@@ -24,6 +24,7 @@ from penstock.plan.lineage import TopologyLineage, lineage_by_name
 from penstock.plan.topology import Topology
 from penstock.tools.openlineage.datasets import DatasetNames, Datasets
 from penstock.tools.openlineage.events import RunEvents
+from penstock.tools.openlineage.masking import masked
 from penstock_broker.common.clock import SystemClock
 
 _log = logging.getLogger(__name__)
@@ -65,17 +66,18 @@ class LineageEmitter:
         self._events = RunEvents(config, SystemClock())
         self._thread = in_background(f"penstock-openlineage-{self._application_id}", self._follow)
 
-    def close(self) -> None:
-        """Emit the last event, and wait for it up to 5 s; harmless when called again."""
+    def close(self, timeout_ms: int) -> None:
+        """Emit the last event, and wait for it up to 5 s or `timeout_ms`; harmless when called again."""
         self._ended.set()
+        seconds = min(_CLOSE_SECONDS, timeout_ms / 1000)
         try:
-            self._thread.result(_CLOSE_SECONDS)
+            self._thread.result(seconds)
         except FutureTimeoutError:
             _log.warning(
                 "OpenLineage may not get the last event of the run %s of %s: its receiver has not taken it in %s s.",
                 self._events.run_id,
                 self._application_id,
-                _CLOSE_SECONDS,
+                seconds,
             )
 
     def _follow(self) -> None:
@@ -87,7 +89,22 @@ class LineageEmitter:
                 self._emit(RunState.RUNNING)
             error = self._application.error()
             self._emit(RunState.COMPLETE if error is None else RunState.FAIL, error)
+            self._close_client()
+
+    def _close_client(self) -> None:
+        """Close the client; log a failure."""
+        try:
             self._client.close(_CLOSE_SECONDS)
+        except Exception as failure:
+            _log.warning(
+                "OpenLineage may not get the last event of the run %s of %s: its client cannot be closed: %s.",
+                self._events.run_id,
+                self._application_id,
+                self._masked(failure),
+            )
+
+    def _masked(self, failure: Exception) -> str:
+        return masked(failure, self._config["penstock.openlineage.config"], self._client.config.transport)
 
     def _emit(self, state: RunState, error: BaseException | None = None) -> None:
         """Emit an event; log the first of a series of failures."""
@@ -97,13 +114,12 @@ class LineageEmitter:
             if not self._is_failing:
                 self._is_failing = True
                 _log.warning(
-                    "OpenLineage does not get the event %s of the run %s of %s: %s: %s. The application continues; "
+                    "OpenLineage does not get the event %s of the run %s of %s: %s. The application continues; "
                     "further failures are not logged until an event arrives.",
                     state.value,
                     self._events.run_id,
                     self._application_id,
-                    type(failure).__name__,
-                    failure,
+                    self._masked(failure),
                 )
         else:
             if self._is_failing:
@@ -137,13 +153,15 @@ class LineageEmitter:
 
 
 def _client(config: StreamsConfig) -> OpenLineageClient:
+    given = config["penstock.openlineage.config"]
     try:
-        return OpenLineageClient(config=config["penstock.openlineage.config"])
+        return OpenLineageClient(config=given)
     except Exception as error:
+        # Without its cause, whose message may have a secret.
         raise ConfigError(
             "The client of OpenLineage cannot be created from penstock.openlineage.config, the file openlineage.yml "
-            f"and the environment: {type(error).__name__}: {error}"
-        ) from error
+            f"and the environment: {masked(error, given)}"
+        ) from None
 
 
 @contextmanager

@@ -52,8 +52,8 @@ class ObservedMetrics:
         self._metrics = metrics
         _INSTRUMENTS.add(metrics)
 
-    def close(self) -> None:
-        """Remove the metrics; harmless when called again."""
+    def close(self, timeout_ms: int) -> None:
+        """Remove the metrics at once, whatever `timeout_ms` is; harmless when called again."""
         _INSTRUMENTS.remove(self._metrics)
 
 

@@ -70,11 +70,11 @@ class UiServer:
         except Exception:
             _log.exception("The pages at %s are no longer available; the application keeps running.", self.address)
 
-    def close(self) -> None:
-        """Stop serving, after a moment for the requests in progress; harmless if called again."""
+    def close(self, timeout_ms: int) -> None:
+        """Stop serving, after a moment for the requests in progress, within `timeout_ms`; harmless if called again."""
         self._observer.close()
         self._server.should_exit = True
-        self._thread.join(_CLOSE_SECONDS)
+        self._thread.join(min(_CLOSE_SECONDS, timeout_ms / 1000))
         self._socket.close()
 
 

@@ -302,6 +302,20 @@ def test_the_first_assignment_may_wait_for_more_members(tmp_path: Path) -> None:
     broker.close()
 
 
+def test_the_first_assignment_comes_although_a_member_has_left(tmp_path: Path) -> None:
+    broker = GroupBroker(tmp_path, group_streams_initial_rebalance_delay_ms=3_000)
+    broker.create_topic("t", 4)
+    one, two = StreamsClient(broker), StreamsClient(broker)
+    one.follow()
+    two.follow()
+    one.leave()
+    assert described(broker)["group_state"] == "Assigning"
+    broker.timers.advance(3_000)
+    settle(two)
+    assert two.owned == tasks(0, 1, 2, 3)
+    broker.close()
+
+
 def test_members_learn_the_endpoints_of_all(broker: GroupBroker) -> None:
     one = StreamsClient(broker, user_endpoint={"host": "one", "port": 1})
     two = StreamsClient(broker, user_endpoint={"host": "two", "port": 2})
@@ -495,6 +509,34 @@ def test_a_group_has_a_limited_number_of_members(tmp_path: Path) -> None:
     one.beat()
     assert code_of(StreamsClient(broker).beat) == ErrorCode.group_max_size_reached
     one.beat()
+    broker.close()
+
+
+def test_a_group_has_a_limited_size(tmp_path: Path) -> None:
+    broker = GroupBroker(tmp_path, group_max_bytes=1_000)
+    broker.create_topic("t", 4)
+    tags = [{"key": "k", "value": "v" * 400}]
+    one, two = StreamsClient(broker, client_tags=tags), StreamsClient(broker, client_tags=tags)
+    settle(one, two)
+    assert code_of(StreamsClient(broker, client_tags=tags).beat) == ErrorCode.group_max_size_reached
+    settle(one, two)
+    one.leave()
+    two.leave()
+    broker.groups.delete_group("g")
+    large = topology(subtopology("0", "t", repartition_sink_topics=["r" * 1_000]))
+    assert code_of(StreamsClient(broker, large).beat) == ErrorCode.group_max_size_reached
+    assert broker.groups.groups() == []
+    broker.close()
+
+
+def test_the_description_of_a_topology_has_a_limited_size(tmp_path: Path) -> None:
+    broker = GroupBroker(tmp_path, group_max_bytes=1_000)
+    broker.create_topic("t", 4)
+    one = StreamsClient(broker)
+    one.follow()
+    text: Message = {"subtopologies": [{"subtopology_id": "0" * 1_001, "nodes": []}], "global_stores": []}
+    update = broker.groups.streams_group("g").update_topology_description
+    assert code_of(lambda: update(one.member_id, 0, text)) == ErrorCode.group_max_size_reached
     broker.close()
 
 

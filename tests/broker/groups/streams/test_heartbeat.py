@@ -66,6 +66,7 @@ def test_a_request_is_read() -> None:
         (JOINING, {"rebalance_timeout": -1}),
         (JOINING, {"topology": None}),
         (JOINING, {"active_tasks": TASKS}),
+        (JOINING, {"active_tasks": None, "standby_tasks": None, "warmup_tasks": None}),
         (JOINING, {"standby_tasks": TASKS}),
         (JOINING, {"warmup_tasks": TASKS}),
         (LATER, {"topology": READS_T}),

@@ -24,7 +24,13 @@ from penstock_broker.groups.streams.state import NEXT_STATES, StreamsGroupState,
 from penstock_broker.groups.streams.target import NOT_READY, StreamsTargetAssignment
 from penstock_broker.groups.streams.task_offsets import MemberTaskOffsets
 from penstock_broker.groups.streams.tasks import as_messages
-from penstock_broker.groups.streams.topology import ConfiguredTopology, GroupStatus, StreamsTopology, configured
+from penstock_broker.groups.streams.topology import (
+    ConfiguredTopology,
+    GroupStatus,
+    StreamsTopology,
+    configured,
+    size_of,
+)
 from penstock_broker.topics import check_replication_factor
 from penstock_broker.wire.codec import Message
 from penstock_broker.wire.error_codes import ErrorCode
@@ -139,6 +145,16 @@ class StreamsGroup(ModernGroup[StreamsGroupMember, StreamsTargetAssignment, Stre
         if self._topology is not None or request.topology is None:
             return []
         return [self._streams_records.topology(request.topology)]
+
+    def _check_size(self, member: StreamsGroupMember) -> None:
+        assert self._configured is not None  # heartbeat has configured it
+        tags = {
+            **{each.member_id: each.client_tags for each in self.members.values()},
+            member.member_id: member.client_tags,
+        }
+        if self._configured.topology.size + size_of(list(tags.values())) > self._context.config.group_max_bytes:
+            text = "the topology and the client tags are larger than group_max_bytes"
+            raise ApiError(ErrorCode.group_max_size_reached, text)
 
     def _new_member(self, member_id: str) -> StreamsGroupMember:
         return StreamsGroupMember(member_id)
@@ -260,7 +276,8 @@ class StreamsGroup(ModernGroup[StreamsGroupMember, StreamsTargetAssignment, Stre
     def _target_without(self, member_id: str) -> StreamsTargetAssignment:
         target = self._target.without(member_id)
         target = target.next_epoch(target.metadata_hash, target.topology_epoch)
-        return target if target.assignments else replace(target, assignment_epoch=target.epoch)
+        is_last = self.members.keys() == {member_id}
+        return replace(target, assignment_epoch=target.epoch) if is_last else target
 
     def close(self) -> None:
         """Cancel timers, because the group is deleted."""
@@ -290,9 +307,12 @@ class StreamsGroup(ModernGroup[StreamsGroupMember, StreamsTargetAssignment, Stre
             description: the description, for tools.
 
         Raises:
-            ApiError: UNKNOWN_MEMBER_ID, or INVALID_REQUEST for another epoch.
+            ApiError: UNKNOWN_MEMBER_ID, INVALID_REQUEST for another epoch, or GROUP_MAX_SIZE_REACHED.
         """
         self.members.identified(member_id, None)
+        if size_of(description) > self._context.config.group_max_bytes:
+            text = "the description of the topology is larger than group_max_bytes"
+            raise ApiError(ErrorCode.group_max_size_reached, text)
         epoch = None if self._topology is None else self._topology.epoch
         if topology_epoch != epoch:
             text = f"Topology epoch {topology_epoch} does not match the group's current topology epoch {epoch}."

@@ -116,7 +116,7 @@ def _check_tasks(body: Message) -> None:
     by_type = {f"{name}Tasks": body[f"{name.lower()}_tasks"] for name in ("Active", "Standby", "Warmup")}
     if body["member_epoch"] == 0:
         for name, tasks in by_type.items():
-            if tasks:
+            if tasks is None or tasks:
                 raise ApiError(ErrorCode.invalid_request, f"{name} must be empty when (re-)joining.")
     if len({tasks is None for tasks in by_type.values()}) > 1:
         raise ApiError(ErrorCode.invalid_request, "If one task-type is non-null, all must be non-null.")

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 from crc32c import crc32c
 
@@ -63,6 +63,11 @@ class StreamsTopology:
             return NotImplemented
         return (self.epoch, self.subtopologies) == (other.epoch, other.subtopologies)
 
+    @cached_property
+    def size(self) -> int:
+        """Its approximate size in bytes."""
+        return size_of(self.message)
+
     __hash__ = None  # type: ignore[assignment]  # a topology has lists
 
     @cached_property
@@ -80,6 +85,15 @@ class StreamsTopology:
         for each in self.subtopologies.values():
             yield from each["repartition_source_topics"]
             yield from each["state_changelog_topics"]
+
+
+def size_of(value: Any) -> int:
+    """Return the approximate size of a part of a message in bytes."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict):
+        return sum(map(size_of, value.values()))
+    return sum(map(size_of, value)) if isinstance(value, list | tuple) else 1
 
 
 def sources_of(subtopology: Message) -> list[str]:
