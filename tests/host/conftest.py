@@ -21,17 +21,20 @@ from tests.support.brokers import RunningBroker
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep what runs Spark on a real Kafka together, and apart from the tests of brokers and clients: two workers share
-    the tests on Kafka."""
+    the tests on Kafka. Spark Connect changes nothing between Spark and the brokers: one kind of them will do."""
+    items[:] = [item for item in items if not (item.get_closest_marker("kafka") and _runner(item) == "connect")]
     for item in items:
         if item.get_closest_marker("kafka") and _is_on_spark(item):
             item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 def _is_on_spark(item: pytest.Item) -> bool:
+    return "spark_runner" in getattr(item, "fixturenames", ()) or _runner(item) == "spark"
+
+
+def _runner(item: pytest.Item) -> object:
     callspec = getattr(item, "callspec", None)
-    return "spark_runner" in getattr(item, "fixturenames", ()) or (
-        callspec is not None and callspec.params.get("runner") in ("spark", "connect")
-    )
+    return None if callspec is None else callspec.params.get("runner")
 
 
 def _made(module: str, name: str, broker: RunningBroker, directories: pytest.TempPathFactory) -> Iterator[Any]:
@@ -49,7 +52,7 @@ def spark_runner(broker: RunningBroker, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture(scope="session")
 def connect_runner(broker: RunningBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Runs topologies on Spark Connect, on each of the brokers; one server serves all tests."""
+    """Runs topologies on Spark Connect; one server serves all tests."""
     pytest.importorskip("grpc", reason="the packages of pyspark[connect] are not installed")
     yield from _made("tests.host.spark.connect", "ConnectRunner", broker, tmp_path_factory)
 

@@ -41,3 +41,25 @@ def test_ends_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         assert query.new_ends() == {}
     epoch_planner.write_ends(mailbox, {IN: 4})
     assert query.new_ends() == {IN: 4}
+
+
+class Answering:
+    """Replaces a query of Spark, whose session answers until it is released."""
+
+    def __init__(self) -> None:
+        self.isActive = True
+
+    def release(self) -> None:
+        del self.isActive
+
+
+def test_a_closed_query_asks_its_session_nothing(tmp_path: Path) -> None:
+    answering = Answering()
+    query = RunningQuery(
+        cast(StreamingQuery, answering), cast(ApplicationDescription, Described(tmp_path)), answering.release
+    )
+    seen = [query.is_active]
+    query.close()
+    seen.append(query.is_active)
+    query.stop()
+    assert seen == [True, False]

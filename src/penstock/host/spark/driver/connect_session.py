@@ -129,10 +129,10 @@ class ConnectSession(DriverSession):
 
     def release(self, of_query: SparkSession) -> None:
         """Release the session at the server, which would keep it for an hour."""
-        # not stop(), which also ends a server in this process that the program's own session uses
+        # not stop(), which also ends a server in this process that the program's own session uses; nor close(): a call
+        # of another thread would raise ValueError, where it gets an error of Spark from a session that was released
         with suppress(PySparkException):
             of_query.client.release_session()
-        of_query.client.close()
 
 
 def _versions(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

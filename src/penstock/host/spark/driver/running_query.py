@@ -180,4 +180,5 @@ class RunningQuery:
 
     def close(self) -> None:
         """Release the session of the query, which has ended. Its failure is not known afterwards."""
+        self._is_active = False
         self._release()
