@@ -35,7 +35,7 @@ _BEHIND_THE_API = (
     r"host.spark.(checkpoints.savepoint.StoreFigures|frames.topic_source.TopicReader)",
     "host.threads.takeover.(Store|Input)",
     "metrics.(sensors.SensorReport|measurements.Sampled)",
-    r"plan.(picture.Figure|subtopology.\w+)",
+    r"plan.(picture.Figure|subtopology.\w+|topic_history.TopicHistory)",
     "state.(api.StoreSource|bytes_store.BufferedBytesStore|table.StoreTable|ttl.Ttl)",
     r"state.(\w+_store.Typed\w+|query.request.InStore)",
     r"state.query.queryable.(\w+StoreType|StateStoreProvider)",
