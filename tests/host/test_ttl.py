@@ -176,12 +176,12 @@ class Visit(Processor):
         self.context.forward(record.with_value("new" if found is None else f"{found.value} {found.timestamp}"))
 
 
-def visited_carts(source: str, target: str, caching: bool) -> Topology:
+def visited_carts(source: str, target: str, caching: bool, clock: TtlClock = TtlClock.STREAM_TIME) -> Topology:
     builder = StreamsBuilder()
     supplier = Stores.persistent_timestamped_key_value_store("carts")
     kept = Stores.timestamped_key_value_store_builder(supplier, STRING, STRING)
     kept = kept.with_caching_enabled() if caching else kept
-    builder.add_state_store(kept.with_ttl(TTL_MS, renewal=TtlRenewal.READS_AND_WRITES))
+    builder.add_state_store(kept.with_ttl(TTL_MS, clock=clock, renewal=TtlRenewal.READS_AND_WRITES))
     builder.stream(source, TEXT).process(Visit, "carts").to(target, Produced.with_(STRING, STRING))
     return builder.build()
 
@@ -215,6 +215,30 @@ def test_reads_renew_entries_across_restarts_and_queries_do_not(
     logged = [(each.key, each.value, each.timestamp) for each in runner.read(f"{application}-carts-changelog")]
     assert {key: time for key, _, time in logged} == {b"ann": 26_000, b"bob": 17_000}
     assert seen_after(("ann", 36_000)) == ["new"]
+
+
+def test_reads_renew_entries_by_the_wall_clock(
+    runner: Runner, start: Callable[..., Program], application: str, topics: tuple[str, str], tmp_path: Path
+) -> None:
+    clock = FileClock(tmp_path / "clock")
+    began = clock.milliseconds()
+    config = runner.config(application, {**SETTINGS, "commit.interval.ms": 0})  # the clock only moves in this test
+    program = start(visited_carts(*topics, False, TtlClock.WALL_CLOCK_TIME), config, clock)
+
+    def shown() -> list[str]:
+        program.run_to_end()
+        return [key for key, _ in store(program, "carts").all()]
+
+    runner.write(topics[0], input_of([("ann", "tea", began), ("bob", "cup", began)]))
+    assert shown() == ["ann", "bob"]
+    clock.advance(TTL_MS - 1_000)
+    runner.write(topics[0], input_of([("ann", "tea", began)]))  # late: the wall clock counts
+    assert shown() == ["ann", "bob"]
+    assert [each.value for each in runner.read(topics[1])] == [b"new", b"new", b"tea %d" % (began + TTL_MS - 1_000)]
+    clock.advance(1_000)
+    wait_for(lambda: shown() == ["ann"])
+    clock.advance(TTL_MS - 1_000)
+    wait_for(lambda: shown() == [])
 
 
 def test_a_time_to_live_is_added_and_removed_with_the_state(
