@@ -117,6 +117,19 @@ def test_stable_pushes_the_topology_that_the_coordinator_asks_for(stable: Game) 
     assert stable(m.Tick()) == [owns(1, TASKS)]
 
 
+@pytest.mark.parametrize(
+    ("code", "name"), [(ErrorCode.group_authorization_failed, "GROUP_AUTHORIZATION_FAILED"), (999, "error 999")]
+)
+def test_stable_goes_on_without_a_description_that_was_not_stored(
+    stable: Game, caplog: pytest.LogCaptureFixture, code: int, name: str
+) -> None:
+    stable.heartbeat()
+    stable(m.StreamsHeartbeatAnswered(ErrorCode.none, stable.now, 1, HEARTBEAT_MS, wants_topology=True))
+    assert stable(m.TopologyPushed(code, "why.")) == []
+    assert f"did not store the description of the topology: why ({name})" in caplog.text
+    assert stable.state is MemberState.STABLE
+
+
 def test_an_epoch_that_is_refused_during_a_push_is_asked_for_after_it(stable: Game) -> None:
     refused = m.CommitRefused(ErrorCode.stale_member_epoch, "me", 1)
     stable.heartbeat()

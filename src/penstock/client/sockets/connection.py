@@ -234,7 +234,7 @@ class BrokerConnection:
                 self._send(SASL_AUTHENTICATE, version, {"auth_bytes": message}, deadline, doing)
                 answer = self._receive(deadline, doing)
                 if answer["error_code"] != ErrorCode.none:
-                    raise AuthenticationError(answer["error_message"] or _name(answer["error_code"]))
+                    raise AuthenticationError(answer["error_message"] or error_name(answer["error_code"]))
                 message = exchange.send(bytes(answer["auth_bytes"]))
         except AuthenticationError as error:
             self.close()
@@ -313,7 +313,7 @@ class BrokerConnection:
         return self._failures.silence(doing, self._reason(error))
 
     def _fail(self, code: int, reason: str, doing: str) -> None:
-        raise self._failures.answer(code, f"{reason} ({_name(code)})", doing)
+        raise self._failures.answer(code, f"{reason} ({error_name(code)})", doing)
 
     def _reason(self, error: Exception) -> str:
         if isinstance(error, TimeoutError):
@@ -329,7 +329,8 @@ class BrokerConnection:
         return f"{self._address}: {why}"
 
 
-def _name(code: int) -> str:
+def error_name(code: int) -> str:
+    """Return Kafka's name of an error code, or its number if a newer broker has sent it."""
     try:
         return ErrorCode(code).name.upper()
     except ValueError:

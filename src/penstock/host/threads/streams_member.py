@@ -31,6 +31,7 @@ import logging
 from dataclasses import replace
 from typing import Final
 
+from penstock.client.sockets.connection import error_name
 from penstock.errors import MissingSourceTopicError, StreamsError, TopologyError
 from penstock.host.group_membership_operation import GroupMembershipOperation
 from penstock.host.threads import member_messages as m
@@ -164,7 +165,7 @@ class StreamsMember(AbstractMember):
             _log.warning(
                 "The coordinator did not store the description of the topology: %s (%s).",
                 answer.message.rstrip(".") or "no reason given",
-                ErrorCode(answer.code).name.upper(),
+                error_name(answer.code),
             )
         return self._freed(now)
 
