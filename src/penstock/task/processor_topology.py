@@ -239,7 +239,8 @@ class SinkNode:
             BytesSerde,
         )
         writes_headers = self._key_serde.writes_headers or self._value_serde.writes_headers
-        self._writes_rows = writes_headers or spec.partitioner not in (None, every_partition)
+        has_columns = spec.partitioner is None or spec.partitioner is every_partition
+        self._writes_rows = writes_headers or not has_columns
         _report_records(self, task.observer)
 
     def process(self, record: Record[Any, Any]) -> None:
