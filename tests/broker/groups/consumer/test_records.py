@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from penstock_broker.groups.consumer.member import ConsumerGroupMember
-from penstock_broker.groups.consumer.records import ConsumerGroupRecords, read_records
+from penstock_broker.groups.consumer.records import ConsumerGroupRecords
 from penstock_broker.groups.consumer.target import ConsumerTargetAssignment
 from penstock_broker.groups.modern.member import MemberState
 from tests.broker.groups.consumer.test_member import TOPIC, partitions
 
 RECORDS = ConsumerGroupRecords("g")
+NEW = ConsumerTargetAssignment()
 MEMBER = ConsumerGroupMember(
     "m",
     "one",
@@ -37,11 +38,11 @@ def test_members_and_target_are_read_as_written() -> None:
         RECORDS.member(MEMBER),
         *RECORDS.target_changes(ConsumerTargetAssignment(), TARGET),
     ]
-    assert read_records(records) == (TARGET, [MEMBER])
+    assert RECORDS.read(records, NEW) == (TARGET, [MEMBER])
 
 
 def test_a_member_without_a_current_assignment_is_new() -> None:
-    _, [member] = read_records([RECORDS.member(MEMBER)])
+    _, [member] = RECORDS.read([RECORDS.member(MEMBER)], NEW)
     assert member == replace(
         MEMBER,
         epoch=0,
@@ -54,7 +55,7 @@ def test_a_member_without_a_current_assignment_is_new() -> None:
 
 
 def test_the_assignment_of_a_removed_member_is_left_out() -> None:
-    assert read_records([RECORDS.current(MEMBER)]) == (ConsumerTargetAssignment(), [])
+    assert RECORDS.read([RECORDS.current(MEMBER)], NEW) == (ConsumerTargetAssignment(), [])
 
 
 def test_partitions_without_an_epoch_have_that_of_the_member() -> None:
@@ -62,5 +63,5 @@ def test_partitions_without_an_epoch_have_that_of_the_member() -> None:
     assert record.value is not None
     for topic in (*record.value["assigned_partitions"], *record.value["partitions_pending_revocation"]):
         del topic["assignment_epochs"]
-    _, [member] = read_records([RECORDS.member(MEMBER), record])
+    _, [member] = RECORDS.read([RECORDS.member(MEMBER), record], NEW)
     assert member.since == {(TOPIC, 0): 4, (TOPIC, 1): 4}

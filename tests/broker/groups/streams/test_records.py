@@ -6,13 +6,14 @@ from dataclasses import replace
 
 from penstock_broker.groups.modern.member import MemberState
 from penstock_broker.groups.schemas import GroupRecord, RecordKind, decode_record, encode_key, encode_value
-from penstock_broker.groups.streams.records import StreamsGroupRecords, read_records
+from penstock_broker.groups.streams.records import StreamsGroupRecords
 from penstock_broker.groups.streams.target import NOT_READY, StreamsTargetAssignment
 from penstock_broker.groups.streams.topology import StreamsTopology
 from tests.broker.groups.streams.test_group import COUNTS, tasks
 from tests.broker.groups.streams.test_member import MEMBER
 
 RECORDS = StreamsGroupRecords("g")
+NEW = StreamsTargetAssignment()
 REVOKING = replace(
     MEMBER,
     epoch=4,
@@ -40,18 +41,20 @@ def test_a_group_is_read_as_written() -> None:
         RECORDS.member(REVOKING),
         *RECORDS.target_changes(StreamsTargetAssignment(), TARGET),
     ]
-    assert read_records(map(stored, records)) == (TARGET, [REVOKING], StreamsTopology(COUNTS))
+    found = list(map(stored, records))
+    assert RECORDS.read(found, NEW) == (TARGET, [REVOKING])
+    assert RECORDS.read_topology(found) == StreamsTopology(COUNTS)
 
 
 def test_a_member_without_an_endpoint_is_read_as_written() -> None:
     bare = replace(MEMBER, endpoint=None, client_tags=(), rack_id=None, instance_id="a")
-    assert read_records([stored(RECORDS.member(bare))])[1] == [bare]
+    assert RECORDS.read([stored(RECORDS.member(bare))], NEW)[1] == [bare]
 
 
 def test_a_group_whose_topics_are_missing_is_not_ready() -> None:
     unready = replace(TARGET, topology_epoch=NOT_READY)
     records = RECORDS.target_changes(StreamsTargetAssignment(), unready)
-    assert read_records(map(stored, records))[0] == unready
+    assert RECORDS.read(map(stored, records), NEW)[0] == unready
 
 
 def test_states_have_the_numbers_of_kafka() -> None:

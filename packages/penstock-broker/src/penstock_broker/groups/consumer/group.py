@@ -11,7 +11,7 @@ from penstock_broker.errors import ApiError
 from penstock_broker.groups.assignment import Assignment, as_messages
 from penstock_broker.groups.consumer.heartbeat import HeartbeatRequest
 from penstock_broker.groups.consumer.member import ConsumerGroupMember
-from penstock_broker.groups.consumer.records import ConsumerGroupRecords, read_records
+from penstock_broker.groups.consumer.records import ConsumerGroupRecords
 from penstock_broker.groups.consumer.state import NEXT_STATES, ConsumerGroupState, state_of
 from penstock_broker.groups.consumer.target import ConsumerTargetAssignment, SubscribedTopics, preferred_assignor
 from penstock_broker.groups.context import GroupContext
@@ -44,7 +44,7 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember, ConsumerTargetAssignment, H
         Args:
             records: the last record of each key.
         """
-        target, members = read_records(records)
+        target, members = self._records.read(records, self._new_target)
         self._load(target, members)
         self._state = state_of(members, target)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from penstock_broker.groups.modern.member import MemberT
@@ -34,7 +35,7 @@ class RecordKinds(NamedTuple):
 
 
 class ModernGroupRecords(ABC, Generic[MemberT, TargetT]):
-    """Builds the records of a group.
+    """Builds and reads the records of a group.
 
     Args:
         group_id: its name.
@@ -86,14 +87,51 @@ class ModernGroupRecords(ABC, Generic[MemberT, TargetT]):
         """Return the record of a member's current assignment."""
         return self._of_member(self.kinds.current_member, member.member_id, self._current_value(member))
 
+    def read(self, records: Iterable[GroupRecord], target: TargetT) -> tuple[TargetT, list[MemberT]]:
+        """Return the target and the members of the group.
+
+        Args:
+            records: the last record of each key; those of other kinds are left out.
+            target: that of a new group.
+        """
+        members: dict[str, MemberT] = {}
+        assignments: dict[str, frozenset[Any]] = {}
+        # Sorted by kind, a member comes before its current assignment.
+        for kind, key, value in sorted(records, key=lambda record: record.kind):
+            assert value is not None  # the log returns only keys with a value
+            member_id = key.get("member_id", "")
+            if kind == self.kinds.group:
+                target = self._with_epoch(target, value)
+            elif kind == self.kinds.member:
+                members[member_id] = self._member_of(member_id, value)
+            elif kind == self.kinds.target:
+                target = replace(target, assignment_epoch=value["assignment_epoch"])
+            elif kind == self.kinds.target_member:
+                assignments[member_id] = self._target_of(value)
+            elif kind == self.kinds.current_member and member_id in members:
+                members[member_id] = self._with_current(members[member_id], value)
+        return replace(target, assignments=assignments), list(members.values())
+
     @abstractmethod
     def _epoch_value(self, target: TargetT) -> Message: ...
+
+    @abstractmethod
+    def _with_epoch(self, target: TargetT, value: Message) -> TargetT: ...
 
     @abstractmethod
     def _target_value(self, assignment: frozenset[Any]) -> Message: ...
 
     @abstractmethod
+    def _target_of(self, value: Message) -> frozenset[Any]: ...
+
+    @abstractmethod
     def _member_value(self, member: MemberT) -> Message: ...
 
     @abstractmethod
+    def _member_of(self, member_id: str, value: Message) -> MemberT: ...
+
+    @abstractmethod
     def _current_value(self, member: MemberT) -> Message: ...
+
+    @abstractmethod
+    def _with_current(self, member: MemberT, value: Message) -> MemberT: ...

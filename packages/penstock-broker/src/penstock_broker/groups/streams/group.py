@@ -19,7 +19,7 @@ from penstock_broker.groups.streams.assignor import ASSIGNOR
 from penstock_broker.groups.streams.description import describe_member, describe_topology, partitions_by_endpoint
 from penstock_broker.groups.streams.heartbeat import StreamsHeartbeatRequest
 from penstock_broker.groups.streams.member import StreamsGroupMember
-from penstock_broker.groups.streams.records import StreamsGroupRecords, read_records
+from penstock_broker.groups.streams.records import StreamsGroupRecords
 from penstock_broker.groups.streams.state import NEXT_STATES, StreamsGroupState, state_of
 from penstock_broker.groups.streams.target import NOT_READY, StreamsTargetAssignment
 from penstock_broker.groups.streams.task_offsets import MemberTaskOffsets
@@ -72,7 +72,9 @@ class StreamsGroup(ModernGroup[StreamsGroupMember, StreamsTargetAssignment, Stre
         Args:
             records: the last record of each key.
         """
-        target, members, self._topology = read_records(records)
+        stored = list(records)
+        target, members = self._records.read(stored, self._new_target)
+        self._topology = self._streams_records.read_topology(stored)
         self._load(target, members)
         self._state = state_of(members, target)
 

@@ -19,7 +19,7 @@ _FIRST_STATE = 1
 
 
 class StreamsGroupRecords(ModernGroupRecords[StreamsGroupMember, StreamsTargetAssignment]):
-    """Builds the records of a streams group."""
+    """Builds and reads the records of a streams group."""
 
     kinds = RecordKinds(
         RecordKind.STREAMS_GROUP,
@@ -33,6 +33,18 @@ class StreamsGroupRecords(ModernGroupRecords[StreamsGroupMember, StreamsTargetAs
         """Return the record of the topology."""
         return self.of_group(RecordKind.STREAMS_GROUP_TOPOLOGY, topology.message)
 
+    @staticmethod
+    def read_topology(records: Iterable[GroupRecord]) -> StreamsTopology | None:
+        """Return the topology of a group, or None without its record."""
+        return next(
+            (
+                StreamsTopology(value)
+                for kind, _, value in records
+                if kind is RecordKind.STREAMS_GROUP_TOPOLOGY and value
+            ),
+            None,
+        )
+
     def removals(self, member_ids: Iterable[str]) -> list[GroupRecord]:
         """Return the records that remove the group, its members and its topology."""
         return [*super().removals(member_ids), self.of_group(RecordKind.STREAMS_GROUP_TOPOLOGY, None)]
@@ -44,8 +56,19 @@ class StreamsGroupRecords(ModernGroupRecords[StreamsGroupMember, StreamsTargetAs
             "validated_topology_epoch": target.topology_epoch,
         }
 
+    def _with_epoch(self, target: StreamsTargetAssignment, value: Message) -> StreamsTargetAssignment:
+        return replace(
+            target,
+            epoch=value["epoch"],
+            metadata_hash=value["metadata_hash"],
+            topology_epoch=value.get("validated_topology_epoch", NOT_READY),
+        )
+
     def _target_value(self, assignment: Tasks) -> Message:
         return {"active_tasks": as_messages(assignment)}
+
+    def _target_of(self, value: Message) -> Tasks:
+        return as_tasks(value["active_tasks"])
 
     def _member_value(self, member: StreamsGroupMember) -> Message:
         return {
@@ -60,6 +83,21 @@ class StreamsGroupRecords(ModernGroupRecords[StreamsGroupMember, StreamsTargetAs
             "client_tags": [{"key": key, "value": value} for key, value in member.client_tags],
         }
 
+    def _member_of(self, member_id: str, value: Message) -> StreamsGroupMember:
+        endpoint = value["user_endpoint"]
+        return StreamsGroupMember(
+            member_id,
+            value["instance_id"],
+            value["rack_id"],
+            value["client_id"],
+            value["client_host"],
+            value["rebalance_timeout"],
+            value["topology_epoch"],
+            value["process_id"],
+            None if endpoint is None else (endpoint["host"], endpoint["port"]),
+            tuple((tag["key"], tag["value"]) for tag in value["client_tags"]),
+        )
+
     def _current_value(self, member: StreamsGroupMember) -> Message:
         return {
             "member_epoch": member.epoch,
@@ -69,72 +107,17 @@ class StreamsGroupRecords(ModernGroupRecords[StreamsGroupMember, StreamsTargetAs
             "active_tasks_pending_revocation": _with_since(member.revoking, member.since),
         }
 
-
-def read_records(
-    records: Iterable[GroupRecord],
-) -> tuple[StreamsTargetAssignment, list[StreamsGroupMember], StreamsTopology | None]:
-    """Return the target, the members and the topology of a group.
-
-    Args:
-        records: the last record of each key.
-    """
-    target, topology = StreamsTargetAssignment(), None
-    members: dict[str, StreamsGroupMember] = {}
-    assignments: dict[str, Tasks] = {}
-    # Sorted by kind, a member comes before its current assignment.
-    for kind, key, value in sorted(records, key=lambda record: record.kind):
-        assert value is not None  # the log returns only keys with a value
-        member_id = key.get("member_id", "")
-        match kind:
-            case RecordKind.STREAMS_GROUP:
-                target = replace(
-                    target,
-                    epoch=value["epoch"],
-                    metadata_hash=value["metadata_hash"],
-                    topology_epoch=value.get("validated_topology_epoch", NOT_READY),
-                )
-            case RecordKind.STREAMS_GROUP_MEMBER:
-                members[member_id] = _member(member_id, value)
-            case RecordKind.STREAMS_GROUP_TARGET:
-                target = replace(target, assignment_epoch=value["assignment_epoch"])
-            case RecordKind.STREAMS_GROUP_TARGET_MEMBER:
-                assignments[member_id] = as_tasks(value["active_tasks"])
-            case RecordKind.STREAMS_GROUP_CURRENT_MEMBER if member_id in members:
-                members[member_id] = _with_current(members[member_id], value)
-            case RecordKind.STREAMS_GROUP_TOPOLOGY:
-                topology = StreamsTopology(value)
-            case _:
-                pass
-    return replace(target, assignments=assignments), list(members.values()), topology
-
-
-def _member(member_id: str, value: Message) -> StreamsGroupMember:
-    endpoint = value["user_endpoint"]
-    return StreamsGroupMember(
-        member_id,
-        value["instance_id"],
-        value["rack_id"],
-        value["client_id"],
-        value["client_host"],
-        value["rebalance_timeout"],
-        value["topology_epoch"],
-        value["process_id"],
-        None if endpoint is None else (endpoint["host"], endpoint["port"]),
-        tuple((tag["key"], tag["value"]) for tag in value["client_tags"]),
-    )
-
-
-def _with_current(member: StreamsGroupMember, value: Message) -> StreamsGroupMember:
-    assigned, revoking = value["active_tasks"], value["active_tasks_pending_revocation"]
-    return replace(
-        member,
-        epoch=value["member_epoch"],
-        previous_epoch=value["previous_member_epoch"],
-        state=MemberState(value["state"] - _FIRST_STATE),
-        assigned=as_tasks(assigned),
-        revoking=as_tasks(revoking),
-        since=_since([*assigned, *revoking]),
-    )
+    def _with_current(self, member: StreamsGroupMember, value: Message) -> StreamsGroupMember:
+        assigned, revoking = value["active_tasks"], value["active_tasks_pending_revocation"]
+        return replace(
+            member,
+            epoch=value["member_epoch"],
+            previous_epoch=value["previous_member_epoch"],
+            state=MemberState(value["state"] - _FIRST_STATE),
+            assigned=as_tasks(assigned),
+            revoking=as_tasks(revoking),
+            since=_since([*assigned, *revoking]),
+        )
 
 
 def _with_since(tasks: Tasks, since: Mapping[TaskId, int]) -> list[Message]:
