@@ -48,7 +48,7 @@ def test_a_datetime_is_the_moment_of_the_change_over() -> None:
         ("a", {True: 1}, TypeError, "got the partition True"),
         ("a", 1.5, TypeError, "as a whole number of ms since the epoch, got 1.5: write int(1000 * seconds)"),
         ("a", None, TypeError, "got None"),
-        ("a", date(2026, 1, 1), TypeError, "as a datetime with a time zone, or as a whole number of ms since the epoch"),
+        ("a", date(2026, 1, 1), TypeError, "as a datetime with a time zone, or as a whole number of ms"),
         ("a", datetime(2026, 1, 1), ValueError, "topic t follows its history, as a datetime with a time zone, got"),
     ],
 )
