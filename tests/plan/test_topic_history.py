@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -27,6 +29,13 @@ def test_paths_and_offsets_are_kept_as_they_were() -> None:
     assert topic_history(frame, "t", 17).rows is frame
 
 
+def test_a_datetime_is_the_moment_of_the_change_over() -> None:
+    noon = datetime(2026, 1, 1, 12, tzinfo=ZoneInfo("Europe/Berlin"))
+    builder = StreamsBuilder()
+    builder.stream_from_history("/data", "t", at=noon)
+    assert builder.build().build("app").histories["t"].at == 1_767_265_200_000
+
+
 @pytest.mark.parametrize(
     ("rows", "at", "error", "text"),
     [
@@ -39,6 +48,8 @@ def test_paths_and_offsets_are_kept_as_they_were() -> None:
         ("a", {True: 1}, TypeError, "got the partition True"),
         ("a", 1.5, TypeError, "as a whole number of ms since the epoch, got 1.5: write int(1000 * seconds)"),
         ("a", None, TypeError, "got None"),
+        ("a", date(2026, 1, 1), TypeError, "as a datetime with a time zone, or as a whole number of ms"),
+        ("a", datetime(2026, 1, 1), ValueError, "topic t follows its history, as a datetime with a time zone, got"),
     ],
 )
 def test_unsuitable_arguments_are_refused(rows: Any, at: Any, error: type[Exception], text: str) -> None:

@@ -156,6 +156,15 @@ class ExpiringStoreMachine(RuleBasedStateMachine):
         if value is not None:
             self.model[key] = value, time
 
+    @rule(key=KEYS)
+    def delete(self, key: str) -> None:
+        before = self.live().get(key)
+        self.model.pop(key, None)
+        found = self.store.delete(key)
+        assert (found and (found.value, found.timestamp)) == before
+        if not self.store.cached:
+            self.see(key, None, None if before is None else before[0])
+
     @rule(passed=st.integers(1, TTL))
     def pass_time(self, passed: int) -> None:
         self.task.now += passed
@@ -271,6 +280,23 @@ def kinds() -> list[Kind]:
 def test_a_store_with_a_time_to_live_is_a_dict_with_times(kind: Kind) -> None:
     machine = type("Machine", (ExpiringStoreMachine,), {"kind": kind})
     run_state_machine_as_test(machine, settings=settings(max_examples=40, stateful_step_count=30, deadline=None))
+
+
+@pytest.mark.parametrize("cache_bytes", [0, 1_000])
+def test_a_delete_renews_nothing_and_is_one_write(cache_bytes: int) -> None:
+    task, log = TaskExpiry(0), ChangeLog({"s": "topic"})
+    builder = Kind("memory", cache_bytes, False, OnExpiry.DROP, TtlRenewal.READS_AND_WRITES).builder()
+    services, context = StoreServices(change_log=log, expiry=task), RecordContext(0, ())
+    store: Any = build_store(
+        builder, CONFIG, MemoryBase().view("s"), RecordCache(cache_bytes), lambda: context, {}, services
+    )
+    store.put("k", ValueAndTimestamp("x", 0))
+    store.flush()
+    log.take()
+    task.now = TTL - 1
+    assert store.delete("k") == ValueAndTimestamp("x", 0)
+    store.flush()
+    assert [(record.key, record.value) for _, record in log.take()] == [(b"k", None)]
 
 
 def test_an_iterator_shows_the_entries_of_its_creation() -> None:

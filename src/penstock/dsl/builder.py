@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime
 from typing import Any
 
 from penstock.config.offset_reset import EARLIEST
@@ -115,7 +116,7 @@ class StreamsBuilder(Shell):
         )
 
     def stream_from_history(
-        self, history: Any, then: str, at: int | Mapping[int, int], consumed: Consumed[K, V] | None = None
+        self, history: Any, then: str, at: int | datetime | Mapping[int, int], consumed: Consumed[K, V] | None = None
     ) -> KStream[K, V]:
         """Return the stream of past records outside of a topic, then of the records of that topic.
 
@@ -128,15 +129,15 @@ class StreamsBuilder(Shell):
         Args:
             history: a DataFrame that does not stream, or the paths of Parquet files.
             then: the topic that follows the history.
-            at: the change-over, as the time in ms since the epoch, or as the first offset to read of each partition.
-                The rest of the history is left out: rows at or after that time, or rows with such an `offset` and its
-                `partition`.
+            at: the change-over, as the time (a datetime with a time zone, truncated to ms, or ms since the epoch), or
+                as the first offset to read of each partition. The rest of the history is left out: rows at or after
+                that time, or rows with such an `offset` and its `partition`.
             consumed: serdes, timestamp extractor, offset reset, name of the node.
 
         Raises:
             TopologyError: the name of the topic is illegal, or there are no files or no offsets.
             TypeError: an argument has another type.
-            ValueError: a partition or an offset is negative.
+            ValueError: a partition or an offset is negative, or a datetime has no time zone.
         """
         _check_one_topic(then, "stream from a history")
         options: Consumed[K, V] = option(consumed, Consumed())

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.errors import TopologyError
-from penstock_broker.common.durations import timestamp_ms
+from penstock_broker.common.durations import moment_ms
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +29,7 @@ def topic_history(rows: Any, topic: str, at: Any) -> TopicHistory:
 
     Raises:
         TypeError: `at` is no time and no offsets, or `rows` are paths of other types than str and Path.
-        ValueError: a partition or an offset is negative.
+        ValueError: a partition or an offset is negative, or a datetime has no time zone.
         TopologyError: there are no paths or no offsets.
     """
     return TopicHistory(_checked_rows(rows, topic), _checked_change_over(at, topic))
@@ -54,7 +54,7 @@ def _checked_rows(rows: Any, topic: str) -> Any:
 
 def _checked_change_over(at: Any, topic: str) -> int | Mapping[int, int]:
     if not isinstance(at, Mapping):
-        return timestamp_ms(at, f"at, the time at which topic {topic} follows its history,")
+        return moment_ms(at, f"at, the time at which topic {topic} follows its history,")
     for partition, offset in at.items():
         for number, name in ((partition, "partition"), (offset, "offset")):
             if not isinstance(number, int) or isinstance(number, bool):

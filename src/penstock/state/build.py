@@ -28,7 +28,11 @@ from penstock.state.custom import CustomStore, CustomStoreSupplier
 from penstock.state.expiring_store import ExpiringCachingStore, ExpiringStore
 from penstock.state.expiry import Expiry, ExpiryServices
 from penstock.state.join_window_store import TypedJoinWindowStore, unmarked
-from penstock.state.key_value_store import TypedKeyValueStore, TypedTimestampedKeyValueStore
+from penstock.state.key_value_store import (
+    TypedExpiringKeyValueStore,
+    TypedKeyValueStore,
+    TypedTimestampedKeyValueStore,
+)
 from penstock.state.layouts import (
     AFTER_SEGMENTS,
     SEQUENCE_SIZE,
@@ -502,19 +506,17 @@ def _no_context() -> RecordContext:
 
 def _key_value(build: _Build, buffer: BufferedBytesStore) -> TypedStore:
     buffer = build.logging(buffer)
-    make = partial(
-        TypedTimestampedKeyValueStore if build.builder.timestamped else TypedKeyValueStore,
-        build.serdes(),
-        persistent=not build.in_memory,
-        logged=build.logged,
-    )
+    options = {"persistent": not build.in_memory, "logged": build.logged}
     cache = partial(CachingKeyValueStore, build.builder.name, buffer, build.cache, build.context)
     expiry = build.expiry()
     if expiry is None:
-        return build.observed(make(buffer, cache() if build.cached else None))
+        make = TypedTimestampedKeyValueStore if build.builder.timestamped else TypedKeyValueStore
+        return build.observed(make(build.serdes(), buffer, cache() if build.cached else None, **options))
     if not build.cached:
-        return build.observed(make(ExpiringStore(buffer, expiry), None))
-    return build.observed(make(buffer, ExpiringCachingStore(cache(expiry.outgoing), buffer, expiry)))
+        entries = ExpiringStore(buffer, expiry)
+        return build.observed(TypedExpiringKeyValueStore(build.serdes(), entries, None, **options))
+    cached = ExpiringCachingStore(cache(expiry.outgoing), buffer, expiry)
+    return build.observed(TypedExpiringKeyValueStore(build.serdes(), buffer, cached, **options))
 
 
 def _window(build: _Build, supplier: WindowBytesStoreSupplier) -> TypedStore:

@@ -78,9 +78,13 @@ class TypedKeyValueStore(TypedStore, StoreTable):
     def delete(self, key: Any) -> Any:
         """Remove `key`; return its value, or None if absent."""
         serialized = self._serialize_key(key)
-        before = self._serdes.deserialize_value(self._below.get(serialized))
+        before = self._serdes.deserialize_value(self._value_to_delete(serialized))
         self._below.put(serialized, None)
         return before
+
+    def _value_to_delete(self, key: bytes) -> bytes | None:
+        """Return the value of a serialised key that the caller deletes next, or None if absent."""
+        return self._below.get(key)
 
     def clear(self) -> None:
         """Remove all entries, each like `delete` (KIP-28)."""
@@ -179,6 +183,13 @@ class TypedKeyValueStore(TypedStore, StoreTable):
 
 class TypedTimestampedKeyValueStore(TypedKeyValueStore):
     """A key-value store whose values are ValueAndTimestamp."""
+
+
+class TypedExpiringKeyValueStore(TypedTimestampedKeyValueStore):
+    """A timestamped key-value store whose entries have a time to live."""
+
+    def _value_to_delete(self, key: bytes) -> bytes | None:
+        return self._below.multi_get([key])[0]  # unlike get, it does not renew an entry, which is a write
 
 
 def _as_it_is(key: bytes) -> bytes:

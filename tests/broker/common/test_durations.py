@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_broker.common.durations import LATEST_MS, milliseconds, timestamp_ms
+from penstock_broker.common.durations import LATEST_MS, milliseconds, moment_ms, timestamp_ms
 
 
 @given(st.integers(-(10**15), 10**15))
@@ -45,3 +46,35 @@ def test_a_timestamp_of_another_type_is_refused_with_a_hint_for_seconds(time: An
     with pytest.raises(TypeError, match=f"Expected start as a whole number of ms .* got {time!r}") as refused:
         timestamp_ms(time, "start")
     assert ("write int(1000 * seconds)" in str(refused.value)) == isinstance(time, float)
+
+
+@given(st.datetimes(timezones=st.timezones()))
+def test_a_datetime_is_its_moment_truncated_to_milliseconds(moment: datetime) -> None:
+    found = moment_ms(moment, "it")
+    since = moment.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)
+    assert timedelta(0) <= since - timedelta(milliseconds=found) < timedelta(milliseconds=1)
+    assert found == moment_ms(found, "it")
+
+
+def test_a_pandas_timestamp_is_a_datetime() -> None:
+    found = moment_ms(pd.Timestamp("2026-01-01T00:00:00.001999", tz=timezone(timedelta(hours=1))), "it")
+    assert (found, type(found)) == (1_767_222_000_001, int)
+
+
+class _NoZone(tzinfo):
+    """A zone that does not know its difference to UTC."""
+
+    def utcoffset(self, dt: datetime | None) -> None: ...
+
+
+@pytest.mark.parametrize("zone", [None, _NoZone()])
+def test_a_datetime_without_a_time_zone_is_refused(zone: tzinfo | None) -> None:
+    with pytest.raises(ValueError, match=r"Expected start as a datetime with a time zone, got .*astimezone\(\)"):
+        moment_ms(datetime(2026, 1, 1, tzinfo=zone), "start")
+
+
+@pytest.mark.parametrize("time", [1.0, True, "2026-01-01", None, date(2026, 1, 1), np.datetime64("2026-01-01")])
+def test_a_moment_of_another_type_is_refused(time: Any) -> None:
+    expected = "Expected start as a datetime with a time zone, or as a whole number of ms since the epoch, got"
+    with pytest.raises(TypeError, match=expected):
+        moment_ms(time, "start")

@@ -130,6 +130,7 @@ class RemoteSession:
 
     def __init__(self) -> None:
         self.stopped = 0
+        self.client = SimpleNamespace(set_retry_policies=lambda policies: None)
 
     def stop(self) -> None:
         self.stopped += 1
@@ -160,6 +161,28 @@ def test_a_server_of_spark_connect_is_named_by_the_program_or_its_environment(
 def test_a_session_of_spark_connect_is_known_without_its_packages() -> None:
     assert session.is_connect(RemoteSession())
     assert not session.is_connect(session_with(sys.executable))
+
+
+def test_a_call_to_spark_connect_is_repeated_for_a_minute() -> None:
+    pytest.importorskip("pyspark.sql.connect.client.retries", exc_type=ImportError)
+    calls = session.connect_retries().to_state()
+    waits = [*iter(calls.next_attempt, None)]
+    assert 45_000 < sum(waits) < 65_000
+    assert max(waits) < 6_000, "a server that has started meanwhile is found soon"
+
+
+@pytest.mark.filterwarnings("ignore:.RETRIES_EXCEEDED.:UserWarning")
+def test_a_session_whose_settings_reach_no_server_is_refused_and_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    remote_sessions = pytest.importorskip("pyspark.sql.connect.session", exc_type=ImportError).SparkSession
+    for name in ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE"):
+        monkeypatch.setenv(name, "")  # pyspark sets them for the whole process
+    monkeypatch.setattr(session, "_CONNECT_RETRIES", 2)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"sc://127.0.0.1:{server.getsockname()[1]}"
+    config = StreamsConfig({"application.id": "app", "spark.sql.shuffle.partitions": "3"})
+    with pytest.raises(StreamsError, match=f"(?s)app cannot open a session of Spark Connect at {address}: .*Start the"):
+        session.make_connect_session(config, address)
+    assert remote_sessions.getActiveSession() is None
 
 
 @pytest.mark.parametrize(

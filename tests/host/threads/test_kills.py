@@ -173,7 +173,7 @@ class Group:
             # It still believes in its tasks when it goes on: others have them, and have processed all that is there.
             process.send_signal(signal.SIGSTOP)
             assert until(lambda: self.members() == 1), self.logs()
-            assert until(partial(self.has_counted, sum(self.written.values()))), self.logs()
+            assert until(self.is_done), self.logs()
             process.send_signal(signal.SIGCONT)
             return
         if how == "kill a worker":
@@ -248,9 +248,15 @@ class BroadcastGroup(Group):
     """The same with instances whose tasks each write every line."""
 
     def __init__(
-        self, broker: RunningBroker, directory: Path, unique_name: Callable[[str], str], points: Collection[str]
+        self,
+        broker: RunningBroker,
+        directory: Path,
+        unique_name: Callable[[str], str],
+        points: Collection[str] = (),
+        standbys: int = 0,
     ) -> None:
-        super().__init__(broker, directory, unique_name, {"state.cleanup.delay.ms": 1_000}, points, "everywhere")
+        settings = {"state.cleanup.delay.ms": 1_000, "num.standby.replicas": standbys}
+        super().__init__(broker, directory, unique_name, settings, points, "everywhere")
         self.lines = 0
 
     def write(self, draw: random.Random) -> None:
@@ -355,6 +361,30 @@ def test_a_broadcast_reaches_each_task_once_though_instances_are_killed_at_each_
     points = SAMPLED_POINTS if ALL else draw.sample(SAMPLED_POINTS, 2)
     group = BroadcastGroup(broker, tmp_path, unique_name, points)
     kill_at_each(points, group, draw)
+    group.assert_exact()
+
+
+@pytest.mark.crash
+@pytest.mark.one_broker
+def test_a_broadcast_reaches_each_task_once_though_standbys_take_over(
+    broker: RunningBroker, tmp_path: Path, unique_name: Callable[[str], str]
+) -> None:
+    draw = random.Random(SEED)
+    group = BroadcastGroup(broker, tmp_path, unique_name, standbys=1)
+    try:
+        # one instance has all tasks while the other is away, and gives some back afterwards
+        for number, how in ((0, "be away"), (1, "kill"), (0, "stop")):
+            group.write(draw)
+            assert until(group.is_done), group.logs()
+            group.write(draw)
+            group.strike(number, how)
+        assert until(group.is_done), group.logs()
+        assert until(lambda: group.members() == 2), group.logs()
+        group.write(draw)
+        assert until(group.is_done), group.logs()
+    finally:
+        codes = group.close()
+    assert codes == [0, 0], group.logs()
     group.assert_exact()
 
 

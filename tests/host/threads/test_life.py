@@ -167,7 +167,8 @@ def test_a_history_is_refused_with_the_line_of_the_program(words: WordCount) -> 
     builder.stream_from_history("/data", "past", 1_000)
     host = ThreadsHost(built_topology(builder.build(), words.app), words.config())
     expected = (
-        r"Topic past has a history \(source KSTREAM-SOURCE-0000000000, created at .*test_life.py:\d+\), which only the"
+        r"Topic past has a history \(source KSTREAM-SOURCE-0000000000, created at .*test_life.py:\d+\), which only the "
+        r"Spark host reads: set penstock.host=spark. After the history, or without it, use stream\('past'\)\."
     )
     with pytest.raises(TopologyError, match=expected):
         host.start(Listening())

@@ -202,6 +202,29 @@ def test_a_failure_is_told_without_secrets(
     assert "s3cret" not in told
 
 
+@pytest.mark.parametrize(
+    ("content", "shown"),
+    [
+        ("transport: {type: http, url: 's3cret.example:1'}", "ValueError: Need valid url"),
+        ("transport: {type: http, url: 'http://user:s3cret@127.0.0.1:70000'}", "ValueError: Need valid url"),
+        ("transport: {type: kafka, topic: t, config: {security.protocol: s3cret}}", "***"),
+        ("transport: {type: kafka, topic: t, config: {acks: 70417041}}", "***"),
+        ("filters: [s3cret]", "Its message is not shown"),
+    ],
+)
+def test_a_client_that_cannot_be_created_is_told_without_secrets_of_its_file(
+    host: TestHost, tmp_path: Path, content: str, shown: str
+) -> None:
+    (tmp_path / "openlineage.yml").write_text(content)
+    streams = KafkaStreams(topology(), {**CONFIG, "penstock.openlineage.enabled": True})
+    with pytest.raises(ConfigError) as refused:
+        streams.start()
+    told = "".join(traceback.format_exception(refused.value))
+    assert shown in told
+    assert "s3cret" not in told
+    assert "70417041" not in told
+
+
 def test_a_client_that_cannot_be_closed_does_not_disturb_the_end(
     host: TestHost, receiver: Receiver, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

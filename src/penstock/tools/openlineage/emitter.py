@@ -11,10 +11,12 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import contextmanager
+from copy import deepcopy
 from typing import Any, Final
 
 from openlineage.client import OpenLineageClient
 from openlineage.client.event_v2 import RunState
+from openlineage.client.transport.noop import NoopConfig, NoopTransport
 
 from penstock.application.life import ApplicationLife
 from penstock.background import in_background
@@ -155,13 +157,27 @@ class LineageEmitter:
 def _client(config: StreamsConfig) -> OpenLineageClient:
     given = config["penstock.openlineage.config"]
     try:
-        return OpenLineageClient(config=given)
+        return OpenLineageClient(config=deepcopy(given))  # the client changes it
     except Exception as error:
         # Without its cause, whose message may have a secret.
         raise ConfigError(
             "The client of OpenLineage cannot be created from penstock.openlineage.config, the file openlineage.yml "
-            f"and the environment: {masked(error, given)}"
+            f"and the environment: {_readable(error, given)}"
         ) from None
+
+
+def _readable(error: Exception, given: Any) -> str:
+    """Return an error of the creation of a client from `given` as text without secrets."""
+    try:
+        # its configuration also has the values of openlineage.yml
+        without_transport = OpenLineageClient(config=deepcopy(given), transport=NoopTransport(NoopConfig()))
+        transport = without_transport.config.transport
+    except Exception:
+        return (
+            f"{type(error).__name__}. Its message is not shown, because it may have secrets. Create an "
+            "openlineage.client.OpenLineageClient to see it."
+        )
+    return masked(error, given, transport)
 
 
 @contextmanager

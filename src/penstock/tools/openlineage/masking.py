@@ -30,9 +30,9 @@ def masked(error: BaseException, *configurations: object) -> str:
 
 
 def _values(configuration: Any) -> Iterator[str]:
-    """Yield the texts in a configuration, but not the types of its parts."""
-    if isinstance(configuration, str):
-        value = configuration.strip()
+    """Yield the texts and numbers in a configuration, but not the types of its parts."""
+    if isinstance(configuration, str | int | float):
+        value = str(configuration).strip()
         if len(value) >= _SHORTEST:
             yield value
     elif isinstance(configuration, Mapping):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -15,6 +17,7 @@ import penstock
 from penstock import StreamsBuilder
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, StreamsError
+from penstock.host.spark import session
 from penstock.host.spark.driver.hosted_application import HostedApplication
 from penstock.host.spark.versions import features_of
 from penstock.plan.topology import Topology
@@ -27,11 +30,15 @@ connect_session = pytest.importorskip(
 )
 
 
+def client_of(host: str) -> Any:
+    return SimpleNamespace(host=host, get_retry_policies=list, set_retry_policies=lambda policies: None)
+
+
 class Remote:
     """The part of a session of Spark Connect that is used before a query starts; `rows` are those of its workers."""
 
     version = "4.3.7"
-    client = SimpleNamespace(host="somewhere")
+    client = client_of("somewhere")
 
     def __init__(self, rows: int | Exception = 3) -> None:
         self.rows = rows
@@ -80,7 +87,7 @@ def test_a_checkpoint_that_a_server_elsewhere_may_not_see_is_reported(
     opened(Remote(), reading("in"), tmp_path).check()
     assert "the master is sc://somewhere" in caplog.text
     caplog.clear()
-    monkeypatch.setattr(Remote, "client", SimpleNamespace(host="localhost"))
+    monkeypatch.setattr(Remote, "client", client_of("localhost"))
     opened(Remote(), reading("in"), tmp_path).check()
     assert caplog.text == ""
 
@@ -98,6 +105,46 @@ def test_a_server_that_does_not_answer_is_named(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(Remote, "version", property(version))
     with pytest.raises(StreamsError, match=r"at somewhere does not answer app: .*UNAVAILABLE\. Start it"):
         opened(Remote(), reading("in"), tmp_path).check()
+
+
+@pytest.fixture
+def mute_port() -> Iterator[int]:
+    """The port of a server that accepts connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+@pytest.fixture
+def closed_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+    return port
+
+
+def client_at(port: int) -> Any:
+    """Return a session of a user; gRPC waits 0.2 s instead of 20 s for a server that accepts its connection."""
+    core = pytest.importorskip("pyspark.sql.connect.client.core")
+    options = [("grpc.min_reconnect_backoff_ms", 200)]
+    address = core.DefaultChannelBuilder(f"sc://127.0.0.1:{port}", channelOptions=options)
+    return pytest.importorskip("pyspark.sql.connect.session").SparkSession(address)
+
+
+@pytest.mark.filterwarnings("ignore:.RETRIES_EXCEEDED.:UserWarning")
+@pytest.mark.parametrize("port", ["closed_port", "mute_port"])
+def test_the_start_gives_up_a_server_that_never_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, port: str
+) -> None:
+    address: int = request.getfixturevalue(port)
+    monkeypatch.setattr(session, "_CONNECT_RETRIES", 2)
+    remote = client_at(address)
+    of_user = remote.client.get_retry_policies()
+    with pytest.raises(
+        StreamsError, match=rf"(?s)at 127\.0\.0\.1 does not answer app: .*:{address}.*correct its address"
+    ):
+        opened(remote, reading("in"), tmp_path).check()
+    assert remote.client.get_retry_policies() == of_user
+    session.stop_session(remote)
+    assert remote.is_stopped
 
 
 def test_a_client_that_cannot_open_another_session_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

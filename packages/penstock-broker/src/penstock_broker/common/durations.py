@@ -1,19 +1,20 @@
 """Conversion of users' durations and timestamps to milliseconds.
 
-A duration is a whole number of milliseconds, or a datetime.timedelta where Java has a Duration; a timestamp is a whole
-number of milliseconds since the epoch.
+A duration is a whole number of milliseconds, or a datetime.timedelta where Java has a Duration. A timestamp is a whole
+number of milliseconds since the epoch, and where a program names a moment also a datetime.
 """
 
 from __future__ import annotations
 
 import operator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
 
 Duration: TypeAlias = int | timedelta
 """A duration: milliseconds, or a timedelta, truncated to milliseconds."""
 
 _MILLISECOND = timedelta(milliseconds=1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 LATEST_MS = 2**63 - 1
 """The largest timestamp in Kafka."""
@@ -53,6 +54,22 @@ def timestamp_ms(time: Any, name: str) -> int:
     if not -LATEST_MS - 1 <= number <= LATEST_MS:
         raise ValueError(f"Expected {name} as a whole number of ms since the epoch, of 64 bits, got {time!r}.")
     return number
+
+
+def moment_ms(moment: Any, name: str) -> int:
+    """Return a datetime, truncated to milliseconds, or a timestamp as a 64-bit int.
+
+    Raises, with `name` in its message, ValueError for a datetime without a time zone and for more than 64 bits, and
+    TypeError for any other type.
+    """
+    if not isinstance(moment, datetime):
+        return timestamp_ms(moment, f"{name} as a datetime with a time zone, or")
+    if moment.utcoffset() is None:  # its time differs between machines
+        raise ValueError(
+            f"Expected {name} as a datetime with a time zone, got {moment!r}: write moment.astimezone() if it is in "
+            "the zone of this machine, or moment.replace(tzinfo=UTC) if it is in UTC."
+        )
+    return int((moment - _EPOCH) // _MILLISECOND)
 
 
 def _is_whole(number: object) -> bool:
