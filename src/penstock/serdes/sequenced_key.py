@@ -1,0 +1,38 @@
+"""The serde of the keys in a store of waiting records: a sequence number, and the record's key.
+
+The number takes 8 bytes, big-endian, so entries are in the order of their numbers. The serialised key of the record
+follows; a null key adds nothing. The keys are bytes already, and the serde names their layout, by which state is
+re-partitioned.
+"""
+
+from __future__ import annotations
+
+from penstock.serdes.api import Serde, or_default
+from penstock.serdes.primitive import BytesSerde
+
+_SIZE = 8
+
+
+class SequencedKeySerde(BytesSerde):
+    """Converts such keys.
+
+    Args:
+        key_serde: the serde of the records' keys; None means the configured default.
+    """
+
+    def __init__(self, key_serde: Serde | None = None) -> None:
+        self.key_serde = key_serde
+
+    def with_defaults(self, key_serde: Serde | None, value_serde: Serde | None) -> SequencedKeySerde:
+        """Return this serde with the default key serde if it is missing."""
+        return SequencedKeySerde(or_default(self.key_serde, key_serde, key_serde, value_serde))
+
+
+def sequenced_key(sequence: int, key: bytes | None) -> bytes:
+    """Return the key of an entry."""
+    return sequence.to_bytes(_SIZE, "big") + (key or b"")
+
+
+def split_sequenced_key(data: bytes) -> tuple[int, bytes]:
+    """Return the sequence number and the record key of an entry's key; empty for a null key."""
+    return int.from_bytes(data[:_SIZE], "big"), data[_SIZE:]
