@@ -36,6 +36,7 @@ RECORDS = st.builds(
     attempts=st.integers(0, 2**31),
     due=LONGS,
     failure=st.text(max_size=5),
+    source=st.none() | st.tuples(BYTES, BYTES),
 )
 KEYS = st.sampled_from([None, b"", b"a", b"b", b"a\0"])
 
@@ -56,11 +57,20 @@ def test_a_record_is_read_as_it_was_written(written: WaitingRecord) -> None:
     assert unpack_waiting(written.pack(), "waiting") == written
 
 
+@given(RECORDS)
+def test_a_source_with_the_same_bytes_takes_one_byte(written: WaitingRecord) -> None:
+    same = replace(written, source=(written.key, written.value))
+    assert unpack_waiting(same.pack(), "waiting") == same
+    assert len(same.pack()) == len(replace(written, source=None).pack())
+
+
 def test_the_layout_of_an_entry_is_fixed() -> None:
     store = build(BUILDER)
     assert WaitingRecords(store).append(record(b"k")) == 1
     assert store.changes() == {
-        b"\0\0\0\0\0\0\0\x01k": bytes.fromhex("01 9a c4016b c40176 05 92 92a168c40131 92a168c0 a2696e 02 11 00 00 a0")
+        b"\0\0\0\0\0\0\0\x01k": bytes.fromhex(
+            "01 9b c4016b c40176 05 92 92a168c40131 92a168c0 a2696e 02 11 00 00 a0 c0"
+        )
     }
 
 

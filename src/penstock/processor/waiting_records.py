@@ -8,7 +8,8 @@ Rules:
 - The key of an entry is `SequencedKeySerde`'s: the number in 8 bytes, big-endian, and the key of the record, by which
   the state is re-partitioned.
 - The value of an entry is one byte with the version of the layout, 1, and an array of MessagePack: key, value,
-  timestamp, headers, topic, partition, offset, attempts, due time, failure. Key and value are bytes or nil.
+  timestamp, headers, topic, partition, offset, attempts, due time, failure, source. Key and value are bytes or nil;
+  the source is the key and the value of the input record, true if they are those of this record, or nil if unknown.
 - Numbers grow. After a restart they continue after the largest one in the store, so a number whose record has been
   removed may occur again. That is safe, since only the object over the open store uses them: keep none elsewhere.
 """
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 
 import msgspec
@@ -29,7 +30,12 @@ from penstock.state.api import KeyValueStore
 
 _VERSION = b"\x01"
 
-_DECODER = msgspec.msgpack.Decoder(tuple[bytes | None, bytes | None, int, Headers, str | None, int, int, int, int, str])
+SourceBytes = tuple[bytes | None, bytes | None]
+"""The key and the value of an input record."""
+
+_DECODER = msgspec.msgpack.Decoder(
+    tuple[bytes | None, bytes | None, int, Headers, str | None, int, int, int, int, str, SourceBytes | bool | None]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +53,7 @@ class WaitingRecord:
         attempts: the number of failed attempts to process it.
         due: the time in ms, by the wall clock, before which it is not processed.
         failure: the first error, as a text; empty without one.
+        source: the key and the value of the input record; None if unknown.
     """
 
     key: bytes | None
@@ -59,6 +66,7 @@ class WaitingRecord:
     attempts: int = 0
     due: int = 0
     failure: str = ""
+    source: SourceBytes | None = None
 
     def pack(self) -> bytes:
         """Serialise the record."""
@@ -73,6 +81,7 @@ class WaitingRecord:
             self.attempts,
             self.due,
             self.failure,
+            True if self.source == (self.key, self.value) else self.source,
         )
         return _VERSION + msgspec.msgpack.encode(fields)
 
@@ -85,9 +94,11 @@ def unpack_waiting(data: bytes, store: str) -> WaitingRecord:
             f"layout {_VERSION.hex()}. Run the version of Penstock that wrote it."
         )
     try:
-        return WaitingRecord(*_DECODER.decode(data[1:]))
+        *fields, source = _DECODER.decode(data[1:])
     except msgspec.DecodeError as error:
         raise ProcessorStateError(f"Store {store!r} has a damaged waiting record: {error}.") from error
+    record = WaitingRecord(*fields)
+    return replace(record, source=(record.key, record.value) if source is True else source or None)
 
 
 Waiting = tuple[int, WaitingRecord]

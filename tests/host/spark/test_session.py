@@ -130,6 +130,7 @@ class RemoteSession:
 
     def __init__(self) -> None:
         self.stopped = 0
+        self.client = SimpleNamespace(set_retry_policies=lambda policies: None)
 
     def stop(self) -> None:
         self.stopped += 1

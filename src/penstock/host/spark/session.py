@@ -20,6 +20,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pyspark
 from pyspark import SparkConf, SparkContext
@@ -32,6 +33,8 @@ import penstock_broker
 from penstock.background import in_background
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, ProcessorStateError, StreamsError
+from penstock.extras import load
+from penstock.host.spark.protocol.failures import readable
 from penstock.host.spark.versions import FEATURES
 from penstock.host.supervision.cores import cores
 from penstock.private_files import open_private, private_directory, temporary_directory
@@ -40,6 +43,11 @@ _log = logging.getLogger(__name__)
 
 MINIMUM_JAVA = 17
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set in a program that spark-submit has started: its JVM already runs
+
+_CONNECT_RETRIES = 14
+_CONNECT_BACKOFF_MS = 5_000
+"""These repeat a call to a server of Spark Connect for 55 to 60 s. If the server accepts the connection and is silent
+then, gRPC waits 20 s more, once."""
 
 STOP_SECONDS = 20.0
 """How long to wait for a query that is being stopped."""
@@ -129,19 +137,53 @@ def make_connect_session(config: StreamsConfig, remote: str) -> SparkSession:
     Without such keys, the server is not called yet.
 
     Raises:
-        StreamsError: the server does not answer, or a package is missing.
+        StreamsError: the server does not answer within a minute or so, or a package is missing.
     """
+    settings = {key: str(value) for key, value in config.given().items() if key.startswith("spark.")}
     builder = SparkSession.builder.remote(remote)
-    for key, value in config.given().items():
-        if key.startswith("spark."):
-            builder = builder.config(key, str(value))
+    made: SparkSession | None = None
     try:
-        return builder.getOrCreate()
+        made = builder.getOrCreate()
+        if settings:
+            with answering_soon(made):
+                builder.config(map=settings).getOrCreate()  # changes the same session
+        return made
     except PySparkException as error:
+        if made is not None:  # otherwise getOrCreate returns it to the next start, whatever its address
+            stop_session(made)
         raise StreamsError(
-            f"{config.required('application.id')} cannot open a session of Spark Connect at {remote}: {error}. Start "
-            "the server, or install the packages that the message names."
+            f"{config.required('application.id')} cannot open a session of Spark Connect at {remote}: "
+            f"{readable(str(error))}. Start the server or correct its address, or install the packages that the "
+            "message names."
         ) from error
+
+
+def stop_session(made: SparkSession) -> None:
+    """Stop a session. A server of Spark Connect that does not answer is asked only once to release it."""
+    if is_connect(made):
+        made.client.set_retry_policies([])
+    made.stop()
+
+
+def connect_retries() -> Any:
+    """Return the policy by which a session of Spark Connect repeats calls that get no answer.
+
+    It ends after about a minute: long enough for a server that is still starting, while one that never answers does not
+    hold up the start and the end of an application. Spark's own policy ends after more than ten minutes.
+    """
+    retries = load("pyspark.sql.connect.client.retries", "Spark Connect")
+    return retries.DefaultPolicy(max_retries=_CONNECT_RETRIES, max_backoff=_CONNECT_BACKOFF_MS)
+
+
+@contextmanager
+def answering_soon(remote: SparkSession) -> Iterator[None]:
+    """Repeat calls of a session of Spark Connect, which may be the user's, by `connect_retries` in this block."""
+    of_user = remote.client.get_retry_policies()
+    remote.client.set_retry_policies([connect_retries()])
+    try:
+        yield
+    finally:
+        remote.client.set_retry_policies(of_user)
 
 
 def check_python(session: SparkSession) -> None:

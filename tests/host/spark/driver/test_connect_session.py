@@ -27,11 +27,15 @@ connect_session = pytest.importorskip(
 )
 
 
+def client_of(host: str) -> Any:
+    return SimpleNamespace(host=host, get_retry_policies=list, set_retry_policies=lambda policies: None)
+
+
 class Remote:
     """The part of a session of Spark Connect that is used before a query starts; `rows` are those of its workers."""
 
     version = "4.3.7"
-    client = SimpleNamespace(host="somewhere")
+    client = client_of("somewhere")
 
     def __init__(self, rows: int | Exception = 3) -> None:
         self.rows = rows
@@ -80,7 +84,7 @@ def test_a_checkpoint_that_a_server_elsewhere_may_not_see_is_reported(
     opened(Remote(), reading("in"), tmp_path).check()
     assert "the master is sc://somewhere" in caplog.text
     caplog.clear()
-    monkeypatch.setattr(Remote, "client", SimpleNamespace(host="localhost"))
+    monkeypatch.setattr(Remote, "client", client_of("localhost"))
     opened(Remote(), reading("in"), tmp_path).check()
     assert caplog.text == ""
 

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyspark
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.connect.client.retries import DefaultPolicy
 
 import penstock
 from penstock.errors import ConfigError, StreamsError
@@ -25,10 +24,6 @@ from penstock.host.spark.driver.hosted_application import HostedApplication
 from penstock.host.spark.protocol.failures import readable
 from penstock.host.spark.versions import FEATURES, map_in_arrow
 from penstock.host.storage.files import Files
-
-_RETRIES = 6
-"""Number of times a call is repeated if the server does not answer: about 20 s. Spark's own number is 15, ten minutes,
-and a call would hold up the end of the application for so long."""
 
 _THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 _QUERY = "~query"
@@ -75,7 +70,8 @@ class ConnectSession(DriverSession):
     def _version(self) -> str:
         """Return the version of Spark at the server: the first call, since a session is opened without one."""
         try:
-            return self.spark.version
+            with session.answering_soon(self.spark):
+                return self.spark.version
         except PySparkException as error:
             raise StreamsError(
                 f"The server of Spark Connect at {self.spark.client.host} does not answer {self._application.id}: "
@@ -92,7 +88,8 @@ class ConnectSession(DriverSession):
         """
         if self._parallelism is None:
             try:
-                rows = map_in_arrow(self.spark.range(1), _versions, "penstock string").collect()
+                with session.answering_soon(self.spark):
+                    rows = map_in_arrow(self.spark.range(1), _versions, "penstock string").collect()
             except PySparkException as error:
                 raise self._unsuitable(readable(str(error))) from error
             if other := {row.penstock for row in rows} - {penstock.__version__}:
@@ -122,7 +119,7 @@ class ConnectSession(DriverSession):
     def starting(self) -> Iterator[SparkSession]:
         """Yield a new session of the server."""
         own = self.spark.newSession()
-        own.client.set_retry_policies([DefaultPolicy(max_retries=_RETRIES)])
+        own.client.set_retry_policies([session.connect_retries()])
         for key, value in session.QUERY_SETTINGS.items():
             own.conf.set(key, value)
         yield own

@@ -58,7 +58,7 @@ class _Shared:
                 self._made = None
                 with suppress(*session_errors()), warnings.catch_warnings():
                     warnings.simplefilter("ignore", RuntimeWarning)  # pyspark warns that the JVM is gone
-                    own.stop()
+                    session.stop_session(own)
 
     def forget_lost(self, own: SparkSession) -> None:
         """Make the next session start a new JVM, because that of `own` is gone."""
