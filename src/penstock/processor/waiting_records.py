@@ -94,10 +94,10 @@ def unpack_waiting(data: bytes, store: str) -> WaitingRecord:
             f"layout {_VERSION.hex()}. Run the version of Penstock that wrote it."
         )
     try:
-        *fields, source = _DECODER.decode(data[1:])
+        fields = _DECODER.decode(data[1:])
     except msgspec.DecodeError as error:
         raise ProcessorStateError(f"Store {store!r} has a damaged waiting record: {error}.") from error
-    record = WaitingRecord(*fields)
+    record, source = WaitingRecord(*fields[:10]), fields[10]
     return replace(record, source=(record.key, record.value) if source is True else source or None)
 
 

@@ -17,15 +17,15 @@ class SequencedKeySerde(BytesSerde):
     """Converts such keys.
 
     Args:
-        key_serde: the serde of the records' keys; None means the configured default.
+        inner: the serde of the records' keys; None means the configured default.
     """
 
-    def __init__(self, key_serde: Serde | None = None) -> None:
-        self.key_serde = key_serde
+    def __init__(self, inner: Serde | None = None) -> None:
+        self.inner = inner
 
     def with_defaults(self, key_serde: Serde | None, value_serde: Serde | None) -> SequencedKeySerde:
         """Return this serde with the default key serde if it is missing."""
-        return SequencedKeySerde(or_default(self.key_serde, key_serde, key_serde, value_serde))
+        return SequencedKeySerde(or_default(self.inner, key_serde, key_serde, value_serde))
 
 
 def sequenced_key(sequence: int, key: bytes | None) -> bytes:

@@ -100,7 +100,7 @@ def _inner(serde: Serde | None) -> Callable[[bytes], bytes]:
             of_key = _inner(serde.key_serde)
             return lambda key: of_key(split_key_and_id(key)[0])
         case SequencedKeySerde():
-            of_waiting = _inner(serde.key_serde)
+            of_waiting = _inner(serde.inner)
             return lambda key: of_waiting(split_sequenced_key(key)[1])
         case TimestampedKeyAndJoinSideSerde():
             return lambda key: key[TIMESTAMP_SIZE + _SIDE_SIZE :]

@@ -492,6 +492,8 @@ class StreamTask:
             try:
                 self._call(schedule, now)
             except ProcessingError as failure:
+                if context.source_records.are_stored:
+                    self._fail(failure)
                 error = StreamsError(
                     failure.message
                     or f"{self._log_prefix}Exception caught while punctuating processor '{schedule.node}'"
