@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import astuple
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from penstock import Backoff, Consumed, Park, Produced, Serdes, StreamsBuilder, Topology
+from penstock.application.parked_records import ParkedRecords
+from penstock.errors import StreamsError
 from tests.host.support import InputRecord, Program, Runner, wait_for
 from tests.host.test_time import FileClock
 
@@ -118,6 +121,77 @@ def test_a_record_that_fails_each_time_is_a_dead_letter(
     down.write_text("")
     clock.advance(1_000)
     wait_for(lambda: written(program, runner, topics[1]) == [b"a2 charged"])
+
+
+@pytest.mark.partitions(1, 1)
+def test_parked_keys_are_queried_while_the_program_runs(
+    runner: Runner,
+    start: Callable[..., Program],
+    application: str,
+    topics: tuple[str, str],
+    down: Path,
+    clock: FileClock,
+) -> None:
+    topology = charging(*topics, down, PARK)
+    config = runner.config(application, {**SETTINGS, "penstock.query.refresh.ms": 0})
+    program = start(topology, config, clock)
+    began = clock.milliseconds()
+    runner.write(topics[0], rows(began, "a1", "b1", "a2"))
+    program.run_to_end()
+    queries = program.queries()
+    (parked,) = ParkedRecords(queries, queries.stores(), config).keys("charge-parked")
+    expected = (
+        "charge-parked",
+        0,
+        "a",
+        2,
+        1,
+        began + 1_000,
+        "ConnectionError: no answer for a1",
+        began,
+        topics[0],
+        0,
+        0,
+    )
+    assert astuple(parked) == expected
+
+
+@pytest.mark.partitions(1, 1)
+def test_an_error_elsewhere_undoes_the_parking_with_the_rest(
+    runner: Runner,
+    start: Callable[..., Program],
+    application: str,
+    topics: tuple[str, str],
+    down: Path,
+    clock: FileClock,
+    tmp_path: Path,
+) -> None:
+    """A task that fails has parked records, and tried others again, since its last commit."""
+    broken = tmp_path / "broken"
+    broken.write_text("x")
+    builder = StreamsBuilder()
+    charged = builder.stream(topics[0], TEXT).map_values(partial(charge, down), named="charge", on_error=PARK)
+    checked = charged.map_values(partial(charge, broken), named="check")
+    checked.to(topics[1], Produced.with_(STRING, STRING))
+    config = runner.config(application, SETTINGS)
+    program = start(builder.build(), config, clock)
+    runner.write(topics[0], rows(clock.milliseconds(), "a1", "a2", "x1", "a3"))
+    with pytest.raises(StreamsError, match="processor=check"):
+        program.run_to_end()
+    broken.write_text("a")
+    program.restart()
+    program.run_to_end()
+    down.write_text("")
+    clock.advance(1_000)
+    with pytest.raises(StreamsError, match=r"processor=check, topic=.*, partition=0, offset=0"):
+        wait_for(lambda: bool(written(program, runner, topics[1])[1:]))
+    broken.write_text("")
+    program.restart()
+    charged_values: list[bytes | None] = [
+        b"x1 charged charged",
+        *(b"a%d charged charged" % number for number in (1, 2, 3)),
+    ]
+    wait_for(lambda: written(program, runner, topics[1]) == charged_values)
 
 
 @pytest.mark.partitions(1, 1)

@@ -411,6 +411,23 @@ def test_many_waiting_records_take_several_punctuations(drive: Drive, service: S
     assert driven.values() == [f"A{number}" for number in range(1_000, 1_500)]
 
 
+def test_a_metric_counts_the_parked_records(drive: Drive, service: Service) -> None:
+    driven = drive(lambda stream: stream.map_values(service.upper, on_error=PARK, named="charge"))
+
+    def parked() -> dict[str, Any]:
+        metrics = driven.driver.metrics().items()
+        return {
+            name.tags["processor-node-id"]: each.metric_value for name, each in metrics if name.name == "parked-records"
+        }
+
+    service.down.add("a")
+    driven.pipe("b1", "a1", "a2")
+    assert parked() == {"charge": 2}
+    service.down.clear()
+    driven.wait(1_000)
+    assert parked() == {"charge": 0}
+
+
 class Model(RuleBasedStateMachine):
     """Compares the operator with an interpreter that takes the records of each key one after the other."""
 

@@ -24,11 +24,7 @@ if TYPE_CHECKING:
 
 
 class StatelessOperators(Shell, Generic[K, V]):
-    """The stateless operators of KStream.
-
-    The parameter `on_error` says what happens to a record on which the function raises: None leaves it to
-    `processing.exception.handler`, a `Park` lets it wait for another attempt, and with it later records of its key.
-    """
+    """The stateless operators of KStream."""
 
     _graph: Graph
     _id: nodes.NodeId

@@ -55,7 +55,9 @@ class KStream(StatelessOperators[K, V], StreamJoins[K, V], StreamDeduplication[K
     """A stream of records (Kafka class: KStream); created by `StreamsBuilder.stream` and by operators.
 
     The parameter `named` names the node of an operator: a string or `Named.as_("x")`; TopologyError if it is invalid. A
-    function with the wrong parameters raises TypeError.
+    function with the wrong parameters raises TypeError. The parameter `on_error` is for records on which the function
+    of an operator raises: None leaves them to `processing.exception.handler`, a `Park` lets them wait for another
+    attempt, with later records of their keys.
 
     Args:
         graph: the graph.

@@ -130,6 +130,11 @@ class StreamPark(Processor, UsesResults):
         for result in self._results.take():
             self.context.forward(result)
 
+    @property
+    def parked_records(self) -> int:
+        """The number of records in the store."""
+        return len(self._records)
+
     def close(self) -> None:
         """Close the operator."""
         self._operator.close()

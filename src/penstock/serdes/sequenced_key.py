@@ -36,3 +36,12 @@ def sequenced_key(sequence: int, key: bytes | None) -> bytes:
 def split_sequenced_key(data: bytes) -> tuple[int, bytes]:
     """Return the sequence number and the record key of an entry's key; empty for a null key."""
     return int.from_bytes(data[:_SIZE], "big"), data[_SIZE:]
+
+
+def renumbered_key(data: bytes, place: int, stores: int) -> bytes:
+    """Return the key of an entry with a number that is unique among those of several stores, in the same order.
+
+    place: the index of its store, from 0 to `stores` - 1.
+    """
+    sequence, key = split_sequenced_key(data)
+    return sequenced_key(sequence * stores + place, key)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, UnsupportedOperationError
-from penstock.exception_handlers import ProducerRecord, error_headers
+from penstock.exception_handlers import ExceptionHandler, ProducerRecord
 from penstock.metrics import StreamsMetrics
 from penstock.metrics.drop_reasons import Dropped, DropReason
 from penstock.metrics.observer import NOT_OBSERVED, TaskObserver
@@ -485,7 +485,7 @@ class NodeContext:
         if record is None:
             return
         source = task.source_records.place(task.metadata or NO_METADATA) or NO_METADATA
-        letter = record.with_headers((*record.headers, *error_headers(error, source)))
+        letter = record.with_headers((*record.headers, *ExceptionHandler.error_headers(error, source)))
         for sink in self._node.dropped_sinks:
             sink.process(letter)
 
