@@ -19,6 +19,8 @@ from penstock.exception_handlers import (
     ProcessingExceptionHandler,
     Response,
 )
+from penstock.record import Headers
+from penstock.serdes import StringSerde
 from penstock.testing import TestRecord, TopologyTestDriver
 
 STRING = Serdes.string()
@@ -241,6 +243,8 @@ def test_a_record_that_fails_each_time_is_a_dead_letter_with_the_bytes_of_its_so
     driven.wait(1_000)
     assert driven.values() == ["B1!", "A2!"]
     assert driven.driver.dropped_records() == 1
+    metrics = {name.name: metric.metric_value for name, metric in driven.driver.metrics().items()}
+    assert metrics["dead-letter-records-total"] == 1
 
 
 def test_one_attempt_does_not_park(drive: Drive, service: Service) -> None:
@@ -398,6 +402,37 @@ def test_park_names_the_serdes_of_its_store(drive: Drive, service: Service) -> N
     service.down.clear()
     driven.wait(1_000)
     assert driven.values() == ["7"]
+
+
+class Unreadable(StringSerde):
+    """Writes texts, and does not read them for a while."""
+
+    fails = True
+
+    def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> str:
+        if self.fails:
+            raise ValueError("another layout")
+        return super().deserialize(topic, data, headers)
+
+
+def test_a_waiting_record_that_cannot_be_read_keeps_waiting(drive: Drive, service: Service) -> None:
+    handler, serde = Asked(), Unreadable()
+    driven = drive(
+        lambda stream: stream.map_values(service.upper, on_error=PARK.with_value_serde(serde)),
+        **{"processing.exception.handler": handler},
+    )
+    service.down.add("a")
+    driven.pipe("a1")
+    service.down.clear()
+    driven.wait(1_000)
+    ((_, record, error),) = handler.asked
+    assert record is None
+    assert "has a waiting record whose value Unreadable cannot read (another layout): run the program with" in str(error)
+    driven.pipe("b1", "a2")
+    assert driven.values() == ["B1"]
+    serde.fails = False
+    driven.wait(1_000)
+    assert driven.values() == ["A1", "A2"]
 
 
 def test_many_waiting_records_take_several_punctuations(drive: Drive, service: Service) -> None:

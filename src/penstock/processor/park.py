@@ -181,9 +181,10 @@ class StreamPark(Processor, UsesResults):
         """
         while left:
             left -= 1
+            again = self._serdes.record_of(record)
             self._turn = sequence
             place = RecordMetadata(record.topic, record.partition, record.offset)
-            self._engine.process_again(self._serdes.record_of(record), place, record.source)
+            self._engine.process_again(again, place, record.source)
             following = self._records.first(record.key)
             if following is None or following[1].due > now:
                 break

@@ -85,6 +85,10 @@ class ServedNode(Protocol):
         """Process one record, in this node and all downstream nodes."""
         ...
 
+    def count_dead_letter(self) -> None:
+        """Count a record that is written as a dead letter."""
+        ...
+
 
 class TaskStores(NamedTuple):
     """The stores of a task, and the global stores that it reads, by name."""
@@ -484,6 +488,7 @@ class NodeContext:
         record = task.record
         if record is None:
             return
+        self._node.count_dead_letter()
         source = task.source_records.place(task.metadata or NO_METADATA) or NO_METADATA
         letter = record.with_headers((*record.headers, *ExceptionHandler.error_headers(error, source)))
         for sink in self._node.dropped_sinks:

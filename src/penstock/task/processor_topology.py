@@ -131,6 +131,10 @@ class ProcessorNode:
         if self.flusher is not None:
             self.flusher.run_flushed(self, batch, contexts)
 
+    def count_dead_letter(self) -> None:
+        """Count a record that is written as a dead letter."""
+        self._errors.count_dead_letter()
+
     def take_dropped_rows(self) -> list[DroppedRow]:
         """Remove and return the dropped rows of the last batch, in the order of the rows."""
         taken, self.dropped_rows = self.dropped_rows, []
