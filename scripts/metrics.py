@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from penstock.application.prometheus import prometheus_name
-from penstock.metrics.host_metrics import DESCRIPTIONS, NUM_KEYS, STORE_OPERATIONS
+from penstock.metrics.host_metrics import DESCRIPTIONS, NUM_KEYS, PARKED_RECORDS, STORE_OPERATIONS
 from penstock.metrics.rocksdb_names import ROCKSDB_PROPERTIES
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -53,6 +53,8 @@ def when(group: str, name: str) -> str:
             return "nodes and stores that drop"
         case "stream-processor-node-metrics" if name.startswith("suppression"):
             return "DEBUG; `suppress`"
+        case "stream-processor-node-metrics" if name == PARKED_RECORDS:
+            return "`on_error=Park(...)`"
         case "stream-state-updater-metrics":
             return "threads"
         case "stream-thread-metrics" if name == "punctuate-ratio":

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from penstock.dsl.grouped_table import KGroupedTable
     from penstock.dsl.join_options import Joined, StreamJoined, TableJoined
     from penstock.dsl.options import Consumed, Grouped, Materialized, Named, Produced, Repartitioned
+    from penstock.dsl.park import Park
     from penstock.dsl.printed import Printed
     from penstock.dsl.stream import KStream
     from penstock.dsl.suppressed import BufferConfig, EagerBufferConfig, StrictBufferConfig, Suppressed
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from penstock.plan.topology import Topology
     from penstock.plan.topology_config import TopologyConfig
     from penstock.processor.api import Cancellable, Processor, ProcessorContext, ProcessorSupplier, PunctuationType
+    from penstock.processor.backoff import Backoff
     from penstock.processor.fixed_key import (
         FixedKeyProcessor,
         FixedKeyProcessorContext,
@@ -150,6 +152,7 @@ _MODULES = {
     "penstock.dsl.grouped_table": ("KGroupedTable",),
     "penstock.dsl.join_options": ("Joined", "StreamJoined", "TableJoined"),
     "penstock.dsl.options": ("Consumed", "Grouped", "Materialized", "Named", "Produced", "Repartitioned"),
+    "penstock.dsl.park": ("Park",),
     "penstock.dsl.printed": ("Printed",),
     "penstock.dsl.stream": ("KStream",),
     "penstock.dsl.suppressed": ("BufferConfig", "EagerBufferConfig", "StrictBufferConfig", "Suppressed"),
@@ -172,6 +175,7 @@ _MODULES = {
         "ProcessorSupplier",
         "PunctuationType",
     ),
+    "penstock.processor.backoff": ("Backoff",),
     "penstock.processor.fixed_key": (
         "FixedKeyProcessor",
         "FixedKeyProcessorContext",
@@ -264,6 +268,7 @@ __all__ = [
     "PUT_RETURN_CODE_VALID_TO_UNDEFINED",
     "AggregationWithHeaders",
     "AutoOffsetReset",
+    "Backoff",
     "Branched",
     "BranchedKStream",
     "BufferConfig",
@@ -311,6 +316,7 @@ __all__ = [
     "NamedTopology",
     "NamedTopologyBuilder",
     "OnExpiry",
+    "Park",
     "PartitionGrouper",
     "Position",
     "PositionBound",

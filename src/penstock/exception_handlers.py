@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
-from penstock.record import ConsumerRecord, Headers, Record
+from penstock.record import ConsumerRecord, Headers, Record, RecordMetadata
 from penstock_broker.common.log_limits import limit_rate
 
 DEAD_LETTER_QUEUE_TOPIC = "errors.dead.letter.queue.topic.name"
@@ -142,15 +142,25 @@ class ExceptionHandler:
             return ()
         headers = (
             *context.headers,
-            (HEADER_ERRORS_EXCEPTION, _class_name(error).encode()),
-            (HEADER_ERRORS_MESSAGE, str(error).encode()),
-            (HEADER_ERRORS_STACKTRACE, "".join(traceback.format_exception(error)).encode()),
-            (HEADER_ERRORS_TOPIC, None if context.topic is None else context.topic.encode()),
-            (HEADER_ERRORS_PARTITION, str(context.partition).encode()),
-            (HEADER_ERRORS_OFFSET, str(context.offset).encode()),
+            *self.error_headers(error, RecordMetadata(context.topic, context.partition, context.offset)),
         )
         raw_key, raw_value = context.source_raw_key, context.source_raw_value
         return (ProducerRecord(topic, raw_key, raw_value, context.timestamp, headers),)
+
+    @staticmethod
+    def error_headers(error: Exception, source: RecordMetadata) -> Headers:
+        """Return the headers that a dead letter has in addition to those of its record.
+
+        source: the place of the source record.
+        """
+        return (
+            (HEADER_ERRORS_EXCEPTION, _class_name(error).encode()),
+            (HEADER_ERRORS_MESSAGE, str(error).encode()),
+            (HEADER_ERRORS_STACKTRACE, "".join(traceback.format_exception(error)).encode()),
+            (HEADER_ERRORS_TOPIC, None if source.topic is None else source.topic.encode()),
+            (HEADER_ERRORS_PARTITION, str(source.partition).encode()),
+            (HEADER_ERRORS_OFFSET, str(source.offset).encode()),
+        )
 
 
 def _class_name(error: Exception) -> str:

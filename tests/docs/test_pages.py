@@ -74,6 +74,10 @@ def test_the_first_page_counts_words() -> None:
     assert StreamsConfig(names["config"])["penstock.host"] == "threads"
 
 
+def test_the_page_on_parking_prints_what_it_shows() -> None:
+    run_and_compare("docs/retry-and-park.md", 0, {"__name__": "page"})
+
+
 def test_the_readme_counts_words() -> None:
     names: dict[str, Any] = {"__name__": "page"}
     for number in range(BLOCKS["README.md"]):

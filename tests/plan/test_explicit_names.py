@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from penstock import Backoff, Park
+from penstock.dsl.park import parking
 from penstock.plan import nodes as n
 from penstock.plan.explicit_names import generated_names
 from penstock.processor.suppress import SuppressConstraints
@@ -45,6 +47,13 @@ def test_the_store_of_a_deduplication_is_told() -> None:
 def test_a_suppression_has_a_changelog_of_its_own_and_no_store_of_the_user() -> None:
     node = n.TableSuppressNode(name="s", store=store(GENERATED), constraints=SuppressConstraints(5, False, 1, 1, False))
     assert told(node) == f"Following changelog topic(s) has not been named: {GENERATED}-changelog\n"
+
+
+def test_the_store_of_parked_records_is_told_if_its_operator_has_no_name() -> None:
+    park = Park(backoff=Backoff(1_000), attempts=3)
+    node = n.PeekNode(name="peek", action=print, parking=parking(park, "KSTREAM-PEEK-0000000002", None, None))
+    assert "state store(s) has not been named: KSTREAM-PEEK-0000000002-parked\n" in told(node)
+    assert told(replace(node, parking=parking(park, "charge", None, None))) == ""
 
 
 def test_names_come_once_in_the_order_of_the_program() -> None:

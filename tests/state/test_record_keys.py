@@ -13,6 +13,7 @@ from penstock.serdes import Serde
 from penstock.serdes.buffer import BufferKey, BufferKeySerde
 from penstock.serdes.key_and_id import KeyAndIdSerde
 from penstock.serdes.outer_join import TimestampedKeyAndJoinSide, TimestampedKeyAndJoinSideSerde
+from penstock.serdes.sequenced_key import SequencedKeySerde, sequenced_key
 from penstock.serdes.subscription import Instruction, SubscriptionWrapper, SubscriptionWrapperSerde
 from penstock.serdes.windowed import WindowedSerdes
 from penstock.state.api import StoreBuilder
@@ -24,6 +25,7 @@ from tests.support.custom_stores import DictStoreSupplier
 from tests.support.stores import CONTEXT, STRING, build, text_store
 
 WINDOW, SESSION = Windowed("k", TimeWindow(5, 15)), Windowed("k", SessionWindow(5, 15))
+WINDOWED_KEY = WindowedSerdes.time_windowed(STRING, 10).serialize("", WINDOW)
 MEMORY = Stores.in_memory_key_value_store("s")
 
 
@@ -66,6 +68,8 @@ def put_versions(store: Any) -> None:
         (keyed(TimestampedKeyAndJoinSideSerde(STRING)), put(TimestampedKeyAndJoinSide(5, True, "k"))),
         (keyed(KeyAndIdSerde(STRING, STRING)), put(("k", "id"))),
         (keyed(KeyAndIdSerde(WindowedSerdes.time_windowed(STRING, 10), STRING)), put((WINDOW, "id"))),
+        (keyed(SequencedKeySerde(STRING)), put(sequenced_key(7, b"k"))),
+        (keyed(SequencedKeySerde(WindowedSerdes.time_windowed(STRING, 10))), put(sequenced_key(7, WINDOWED_KEY))),
     ],
     ids=[
         "key value",
@@ -80,6 +84,8 @@ def put_versions(store: Any) -> None:
         "outer join",
         "id",
         "windowed id",
+        "waiting",
+        "windowed waiting",
     ],
 )
 def test_every_entry_of_a_store_leads_to_its_record_key(builder: StoreBuilder, write: Callable[[Any], object]) -> None:

@@ -15,8 +15,10 @@ from penstock.plan.broadcast import every_partition
 from penstock.plan.topology import Topology
 from penstock.processor.aggregate import StreamAggregate, StreamCount, StreamReduce
 from penstock.processor.api import FailureHandler, Processor, ProcessorContext, PunctuationType, RowOrigin
+from penstock.processor.backoff import Backoff
 from penstock.processor.count_window import CountWindowAdder
 from penstock.processor.deduplicate import StreamDeduplicate, StreamDeduplicateById
+from penstock.processor.park import ParkRules, StreamPark
 from penstock.processor.stateless import (
     NullKeyFilter,
     StreamBranch,
@@ -34,6 +36,8 @@ from penstock.record import Record, RecordBatch
 from penstock.serdes import Serdes
 from penstock.serdes.count_window import CountWindowSerde
 from penstock.serdes.key_and_id import KeyAndIdSerde
+from penstock.serdes.sequenced_key import SequencedKeySerde
+from penstock.serdes.waiting_value import WaitingValueSerde
 from penstock.state.api import StoreBuilder
 from penstock.state.suppliers import KeyValueBytesStoreSupplier, WindowBytesStoreSupplier
 from penstock.task import execution
@@ -85,6 +89,16 @@ UNIQUE = {
 }
 """Deduplications; the keys of their stores are texts, or pairs of texts."""
 
+PARK = ParkRules(Backoff(10), attempts=2, writes_dead_letters=False, max_records=1_000, max_bytes=1_000_000)
+
+
+def charged(value: str | None) -> str | None:
+    """Fail for some values, for an operator that parks their records."""
+    if "b" in (value or ""):
+        raise ConnectionError(value)
+    return value
+
+
 Node = tuple[str, list[int], bool]
 
 
@@ -93,7 +107,7 @@ def shapes(draw: st.DrawFn) -> list[Node]:
     """Nodes as (kind, numbers of parents, whether a sink hangs on it); parent 0 is the source."""
     nodes: list[Node] = []
     for number in range(1, draw(st.integers(1, 7)) + 1):
-        kind = draw(st.sampled_from([*KINDS, *UNIQUE, "count", "aggregate", "expiring", "windows", "split"]))
+        kind = draw(st.sampled_from([*KINDS, *UNIQUE, "count", "aggregate", "expiring", "windows", "split", "park"]))
         parents = draw(st.lists(st.integers(0, number - 1), min_size=1, max_size=2, unique=True))
         nodes.append((kind, parents, draw(st.booleans()) or number == 1))
     return nodes
@@ -121,6 +135,13 @@ def build(nodes: list[Node], caching: bool) -> Topology:
             window = WindowBytesStoreSupplier(store, 6, 6, retain_duplicates=False, in_memory=caching)
             keys = STRING if kind == "unique" else KeyAndIdSerde(STRING, STRING)
             topology.add_state_store(StoreBuilder(window, keys, Serdes.boolean()), name)
+        elif kind == "park":
+            waiting = StoreBuilder(
+                KeyValueBytesStoreSupplier(f"S{number}", True), SequencedKeySerde(STRING), WaitingValueSerde(STRING)
+            )
+            make_park = partial(StreamPark, partial(StreamMapValues, charged, False), f"S{number}", PARK)
+            topology.add_processor(name, supplier(make_park), *parent_names)
+            topology.add_state_store(waiting, name)
         elif kind == "split":
             branches = [f"{name}-{branch}" for branch in "xyz"]
             predicates = [lambda k, v: k == "k", lambda k, v: "b" in (v or "")]

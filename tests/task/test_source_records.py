@@ -81,3 +81,27 @@ def test_a_search_does_not_look_at_all_batches(monkeypatch: pytest.MonkeyPatch) 
     with records.flushed():
         assert [found(records, offset) for offset in (0, 500, 999)] == [b"a0", b"a500", b"a999"]
     assert searched == [0, 500, 999]
+
+
+def test_a_record_from_a_store_hides_those_of_the_task() -> None:
+    records = SourceRecords()
+    records.take(PLACE, batch("a", 5, 1))
+    stored, other = RecordMetadata(*PLACE, 3), RecordMetadata(*PLACE, 5)
+    assert records.kept(other) is not None
+    with records.stored(stored, (b"k", b"v")):
+        assert records.are_stored
+        assert (records.find(stored), records.place(stored)) == ((b"k", b"v"), stored)
+        assert records.kept(other) is None
+        with records.hidden():
+            assert records.kept(stored) is None
+    assert not records.are_stored
+    with records.stored(stored, None):
+        assert records.place(stored) is None
+    assert records.kept(other) is not None
+
+
+def test_a_failed_record_from_a_store_stays_the_current_one() -> None:
+    records = SourceRecords()
+    with pytest.raises(LookupError), records.stored(RecordMetadata(*PLACE, 3), None):
+        raise LookupError
+    assert records.are_stored

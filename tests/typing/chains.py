@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, assert_type
 
 from penstock import (
+    Backoff,
     CalendarWindows,
     Consumed,
     GlobalKTable,
@@ -15,6 +17,7 @@ from penstock import (
     KStream,
     KTable,
     Materialized,
+    Park,
     Record,
     Serdes,
     SessionWindows,
@@ -66,6 +69,10 @@ assert_type(lines.filter(lambda key, line: line.startswith(key)), KStream[str, s
 assert_type(lines.map_values(len), KStream[str, int])
 assert_type(lines.map_values(lambda line: line.split()), KStream[str, list[str]])
 assert_type(lines.map_values(lambda key, line: (key, len(line))), KStream[str, tuple[str, int]])
+park = Park(backoff=Backoff(timedelta(seconds=1), factor=4, limit=timedelta(hours=1)), attempts=6, then="failed")
+assert_type(lines.map_values(len, "sizes", on_error=park), KStream[str, int])
+assert_type(lines.map(lambda key, line: (len(line), key), on_error=park), KStream[int, str])
+assert_type(lines.filter(lambda key, line: True, on_error=park), KStream[str, str])
 assert_type(lines.flat_map_values(words_of), KStream[str, str])
 assert_type(lines.flat_map_values(lambda line: line.encode()), KStream[str, int])
 assert_type(lines.map(lambda key, line: (len(key), line)), KStream[int, str])

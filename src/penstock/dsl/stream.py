@@ -9,21 +9,22 @@ configuration has no default.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.config import StreamsConfig
 from penstock.dsl.arguments import check_same_builder, inherited, option
 from penstock.dsl.branched import BranchedKStream
-from penstock.dsl.functions import checked, checked_items, items_take_key, takes_key
+from penstock.dsl.functions import checked
 from penstock.dsl.graph import Graph
 from penstock.dsl.late_records import LateRecords
 from penstock.dsl.options import Grouped, Materialized, Named, Produced, Repartitioned, name_of
 from penstock.dsl.printed import Printed
+from penstock.dsl.stateless import StatelessOperators
 from penstock.dsl.stream_deduplication import StreamDeduplication
 from penstock.dsl.stream_joins import StreamJoins
-from penstock.dsl.type_variables import KR, VR, K, V
+from penstock.dsl.type_variables import KR, K, V
 from penstock.notebook import mime_bundle
 from penstock.plan import names, nodes
 from penstock.plan.broadcast import every_partition
@@ -40,10 +41,7 @@ from penstock.processor.api import ProcessorSupplier
 from penstock.serdes import Serde
 from penstock.serdes.annotated import (
     serde_of_annotation,
-    serde_of_items,
     serde_of_result,
-    serdes_of_pair,
-    serdes_of_pairs,
 )
 from penstock.serdes.format import are_alike
 
@@ -53,11 +51,13 @@ if TYPE_CHECKING:
     from penstock.host.inline.head import Head
 
 
-class KStream(StreamJoins[K, V], StreamDeduplication[K, V], LateRecords[K, V]):
+class KStream(StatelessOperators[K, V], StreamJoins[K, V], StreamDeduplication[K, V], LateRecords[K, V]):
     """A stream of records (Kafka class: KStream); created by `StreamsBuilder.stream` and by operators.
 
     The parameter `named` names the node of an operator: a string or `Named.as_("x")`; TopologyError if it is invalid. A
-    function with the wrong parameters raises TypeError.
+    function with the wrong parameters raises TypeError. The parameter `on_error` is for records on which the function
+    of an operator raises: None leaves them to `processing.exception.handler`, a `Park` lets them wait for another
+    attempt, with later records of their keys.
 
     Args:
         graph: the graph.
@@ -135,64 +135,7 @@ class KStream(StreamJoins[K, V], StreamDeduplication[K, V], LateRecords[K, V]):
         """
         return self._graph.head(self._id, (self._key_serde, self._value_serde), n, config, max_records)
 
-    # ---------------------------------------- operators that keep the key
-
-    def filter(self, predicate: Callable[[K, V], bool], named: Named | str | None = None) -> KStream[K, V]:
-        """Return the records that match `predicate(key, value)`."""
-        return self._filtered(predicate, named, negate=False)
-
-    def filter_not(self, predicate: Callable[[K, V], bool], named: Named | str | None = None) -> KStream[K, V]:
-        """Return the records that do not match `predicate(key, value)`."""
-        return self._filtered(predicate, named, negate=True)
-
-    def _filtered(self, predicate: Callable[[Any, Any], bool], named: Named | str | None, negate: bool) -> KStream:
-        checked(predicate, "predicate(key, value)")
-        name = self._name(named, names.STREAM_FILTER)
-        return self._same(nodes.FilterNode(name=name, parents=(self._id,), predicate=predicate, negate=negate))
-
-    @overload
-    def map_values(self, mapper: Callable[[V], VR], named: Named | str | None = None) -> KStream[K, VR]: ...
-    @overload
-    def map_values(self, mapper: Callable[[K, V], VR], named: Named | str | None = None) -> KStream[K, VR]: ...
-    def map_values(self, mapper: Callable[..., VR], named: Named | str | None = None) -> KStream[K, VR]:
-        """Return each record with the value `mapper(value)`.
-
-        If `mapper` requires two arguments, the value is `mapper(key, value)`.
-        """
-        with_key = takes_key(mapper, "mapper")
-        name = self._name(named, names.STREAM_MAP_VALUES)
-        node = nodes.MapValuesNode(name=name, parents=(self._id,), mapper=mapper, with_key=with_key)
-        return self._other_value(node, serde_of_result(mapper))
-
-    @overload
-    def flat_map_values(
-        self, mapper: Callable[[V], Iterable[VR]], named: Named | str | None = None
-    ) -> KStream[K, VR]: ...
-    @overload
-    def flat_map_values(
-        self, mapper: Callable[[K, V], Iterable[VR]], named: Named | str | None = None
-    ) -> KStream[K, VR]: ...
-    def flat_map_values(self, mapper: Callable[..., Iterable[VR]], named: Named | str | None = None) -> KStream[K, VR]:
-        """Return a record for each value of `mapper(value)`.
-
-        If `mapper` requires two arguments, it is called as `mapper(key, value)`.
-        """
-        with_key = items_take_key(mapper, "mapper")
-        name = self._name(named, names.STREAM_FLAT_MAP_VALUES)
-        node = nodes.FlatMapValuesNode(name=name, parents=(self._id,), mapper=mapper, with_key=with_key)
-        return self._other_value(node, serde_of_items(mapper))
-
-    def peek(self, action: Callable[[K, V], object], named: Named | str | None = None) -> KStream[K, V]:
-        """Call `action(key, value)` for each record and return the records unchanged."""
-        checked(action, "action(key, value)")
-        return self._same(nodes.PeekNode(name=self._name(named, names.STREAM_PEEK), parents=(self._id,), action=action))
-
-    def foreach(self, action: Callable[[K, V], object], named: Named | str | None = None) -> None:
-        """Call `action(key, value)` for each record; a terminal operator."""
-        checked(action, "action(key, value)")
-        self._graph.add(
-            nodes.ForeachNode(name=self._name(named, names.STREAM_FOREACH), parents=(self._id,), action=action)
-        )
+    # ---------------------------------------- texts, and processors of the user's own
 
     def print(self, printed: Printed) -> None:
         """Print each record with the options `printed`; a terminal operator."""
@@ -202,38 +145,6 @@ class KStream(StreamJoins[K, V], StreamDeduplication[K, V], LateRecords[K, V]):
         label = self._graph.name_of(self._id) if printed.label is None else printed.label
         node = nodes.PrintNode(name=name, parents=(self._id,), label=label, mapper=printed.mapper, path=printed.path)
         self._graph.add(node)
-
-    # ---------------------------------------- operators that may change the key
-
-    def map(self, mapper: Callable[[K, V], tuple[KR, VR]], named: Named | str | None = None) -> KStream[KR, VR]:
-        """Return each record as the (key, value) of `mapper(key, value)`."""
-        checked(mapper, "mapper(key, value)")
-        name = self._name(named, names.STREAM_MAP)
-        return self._other_key_and_value(
-            nodes.MapNode(name=name, parents=(self._id,), mapper=mapper), *serdes_of_pair(mapper)
-        )
-
-    def flat_map(
-        self, mapper: Callable[[K, V], Iterable[tuple[KR, VR]]], named: Named | str | None = None
-    ) -> KStream[KR, VR]:
-        """Return a record for each (key, value) of `mapper(key, value)`."""
-        checked_items(mapper, "mapper(key, value)")
-        name = self._name(named, names.STREAM_FLAT_MAP)
-        return self._other_key_and_value(
-            nodes.FlatMapNode(name=name, parents=(self._id,), mapper=mapper), *serdes_of_pairs(mapper)
-        )
-
-    def select_key(self, mapper: Callable[[K, V], KR], named: Named | str | None = None) -> KStream[KR, V]:
-        """Return each record with the key `mapper(key, value)`."""
-        id = self._select_key(mapper, name_of(named))
-        return self._graph.stream(
-            id, serde_of_result(mapper, is_key=True), self._value_serde, repartition_required=True
-        )
-
-    def _select_key(self, mapper: Callable[[K, V], KR], name: str | None) -> nodes.NodeId:
-        checked(mapper, "mapper(key, value)")
-        name = self._graph.names.processor_name(name, names.STREAM_KEY_SELECT)
-        return self._graph.add(nodes.SelectKeyNode(name=name, parents=(self._id,), selector=mapper))
 
     def process(self, supplier: SupplierLike, *store_names: str, named: Named | str | None = None) -> KStream:
         """Return the records that your own processor forwards.
@@ -461,23 +372,3 @@ class KStream(StreamJoins[K, V], StreamDeduplication[K, V], LateRecords[K, V]):
                 data_frame=DataFrameSink(function, partitions),
             )
         )
-
-    # ---------------------------------------- results
-
-    def _name(self, named: Named | str | None, prefix: str) -> str:
-        return self._graph.names.processor_name(name_of(named), prefix)
-
-    def _same(self, node: nodes.GraphNode) -> KStream:
-        return self._graph.stream(
-            self._graph.add(node), self._key_serde, self._value_serde, repartition_required=self._repartition_required
-        )
-
-    def _other_value(self, node: nodes.GraphNode, value_serde: Serde | None = None) -> KStream:
-        return self._graph.stream(
-            self._graph.add(node), self._key_serde, value_serde, repartition_required=self._repartition_required
-        )
-
-    def _other_key_and_value(
-        self, node: nodes.GraphNode, key_serde: Serde | None = None, value_serde: Serde | None = None
-    ) -> KStream:
-        return self._graph.stream(self._graph.add(node), key_serde, value_serde, repartition_required=True)

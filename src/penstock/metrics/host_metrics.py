@@ -75,6 +75,7 @@ NUM_KEYS: Final = "num-keys"
 SUPPRESSION_EMIT: Final = "suppression-emit"
 SUPPRESSION_BUFFER_SIZE: Final = "suppression-buffer-size"
 SUPPRESSION_BUFFER_COUNT: Final = "suppression-buffer-count"
+PARKED_RECORDS: Final = "parked-records"
 BLOCKED_TIME: Final = "blocked-time"
 BUFFER_COUNT: Final = "active-buffer-count"
 BUFFER_BYTES: Final = "input-buffer-bytes-total"
@@ -204,6 +205,7 @@ DESCRIPTIONS: Mapping[tuple[str, str], str] = {
     (_STATE, OLDEST_ITERATOR): "Since when the oldest open iterator of the store is open, in ms since the epoch",
     (_STATE, "iterator-duration-avg"): "The average time in ns from the opening of an iterator to its end",
     (_STATE, "iterator-duration-max"): "The longest time in ns from the opening of an iterator to its end",
+    (_NODE, PARKED_RECORDS): "The number of records that wait for another attempt at the last commit (on_error)",
     (_NODE, "suppression-emit-total"): "The number of updates that left the suppression buffer",
     (_NODE, "suppression-emit-rate"): "The number of updates that leave the suppression buffer a second",
     (_STATE, "suppression-buffer-size-avg"): "The average of the bytes that the updates in the buffer count for",
@@ -308,7 +310,10 @@ _BUCKET: Final = "bucket"
 _OF_ALL_TASKS: Final = frozenset((POLL, POLL_RECORDS))
 """The operations reported by tasks that belong to no single task."""
 _GAUGES: Final = frozenset(
-    (*ROCKSDB_PROPERTIES, STREAM_TIME, STATE_SIZE, NUM_KEYS, BUFFER_COUNT, OPEN_ITERATORS, OLDEST_ITERATOR, *FALLING)
+    (
+        *(*ROCKSDB_PROPERTIES, STREAM_TIME, STATE_SIZE, NUM_KEYS, PARKED_RECORDS, BUFFER_COUNT),
+        *(OPEN_ITERATORS, OLDEST_ITERATOR, *FALLING),
+    )
 )
 """Values that are not added up; only the last value is shown."""
 _NANOSECONDS_OF_MS: Final = 1_000_000

@@ -19,6 +19,7 @@ from penstock.state.api import StoreBuilder
 
 _GENERATED_STORE = re.compile(r".*STATE-STORE-[0-9]{10}")
 _GENERATED_BUFFER = re.compile(r".*-[0-9]{10}-Buffer")
+_GENERATED_PARK = re.compile(r".*-[0-9]{10}-parked")
 _GENERATED_TOPIC = re.compile(r".*-[0-9]{10}-repartition")
 _NAMED_JOIN_STORE = "-this-join-store"
 
@@ -71,6 +72,8 @@ class _Unnamed:
                 | n.TableTableJoinNode(store=StoreBuilder() as store)
                 | n.ForeignKeyJoinNode(store=store)
             ) if _GENERATED_STORE.fullmatch(store.name):
+                self.add_stores([store])
+            case n.FunctionNode(parking=n.Parking(store=store)) if _GENERATED_PARK.fullmatch(store.name):
                 self.add_stores([store])
             case _:
                 pass  # no store or topic of its own, or one that the user always names

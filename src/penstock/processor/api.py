@@ -44,6 +44,14 @@ class Cancellable(Protocol):
         ...
 
 
+class Alarm(Protocol):
+    """Calls a punctuator of an operator once, at a time by wall clock."""
+
+    def ring_at(self, time_ms: int | None) -> None:
+        """Set the time of the next call (ms), None for never. The operator sets it in `init` and in each call."""
+        ...
+
+
 KIn = TypeVar("KIn", default=Any)
 """The type of keys that a processor receives."""
 
@@ -310,6 +318,33 @@ class EngineContext(ProcessorContext, Protocol):
         """As `in_record_context`, for a context from a store.
 
         Stores do not keep the bytes of the source record.
+        """
+        ...
+
+    def alarm(self, callback: Punctuator) -> Alarm:
+        """Return an alarm that calls `callback` with the time in ms; only in `init`."""
+        ...
+
+    def source_record(self) -> tuple[bytes | None, bytes | None] | None:
+        """Return key and value of the source record of the current one; None if they are not kept."""
+        ...
+
+    def process_again(
+        self, record: Record[Any, Any], metadata: RecordMetadata, source: tuple[bytes | None, bytes | None] | None
+    ) -> None:
+        """Pass a record that waited in a store to this node, as when it arrived.
+
+        Args:
+            record: the record.
+            metadata: of its input record.
+            source: key and value of its source record, None if unknown.
+        """
+        ...
+
+    def bury(self, error: Exception) -> None:
+        """Drop the current record of this node: count it, and write it as a dead letter.
+
+        The dead letter goes to the sinks of the dropped records of this node.
         """
         ...
 

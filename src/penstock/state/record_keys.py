@@ -1,7 +1,7 @@
 """Maps the entries of a store to record keys, which determine their partitions.
 
 An entry's key may contain more than a record key: a time segment, a window, versions, a side of a join, a foreign key,
-an id. Pure functions over bytes; the layouts are those of `layouts` and of the key serdes.
+an id, a sequence number. Pure functions over bytes; the layouts are those of `layouts` and of the key serdes.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from penstock.serdes import Serde
 from penstock.serdes.buffer import BufferKeySerde
 from penstock.serdes.key_and_id import KeyAndIdSerde, split_key_and_id
 from penstock.serdes.outer_join import TimestampedKeyAndJoinSideSerde
+from penstock.serdes.sequenced_key import SequencedKeySerde, split_sequenced_key
 from penstock.serdes.subscription import SubscriptionWrapperSerde
 from penstock.serdes.windowed import WindowedSerde
 from penstock.state.api import StoreBuilder
@@ -98,6 +99,9 @@ def _inner(serde: Serde | None) -> Callable[[bytes], bytes]:
         case KeyAndIdSerde():
             of_key = _inner(serde.key_serde)
             return lambda key: of_key(split_key_and_id(key)[0])
+        case SequencedKeySerde():
+            of_waiting = _inner(serde.inner)
+            return lambda key: of_waiting(split_sequenced_key(key)[1])
         case TimestampedKeyAndJoinSideSerde():
             return lambda key: key[TIMESTAMP_SIZE + _SIDE_SIZE :]
         case _:

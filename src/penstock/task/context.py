@@ -13,13 +13,13 @@ from typing import Any, NamedTuple, Protocol
 
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, UnsupportedOperationError
-from penstock.exception_handlers import ProducerRecord
+from penstock.exception_handlers import ExceptionHandler, ProducerRecord
 from penstock.metrics import StreamsMetrics
 from penstock.metrics.drop_reasons import Dropped, DropReason
 from penstock.metrics.observer import NOT_OBSERVED, TaskObserver
 from penstock.plan.internal_topics import INTERNAL_SUFFIXES
 from penstock.plan.user_lines import made_at
-from penstock.processor.api import Cancellable, HeldResults, ProcessorContext, PunctuationType, Punctuator
+from penstock.processor.api import Alarm, Cancellable, HeldResults, ProcessorContext, PunctuationType, Punctuator
 from penstock.record import (
     NO_METADATA,
     NO_TIMESTAMP,
@@ -34,7 +34,7 @@ from penstock.serdes import Serde
 from penstock.serdes.api import missing_serde
 from penstock.state.api import EngineStore, RecordContext, StateStore
 from penstock.task.dropped_records import DroppedRow, dropped_headers, dropped_rows
-from penstock.task.punctuation import MINIMUM_INTERVAL_MS, Schedule, Schedules, check_schedule
+from penstock.task.punctuation import MINIMUM_INTERVAL_MS, Schedule, Schedules, TaskAlarm, check_schedule
 from penstock.task.source_records import SourceRecords
 from penstock.task.taps import TappedRecord, Taps
 from penstock.windows import Window
@@ -79,6 +79,14 @@ class ServedNode(Protocol):
 
     def flushed(self, batch: RecordBatch, contexts: Sequence[RecordContext]) -> None:
         """Forward records that left the cache of the node's store."""
+        ...
+
+    def process(self, record: Record[Any, Any]) -> None:
+        """Process one record, in this node and all downstream nodes."""
+        ...
+
+    def count_dead_letter(self) -> None:
+        """Count a record that is written as a dead letter."""
         ...
 
 
@@ -451,6 +459,40 @@ class NodeContext:
         """Set a context kept by a store, as `in_record_context` does, and hide the source records."""
         with self._task.source_records.hidden(), self.in_record_context(context):
             yield
+
+    def alarm(self, callback: Punctuator) -> Alarm:
+        """Return an alarm that calls `callback`."""
+        alarm = TaskAlarm(self._node.name, self._calls, callback, self._task.schedules)
+        self._task.schedules.add(alarm, self._node.initializing)
+        self._calls += 1
+        return alarm
+
+    def source_record(self) -> tuple[bytes | None, bytes | None] | None:
+        """Return key and value of the source record of the current one; None if they are not kept."""
+        return self._task.source_records.kept(self._task.metadata or NO_METADATA)
+
+    def process_again(
+        self, record: Record[Any, Any], metadata: RecordMetadata, source: tuple[bytes | None, bytes | None] | None
+    ) -> None:
+        """Pass a record that waited in a store to this node, as when it arrived."""
+        task = self._task
+        outer, task.metadata = task.metadata, metadata
+        with task.source_records.stored(metadata, source):
+            self._node.process(record)
+        task.metadata = outer  # not after an error, which names the place of the record
+
+    def bury(self, error: Exception) -> None:
+        """Drop the current record of this node, and write it to the sinks of dropped records as a dead letter."""
+        self.count_dropped(DropReason.PROCESSING)
+        task = self._task
+        record = task.record
+        if record is None:
+            return
+        self._node.count_dead_letter()
+        source = task.source_records.place(task.metadata or NO_METADATA) or NO_METADATA
+        letter = record.with_headers((*record.headers, *ExceptionHandler.error_headers(error, source)))
+        for sink in self._node.dropped_sinks:
+            sink.process(letter)
 
     def source_partition(self) -> TopicPartition:
         """Return the topic and partition of the batch in `process_batch`."""

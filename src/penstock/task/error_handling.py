@@ -274,6 +274,11 @@ class ErrorHandling:
         )
         raise failure from error
 
+    def count_dead_letter(self) -> None:
+        """Count a record that an operator writes to its own topic of dead letters."""
+        if self._sender is not None:
+            self._sender.dead_letters += 1
+
     def _resumes(
         self,
         node: str,

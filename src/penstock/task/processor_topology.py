@@ -21,12 +21,15 @@ from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, TaskCorruptedError, TaskMigratedError
 from penstock.exception_handlers import ProducerRecord, SerializationExceptionOrigin
 from penstock.metrics.drop_reasons import DropReason
+from penstock.metrics.host_metrics import NODE_ID, PARKED_RECORDS, operation_of
+from penstock.metrics.measurements import Measurement, measured_once
 from penstock.metrics.observer import TaskObserver
 from penstock.plan.broadcast import every_partition
 from penstock.plan.serde_check import node_serde
 from penstock.plan.subtopology import DroppedSinkSpec, ProcessorSpec, SinkSpec, SourceSpec, SubtopologySpec
 from penstock.processor.api import Processor
 from penstock.processor.first_results import WARN_NONE_RESULTS, watch_results
+from penstock.processor.park import StreamPark
 from penstock.processor.stream_partitioner import PartitionerWithHeaders, with_headers
 from penstock.record import (
     NO_METADATA,
@@ -127,6 +130,10 @@ class ProcessorNode:
         """Pass on entries flushed from the cache of the node's store."""
         if self.flusher is not None:
             self.flusher.run_flushed(self, batch, contexts)
+
+    def count_dead_letter(self) -> None:
+        """Count a record that is written as a dead letter."""
+        self._errors.count_dead_letter()
 
     def take_dropped_rows(self) -> list[DroppedRow]:
         """Remove and return the dropped rows of the last batch, in the order of the rows."""
@@ -494,6 +501,14 @@ class ProcessorTopology:
             for each in by_name.values():
                 if not isinstance(each, SourceNode):
                     shared.watch(each)
+
+    def parked_records(self) -> dict[str, Measurement]:
+        """Return the number of parked records of each node that parks records, by operation."""
+        return {
+            operation_of(PARKED_RECORDS, NODE_ID, node.name): measured_once(node.processor.parked_records)
+            for node in self.processors
+            if isinstance(node.processor, StreamPark)
+        }
 
     def before_each(self, name: str, call: Callable[[Record[Any, Any]], None]) -> bool:
         """Call `call` with each record before a node processes it alone.

@@ -17,8 +17,15 @@ from penstock.record import NO_TIMESTAMP
 from penstock.signatures import misfit
 from penstock.task.priority_queue import PriorityQueue
 from penstock.task.task_checkpoint import ScheduleState
+from penstock_broker.common.durations import LATEST_MS
 
 MINIMUM_INTERVAL_MS = 1
+
+_NEVER = LATEST_MS
+"""The next time of an alarm that is not set."""
+
+_AFTER_ERROR_MS = 1_000
+"""The time from a punctuation of an alarm that failed to the next one (ms)."""
 
 
 def check_schedule(type: Any, callback: Any, node: str) -> None:
@@ -55,6 +62,15 @@ class Schedule:
         """End the schedule; its punctuator is not called again."""
         self.cancelled = True
 
+    def continue_at(self, next_time: int | None) -> None:
+        """Continue at the time (ms) of the last commit, None for a cancelled schedule."""
+        self.cancelled = next_time is None
+        self.next_time = NO_TIMESTAMP if next_time is None else _going_on(next_time, self)
+
+    def committed_time(self) -> int | None:
+        """Return the time (ms) for the next commit, None for a cancelled schedule."""
+        return None if self.cancelled else self.next_time
+
     def advance(self, now: int) -> None:
         """Set the next time after a punctuation at `now` (ms): one punctuation for all missed intervals."""
         self.next_time += self.interval
@@ -84,6 +100,43 @@ def _going_on(next_time: int, schedule: Schedule) -> int:
     return schedule.next_time if went_back and schedule.type is PunctuationType.WALL_CLOCK_TIME else next_time
 
 
+class TaskAlarm(Schedule):
+    """A schedule by wall clock that fires once at a time set by its operator (implements Alarm).
+
+    The operator derives the time from its store, and sets it again in each `init`.
+
+    Args:
+        node: the name of the node.
+        call: the number of the schedule among those of the node.
+        callback: called with the time in ms.
+        schedules: the schedules of the task.
+    """
+
+    def __init__(self, node: str, call: int, callback: Punctuator, schedules: Schedules) -> None:
+        super().__init__(node, call, PunctuationType.WALL_CLOCK_TIME, _AFTER_ERROR_MS, callback, _NEVER)
+        self._schedules = schedules
+
+    def ring_at(self, time_ms: int | None) -> None:
+        """Set the next time (ms); None for never."""
+        self.next_time = _NEVER if time_ms is None else time_ms
+        self._schedules.reorder(self.type)
+
+    def advance(self, now: int) -> None:
+        """Keep the time that the punctuator has set; after an error it did not, and is called again soon."""
+        if self.next_time <= now:
+            self.next_time = now + self.interval
+
+    def go_back(self, now: int) -> None:
+        """Keep the time, which is that of an entry in a store."""
+
+    def continue_at(self, next_time: int | None) -> None:
+        """Ignore the time before: the operator sets it."""
+
+    def committed_time(self) -> int | None:
+        """Return the next time (ms), None for never."""
+        return None if self.next_time == _NEVER else self.next_time
+
+
 class Schedules(Protocol):
     """The schedules of one task."""
 
@@ -101,6 +154,10 @@ class Schedules(Protocol):
 
     def next_time(self, kind: PunctuationType) -> int | None:
         """Return the next time (ms) of this clock with a possibly due schedule, or None."""
+        ...
+
+    def reorder(self, kind: PunctuationType) -> None:
+        """Take notice of a changed next time of a schedule of this clock."""
         ...
 
     def go_back(self, now: int) -> None:
@@ -144,7 +201,14 @@ class LivingSchedules:
     def next_time(self, kind: PunctuationType) -> int | None:
         """Return the earliest time of the schedules, including cancelled ones that are not yet due."""
         first = self._schedules[kind].peek()
-        return None if first is None else first.next_time
+        return None if first is None or first.next_time == _NEVER else first.next_time
+
+    def reorder(self, kind: PunctuationType) -> None:
+        """Order the schedules of this clock again by their times."""
+        before = self._schedules[kind]
+        self._schedules[kind] = PriorityQueue(_next_time)
+        for schedule in before:
+            self._schedules[kind].offer(schedule)
 
     def go_back(self, now: int) -> None:
         """Adjust to a wall clock that went back to `now` (ms)."""
@@ -181,8 +245,7 @@ class EpochSchedules(LivingSchedules):
             )
         place, before = self._before.get((schedule.node, schedule.call), (len(self._before) + len(self._made), None))
         if before is not None:
-            schedule.cancelled = before.next_time is None
-            schedule.next_time = NO_TIMESTAMP if before.next_time is None else _going_on(before.next_time, schedule)
+            schedule.continue_at(before.next_time)
         self._made[place] = schedule
         self._schedules[schedule.type] = PriorityQueue(_next_time)
         for _, made in sorted(self._made.items()):
@@ -190,12 +253,11 @@ class EpochSchedules(LivingSchedules):
                 self.put_back(made)
 
     def states(self) -> tuple[ScheduleState, ...]:
-        """Return the next time of each schedule, None for a cancelled one.
+        """Return the next time of each schedule, None for a cancelled one. Alarms that are not set are left out.
 
         Those of one time are in an order that preserves their turns.
         """
-        waiting = [schedule for queue in self._schedules.values() for schedule in queue if not schedule.cancelled]
+        uncancelled = [schedule for queue in self._schedules.values() for schedule in queue if not schedule.cancelled]
+        waiting = [schedule for schedule in uncancelled if schedule.committed_time() is not None]
         cancelled = [schedule for schedule in self._made.values() if schedule.cancelled]
-        return tuple(
-            ScheduleState(s.node, s.call, s.type, None if s.cancelled else s.next_time) for s in (*waiting, *cancelled)
-        )
+        return tuple(ScheduleState(s.node, s.call, s.type, s.committed_time()) for s in (*waiting, *cancelled))

@@ -51,6 +51,7 @@ class SourceRecords:
         self._current: dict[TopicPartition, RecordBatch] = {}
         self._are_hidden = False
         self._are_flushed = False
+        self._stored: tuple[RecordMetadata, _Bytes | None] | None = None
 
     def take(self, partition: TopicPartition, batch: RecordBatch | None) -> None:
         """Keep the current `batch`, bytes in ascending order of offsets; None keeps no records."""
@@ -73,6 +74,9 @@ class SourceRecords:
     def kept(self, metadata: RecordMetadata) -> _Bytes | None:
         """Return key and value of the record at `metadata`; None if it is not known, or hidden."""
         partition = TopicPartition(metadata.topic or "", metadata.partition)
+        if self._stored is not None and not self._are_hidden:
+            place, found = self._stored
+            return found if metadata == place else None
         if self._are_hidden or partition not in self._current:
             return None
         if not self._are_flushed:
@@ -100,6 +104,18 @@ class SourceRecords:
             yield
         finally:
             self._are_hidden = False
+
+    @contextmanager
+    def stored(self, metadata: RecordMetadata, source: _Bytes | None) -> Iterator[None]:
+        """During the `with` block, the only record is the one at `metadata`, kept by a store; None if unknown."""
+        self._stored = metadata, source
+        yield
+        self._stored = None  # not after an error, which ends the task and names this record
+
+    @property
+    def are_stored(self) -> bool:
+        """Whether the current record is from a store."""
+        return self._stored is not None
 
     @contextmanager
     def flushed(self) -> Iterator[None]:

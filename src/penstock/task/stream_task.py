@@ -390,6 +390,7 @@ class StreamTask:
         measured = self._measurements.take()
         buried, self._sender.dead_letters = self._sender.dead_letters, 0
         measured[DEAD_LETTER_RECORDS] = Measurement(buried, float(buried), 1.0, 1.0)  # each counts as 1
+        measured.update(self._topology.parked_records())
         if self._state.stores:
             measured[CACHE_BYTES] = measured_once(self._cache.size_bytes)
             measured.update(self._state.num_keys())
@@ -492,6 +493,8 @@ class StreamTask:
             try:
                 self._call(schedule, now)
             except ProcessingError as failure:
+                if context.source_records.are_stored:
+                    self._fail(failure)
                 error = StreamsError(
                     failure.message
                     or f"{self._log_prefix}Exception caught while punctuating processor '{schedule.node}'"

@@ -28,7 +28,7 @@ class Lowering:
         self.keeping_null_keys = keeping_null_keys(plan)
         self._broadcasts = broadcast_names(plan)
 
-    def parents(self, node: n.GraphNode) -> list[str]:
+    def parents(self, node: n.BaseNode) -> list[str]:
         """Return the names of the parents of `node`."""
         return [self.plan[parent].name for parent in node.parents]
 
@@ -45,7 +45,7 @@ class Lowering:
         """Return the names of the broadcasts whose records reach the node `id` without another topic."""
         return sorted(source_names(self.plan, id) & self._broadcasts)
 
-    def add_processor(self, node: n.GraphNode, factory: Callable[[], Processor], *stores: StoreBuilder) -> None:
+    def add_processor(self, node: n.BaseNode, factory: Callable[[], Processor], *stores: StoreBuilder) -> None:
         """Add a processor for `node`, below its parents.
 
         Args:

@@ -14,6 +14,7 @@ from penstock.plan import nodes as n
 from penstock.plan.java_collections import copied_hash_order
 from penstock.plan.lower.dropped import add_dropped_records
 from penstock.plan.lower.lowering import Lowering
+from penstock.plan.lower.parked import add_function
 from penstock.plan.partitioning import WindowedStreamPartitioner
 from penstock.plan.topology import Topology
 from penstock.plan.versions import is_versioned_store
@@ -44,6 +45,7 @@ from penstock.serdes.windowed import WindowedSerde
 def add_stream_node(lowering: Lowering, id: n.NodeId, node: n.StreamNode) -> None:
     """Add the processors, stores and topics of `node` to the topology."""
     topology, processor = lowering.topology, partial(lowering.add_processor, node)
+    function = partial(add_function, lowering)
 
     match node:
         case n.StreamSourceNode():
@@ -51,21 +53,21 @@ def add_stream_node(lowering: Lowering, id: n.NodeId, node: n.StreamNode) -> Non
         case n.AddStateStoreNode():
             topology.add_state_store(node.store)
         case n.FilterNode():
-            processor(partial(StreamFilter, node.predicate, node.negate))
+            function(node, partial(StreamFilter, node.predicate, node.negate))
         case n.MapNode():
-            processor(partial(StreamMap, node.mapper))
+            function(node, partial(StreamMap, node.mapper))
         case n.FlatMapNode():
-            processor(partial(StreamFlatMap, node.mapper))
+            function(node, partial(StreamFlatMap, node.mapper))
         case n.MapValuesNode():
-            processor(partial(StreamMapValues, node.mapper, node.with_key))
+            function(node, partial(StreamMapValues, node.mapper, node.with_key))
         case n.FlatMapValuesNode():
-            processor(partial(StreamFlatMapValues, node.mapper, node.with_key))
+            function(node, partial(StreamFlatMapValues, node.mapper, node.with_key))
         case n.SelectKeyNode():
-            processor(partial(StreamSelectKey, node.selector))
+            function(node, partial(StreamSelectKey, node.selector))
         case n.PeekNode():
-            processor(partial(StreamPeek, node.action))
+            function(node, partial(StreamPeek, node.action))
         case n.ForeachNode():
-            processor(partial(StreamForeach, node.action))
+            function(node, partial(StreamForeach, node.action))
         case n.PrintNode():
             processor(partial(StreamPrint, node.label, node.mapper, node.path))
         case n.MergeNode() | n.BranchNode():

@@ -16,6 +16,7 @@ from penstock.plan.nodes.base import BaseNode, NodeId
 from penstock.plan.subtopology import DataFrameSink, DataFrameSource, StreamPartitioner, TopicNameExtractor
 from penstock.plan.topic_history import TopicHistory
 from penstock.processor.api import ProcessorSupplier
+from penstock.processor.park import ParkRules
 from penstock.processor.timestamps import TimestampExtractor
 from penstock.serdes import Serde
 from penstock.state.api import StoreBuilder
@@ -48,7 +49,36 @@ class AddStateStoreNode(BaseNode):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FilterNode(BaseNode):
+class Parking:
+    """The store and the rules of an operator that parks the records on which its function fails.
+
+    Args:
+        store: the waiting records.
+        rules: when they are tried again, and how many there may be.
+        dead_letters: the topic of the records that fail each time, or None.
+        key_serde, value_serde: of the records.
+    """
+
+    store: StoreBuilder
+    rules: ParkRules
+    dead_letters: str | None
+    key_serde: Serde | None
+    value_serde: Serde | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FunctionNode(BaseNode):
+    """The base of operators with a function and no store of their own.
+
+    Args:
+        parking: what happens to records on which the function fails; None leaves them to the handler.
+    """
+
+    parking: Parking | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilterNode(FunctionNode):
     """Records that match a predicate, or that do not match it."""
 
     predicate: Callable[[Any, Any], bool]
@@ -56,21 +86,21 @@ class FilterNode(BaseNode):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MapNode(BaseNode):
+class MapNode(FunctionNode):
     """Each record mapped to another key and value."""
 
     mapper: Callable[[Any, Any], Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class FlatMapNode(BaseNode):
+class FlatMapNode(FunctionNode):
     """Each record mapped to any number of keys and values."""
 
     mapper: Callable[[Any, Any], Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class MapValuesNode(BaseNode):
+class MapValuesNode(FunctionNode):
     """Each record with another value.
 
     Args:
@@ -83,7 +113,7 @@ class MapValuesNode(BaseNode):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FlatMapValuesNode(BaseNode):
+class FlatMapValuesNode(FunctionNode):
     """Each record mapped to any number of values with its key.
 
     Args:
@@ -96,21 +126,21 @@ class FlatMapValuesNode(BaseNode):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SelectKeyNode(BaseNode):
+class SelectKeyNode(FunctionNode):
     """Each record with another key."""
 
     selector: Callable[[Any, Any], Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class PeekNode(BaseNode):
+class PeekNode(FunctionNode):
     """Each record, unchanged, after an action on it."""
 
     action: Callable[[Any, Any], object]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ForeachNode(BaseNode):
+class ForeachNode(FunctionNode):
     """An action on each record, without output."""
 
     action: Callable[[Any, Any], object]

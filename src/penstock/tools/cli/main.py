@@ -24,6 +24,7 @@ COMMANDS: Final = {
     "describe": "Show the topology of a program in Kafka's text, or draw it.",
     "lineage": "Show the topics and stores from which each output of a program comes, with their fields.",
     "query": "Show what a store of a program holds, whether the program runs or not.",
+    "parked": "Show the records that wait because a function failed on them.",
     "ui": "Serve pages about an application that runs in another process, and show what a changed program would do.",
     "diff": "Show what happens to each store when a changed program starts; fails if it cannot start.",
     "savepoint": "Take, restore and inspect savepoints of an application.",

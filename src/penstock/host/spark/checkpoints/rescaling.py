@@ -28,6 +28,7 @@ from penstock.plan.broadcast import every_partition
 from penstock.plan.partitioning import WindowedStreamPartitioner, partition_for
 from penstock.plan.subtopology import SinkSpec, SubtopologySpec
 from penstock.processor.foreign_key_join import partition_of_response
+from penstock.serdes.sequenced_key import SequencedKeySerde, renumbered_key
 from penstock.serdes.subscription import SubscriptionWrapperSerde
 from penstock.state.api import Entries, StoreBuilder
 from penstock.state.lmdb import LmdbBase
@@ -131,11 +132,13 @@ class Rescaling:
             for place, state in enumerate(states.values()):
                 with state.entries() as content:
                     for builder in spec.stores.values():
-                        if builder.name in copied:
-                            takers = range(place, count, len(states))
-                            self._write(content, builder, targets, sizes, spec, partial(_same, takers))
-                        else:
-                            self._write(content, builder, targets, sizes, spec, self._dividing(builder, count))
+                        tasks_of_key: Callable[[bytes], Iterable[int]] = (
+                            partial(_same, range(place, count, len(states)))
+                            if builder.name in copied
+                            else self._dividing(builder, count)
+                        )
+                        rekeyed = _rekeying(builder, place, len(states))
+                        self._write(content, builder, targets, sizes, spec, tasks_of_key, rekeyed)
             clocks = merged_tasks([state.clocks for state in states.values()])
             heads = sorted(state.identity.decode() for state in states.values())
             tasks: dict[str, TaskEntry] = {}
@@ -173,14 +176,15 @@ class Rescaling:
         sizes: list[_BufferCounts],
         spec: SubtopologySpec,
         tasks_of_key: Callable[[bytes], Iterable[int]],
+        rekeyed: Callable[[bytes], bytes],
     ) -> None:
-        """Write each entry of a store to the bases of its tasks."""
+        """Write each entry of a store to the bases of its tasks, with its new key."""
         rewritten = self._rewriting(builder, spec)
         waits = isinstance(builder.supplier, TimeOrderedBufferBytesStoreSupplier)
         pending: list[dict[bytes, bytes | None]] = [{} for _ in targets]
         for key, value in content.view(builder.name).range(None, None, False):
             for number in tasks_of_key(key):
-                pending[number][key] = rewritten(key, value)
+                pending[number][rekeyed(key)] = rewritten(key, value)
                 if waits and key[:1] != INDEX_PREFIX:
                     sizes[number].add(builder.name, key, value)
                 if len(pending[number]) >= _CHUNK:
@@ -232,6 +236,16 @@ class Rescaling:
 def _same(tasks: range, key: bytes) -> range:
     """Return `tasks`, whatever the key: a copy has all entries."""
     return tasks
+
+
+def _rekeying(builder: StoreBuilder, place: int, states: int) -> Callable[[bytes], bytes]:
+    """Return the function for an entry's new key: the numbers of waiting records are unique within a task.
+
+    The entry is of the state number `place` among `states`.
+    """
+    if not isinstance(builder.key_serde, SequencedKeySerde):
+        return lambda key: key
+    return lambda key: renumbered_key(key, place, states)
 
 
 def _answers(spec: SubtopologySpec) -> list[str]:

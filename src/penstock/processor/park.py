@@ -1,0 +1,294 @@
+"""The operator that parks records: it keeps those that fail, and later ones of their keys, for another attempt.
+
+Rules:
+- A record whose function raises waits in the store, and so do later records of its key, which are not tried meanwhile.
+- When the first record of a key is due, its function is called again. If it succeeds, its results are forwarded in the
+  context of the record, and the next record of the key has its turn at once.
+- After the last attempt, the record is a dead letter, or the task handles its error as without this operator. Then the
+  next record of the key has its turn.
+- A function may have more than one result, so none is forwarded before all of them are known.
+- If the store is full, the task handles the error of a record, as without this operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from penstock.errors import ConfigError, StreamsError
+from penstock.processor.api import EngineContext, Processor, ProcessorContext
+from penstock.processor.backoff import Backoff
+from penstock.processor.first_results import UsesResults
+from penstock.processor.waiting_records import WaitingRecord, WaitingRecords
+from penstock.record import NO_METADATA, Headers, Record, RecordMetadata
+from penstock.serdes import Serde
+from penstock.serdes.sequenced_key import SequencedKeySerde
+from penstock.serdes.waiting_value import WaitingValueSerde
+
+_MOST_AT_ONCE = 1_000
+"""Maximum number of attempts in one punctuation; the next one follows 1 ms later."""
+
+_LONGEST_FAILURE = 1_000
+"""Maximum number of characters of the first error in the store."""
+
+
+@dataclass(frozen=True)
+class ParkRules:
+    """The rules of one operator that parks records.
+
+    Args:
+        backoff: the waits between attempts.
+        attempts: maximum number of attempts for a record, including the first.
+        writes_dead_letters: whether the record is a dead letter after the last attempt.
+        max_records: maximum number of records in the store of a task.
+        max_bytes: size in bytes from which on the store of a task takes no more records.
+    """
+
+    backoff: Backoff
+    attempts: int
+    writes_dead_letters: bool
+    max_records: int
+    max_bytes: int
+
+
+class _Results:
+    """Receives the results of an operator instead of the children of its node."""
+
+    def __init__(self) -> None:
+        self.records: list[Record[Any, Any]] = []
+
+    def forward(self, record: Record[Any, Any], child_name: str | None = None) -> None:
+        """Keep a result."""
+        self.records.append(record)
+
+    def take(self) -> list[Record[Any, Any]]:
+        """Remove and return the results."""
+        taken, self.records = self.records, []
+        return taken
+
+
+class StreamPark(Processor, UsesResults):
+    """Runs an operator of a stream, and parks the records on which its function fails.
+
+    Args:
+        make: makes the operator, which forwards nothing but the results of its function.
+        store_name: the name of the store.
+        rules: the rules.
+    """
+
+    held = ()
+
+    def __init__(self, make: Callable[[], Processor], store_name: str, rules: ParkRules) -> None:
+        self._operator = make()
+        self._store_name = store_name
+        self._rules = rules
+        self._results = _Results()
+        self._turn: int | None = None
+
+    def users(self) -> Iterable[UsesResults]:
+        """Return the operator, which holds the function."""
+        return (self._operator,) if isinstance(self._operator, UsesResults) else ()
+
+    def init(self, context: ProcessorContext) -> None:
+        """Read the waiting records, and set the alarm for the first of them.
+
+        Raises ConfigError if a serde is missing.
+        """
+        super().init(context)
+        self._engine = cast(EngineContext, context)
+        self._operator.init(cast(ProcessorContext, self._results))
+        store = context.get_state_store(self._store_name)
+        self._serdes = _RecordSerdes(
+            self._store_name,
+            f"{context.application_id}-{self._store_name}-changelog",
+            _inner(store.key_serde, "key", self._store_name),
+            _inner(store.value_serde, "value", self._store_name),
+        )
+        self._records = WaitingRecords(store)
+        self._alarm = self._engine.alarm(self._retry)
+        self._alarm.ring_at(self._records.next_due())
+
+    def process(self, record: Record[Any, Any]) -> None:
+        """Forward the results of the operator, or park the record.
+
+        Raises the error of the function after the last attempt without dead letters, or if the store is full.
+        """
+        turn, self._turn = self._turn, None
+        if turn is None and len(self._records) and self._records.waits(self._serdes.key_of(record)):
+            self._check_room(record)
+            self._records.append(self._waiting(record))
+            return
+        try:
+            self._operator.process(record)
+        except Exception as error:
+            self._results.take()
+            self._failed(record, turn, error)
+            return
+        if turn is not None:
+            self._records.remove(turn)
+        for result in self._results.take():
+            self.context.forward(result)
+
+    @property
+    def parked_records(self) -> int:
+        """The number of records in the store."""
+        return len(self._records)
+
+    def close(self) -> None:
+        """Close the operator."""
+        self._operator.close()
+
+    def _failed(self, record: Record[Any, Any], turn: int | None, error: Exception) -> None:
+        """Park the record until the next attempt, or give it up."""
+        before = None if turn is None else self._records.get(turn)
+        attempts = 1 if before is None else before.attempts + 1
+        if attempts >= self._rules.attempts:
+            if turn is not None:
+                self._records.remove(turn)
+            self._give_up(error, attempts)
+            return
+        due = self.context.current_system_time_ms() + self._rules.backoff.wait_ms(attempts)
+        if turn is not None and before is not None:
+            failure = before.failure or _text(error)
+            self._records.replace(turn, replace(before, attempts=attempts, due=due, failure=failure))
+            return
+        if self._is_full:
+            error.add_note(f"Store {self._store_name!r} is full and cannot keep the record: {self._sizes()}.")
+            raise error
+        self._records.append(replace(self._waiting(record), attempts=attempts, due=due, failure=_text(error)))
+        self._alarm.ring_at(self._records.next_due())
+
+    def _give_up(self, error: Exception, attempts: int) -> None:
+        if attempts > 1:
+            error.add_note(f"This was the last of {attempts} attempts (on_error).")
+        if not self._rules.writes_dead_letters:
+            raise error
+        self._engine.bury(error)
+
+    def _retry(self, now: int) -> None:
+        """Try the records that are due, and those that follow them."""
+        left = _MOST_AT_ONCE
+        for sequence, record in self._records.due(now):
+            left = self._retry_line(sequence, record, now, left)
+        due = self._records.next_due()
+        self._alarm.ring_at(None if due is None else max(due, now + 1))
+
+    def _retry_line(self, sequence: int, record: WaitingRecord, now: int, left: int) -> int:
+        """Try a record and, while they succeed or are given up, those of its key that follow.
+
+        `left` is the maximum number of attempts. Returns the number that is left after that.
+        """
+        while left:
+            left -= 1
+            again = self._serdes.record_of(record)
+            self._turn = sequence
+            place = RecordMetadata(record.topic, record.partition, record.offset)
+            self._engine.process_again(again, place, record.source)
+            following = self._records.first(record.key)
+            if following is None or following[1].due > now:
+                break
+            sequence, record = following
+        return left
+
+    def _waiting(self, record: Record[Any, Any]) -> WaitingRecord:
+        key, value, headers = self._serdes.serialized(record)
+        return WaitingRecord(
+            key,
+            value,
+            record.timestamp,
+            headers,
+            *(self.context.record_metadata or NO_METADATA),
+            source=self._engine.source_record(),
+        )
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self._records) >= self._rules.max_records or self._records.size_bytes >= self._rules.max_bytes
+
+    def _check_room(self, record: Record[Any, Any]) -> None:
+        if self._is_full:
+            raise StreamsError(
+                f"Store {self._store_name!r} is full: {self._sizes()}. The record with key {record.key!r:.100} cannot "
+                "wait in it for an earlier one of its key. Correct the cause of the failures, or give Park a larger "
+                "max_records or max_bytes."
+            )
+
+    def _sizes(self) -> str:
+        records, size, rules = len(self._records), self._records.size_bytes, self._rules
+        return f"it has {records} of {rules.max_records} records and {size} of {rules.max_bytes} bytes"
+
+
+class _RecordSerdes:
+    """Converts records of the operator to bytes and back, as a topic between two nodes would.
+
+    Args:
+        store_name: the name of the store, for errors.
+        topic: the name of its changelog topic, for the serdes.
+        key_serde: of the records.
+        value_serde: of the records.
+    """
+
+    def __init__(self, store_name: str, topic: str, key_serde: Serde, value_serde: Serde) -> None:
+        self._store_name = store_name
+        self._topic = topic
+        self._key_serde = key_serde
+        self._value_serde = value_serde
+
+    def key_of(self, record: Record[Any, Any]) -> bytes | None:
+        """Return the serialised key of a record; raises StreamsError if its serde cannot write it."""
+        return self._written(self._key_serde, "key", record.key, record.headers)[0]
+
+    def serialized(self, record: Record[Any, Any]) -> tuple[bytes | None, bytes | None, Headers]:
+        """Return key, value and headers; raises StreamsError if a serde cannot write its part."""
+        key, headers = self._written(self._key_serde, "key", record.key, record.headers)
+        value, headers = self._written(self._value_serde, "value", record.value, headers)
+        return key, value, headers
+
+    def record_of(self, waiting: WaitingRecord) -> Record[Any, Any]:
+        """Return the record of an entry; raises StreamsError if a serde cannot read its part."""
+        return Record(
+            self._read(self._key_serde, "key", waiting.key, waiting.headers),
+            self._read(self._value_serde, "value", waiting.value, waiting.headers),
+            max(waiting.timestamp, 0),
+            waiting.headers,
+        )
+
+    def _written(self, serde: Serde, what: str, part: Any, headers: Headers) -> tuple[bytes | None, Headers]:
+        if part is None:
+            return None, headers
+        try:
+            return serde.serialize_record(self._topic, part, headers)
+        except Exception as error:
+            raise StreamsError(
+                f"Store {self._store_name!r} cannot keep the {what} {part!r:.100} of a record that must wait: "
+                f"{type(serde).__name__} does not write it ({error}). Name the serde of the {what}s in Park, with "
+                f"{what}_serde=."
+            ) from error
+
+    def _read(self, serde: Serde, what: str, data: bytes | None, headers: Headers) -> Any:
+        if data is None:
+            return None
+        try:
+            return serde.deserialize(self._topic, data, headers)
+        except Exception as error:
+            raise StreamsError(
+                f"Store {self._store_name!r} has a waiting record whose {what} {type(serde).__name__} cannot read "
+                f"({error}): run the program with the {what}_serde of Park that wrote it."
+            ) from error
+
+
+def _inner(serde: SequencedKeySerde | WaitingValueSerde, what: str, store_name: str) -> Serde:
+    """Return the serde of the records' keys or values; raises ConfigError without one."""
+    if serde.inner is None:
+        raise ConfigError(
+            f"Store {store_name!r} of parked records has no {what} serde: name one in Park, with {what}_serde=, or set "
+            f"default.{what}.serde."
+        )
+    return serde.inner
+
+
+def _text(error: Exception) -> str:
+    """Return an error as a short text that UTF-8 can encode."""
+    text = f"{type(error).__name__}: {error}"[:_LONGEST_FAILURE]
+    return text.encode(errors="backslashreplace").decode()

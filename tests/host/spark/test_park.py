@@ -1,0 +1,92 @@
+"""Parked records on Spark: crashes at each point of an epoch, and keys re-partitioned to other tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from penstock import savepoints
+from penstock.plan.partitioning import partition_for
+from tests.host.spark.crashes import Crashes, run_to_end_over_kills
+from tests.host.spark.inline import InlineQuery
+from tests.host.spark.support import SparkRunner
+from tests.host.support import InputRecord
+from tests.host.test_park import PARK, SETTINGS, charging
+from tests.host.test_time import FileClock
+
+pytestmark = [pytest.mark.one_broker]
+
+KEYS = "abcdef"
+
+
+def rows(began: int, first: int, count: int, partitions: int) -> list[InputRecord]:
+    """Return `count` records from the number `first` on, of the keys by turns, each in the partition of its key."""
+    return [
+        InputRecord(key, b"%s%d" % (key, number), began + number, partition_for(key, partitions))
+        for number in range(first, first + count)
+        for key in [KEYS[number % len(KEYS)].encode()]
+    ]
+
+
+def by_key(runner: SparkRunner, topic: str) -> dict[bytes | None, list[bytes | None]]:
+    found: dict[bytes | None, list[bytes | None]] = {}
+    for each in runner.read(topic):
+        found.setdefault(each.key, []).append(each.value)
+    return found
+
+
+@pytest.mark.partitions(2, 2)
+@pytest.mark.parametrize("seed", range(3))
+def test_each_record_has_one_result_in_order_whatever_fails_when(
+    spark_runner: SparkRunner,
+    application: str,
+    topics: tuple[str, str],
+    crashes: Callable[..., Crashes],
+    tmp_path: Path,
+    seed: int,
+) -> None:
+    clock, down = FileClock(tmp_path / "clock"), tmp_path / "down"
+    down.write_text("a b c")
+    config = spark_runner.config(application, SETTINGS)
+    topology = charging(*topics, down, replace(PARK, attempts=10))
+    query = InlineQuery(topology, config, spark_runner.admin, clock=clock)
+    began = clock.milliseconds()
+    installed = crashes(seed, 0.1, 20)
+    for part in range(4):
+        spark_runner.write(topics[0], rows(began, part * 12, 12, 2))
+        run_to_end_over_kills(query)
+        clock.advance(1_000 if part == 0 else 60_000)
+        down.write_text(["a b", "b", ""][min(part, 2)])
+        run_to_end_over_kills(query)
+    assert sum(installed.struck.values()) >= 5
+    expected = {
+        key.encode(): [b"%s%d charged" % (key.encode(), number) for number in range(48) if KEYS[number % 6] == key]
+        for key in KEYS
+    }
+    assert by_key(spark_runner, topics[1]) == expected
+
+
+@pytest.mark.partitions(3, 1)
+@pytest.mark.parametrize("after", [1, 5])
+def test_parked_records_are_re_partitioned_with_their_keys(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str], tmp_path: Path, after: int
+) -> None:
+    clock, down = FileClock(tmp_path / "clock"), tmp_path / "down"
+    down.write_text(" ".join(KEYS))
+    config = spark_runner.config(application, SETTINGS)
+    topology = charging(*topics, down, PARK)
+    began = clock.milliseconds()
+    spark_runner.write(topics[0], rows(began, 0, 30, 3))
+    InlineQuery(topology, config, spark_runner.admin, clock=clock).run_to_end()
+    savepoints.take(config, str(tmp_path / "saved"))
+    spark_runner.admin.delete_topics([topics[0]])
+    spark_runner.create_topics({topics[0]: after})
+    other = spark_runner.config(application, {**SETTINGS, "penstock.checkpoint.dir": str(tmp_path / "other")})
+    savepoints.restore(str(tmp_path / "saved"), other, after)
+    parked = spark_runner.store_by_task(other, "charge-parked")
+    assert sum(map(len, parked.values())) == 30
+    for task, entries in parked.items():
+        assert {partition_for(key[8:], after) for key in entries} <= {int(task.partition("_")[2])}

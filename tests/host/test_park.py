@@ -1,0 +1,216 @@
+"""Operators that park the records on which their functions fail, on each host: order, restarts, crashes, changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import astuple
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from penstock import Backoff, Consumed, Park, Produced, Serdes, StreamsBuilder, Topology
+from penstock.application.parked_records import ParkedRecords
+from penstock.errors import StreamsError
+from tests.host.support import InputRecord, Program, Runner, wait_for
+from tests.host.test_time import FileClock
+
+pytestmark = [pytest.mark.one_broker]
+
+STRING = Serdes.string()
+TEXT = Consumed.with_(key_serde=STRING, value_serde=STRING)
+SETTINGS = {"commit.interval.ms": 0}
+PARK = Park(backoff=Backoff(1_000, factor=4, limit=60_000), attempts=3)
+
+
+def charge(down: Path, key: str, value: str) -> str:
+    """Fail for the keys in a file, which each host reads, and mark the value."""
+    if key in down.read_text().split():
+        raise ConnectionError(f"no answer for {value}")
+    return f"{value} charged"
+
+
+def charging(source: str, target: str, down: Path, park: Park) -> Topology:
+    builder = StreamsBuilder()
+    charged = builder.stream(source, TEXT).map_values(partial(charge, down), named="charge", on_error=park)
+    charged.to(target, Produced.with_(STRING, STRING))
+    return builder.build()
+
+
+def rows(began: int, *texts: str, partition: int = 0) -> list[InputRecord]:
+    """Return a record for each text, whose first letter is its key."""
+    return [
+        InputRecord(text[0].encode(), text.encode(), began + number, partition, (("n", str(number).encode()),))
+        for number, text in enumerate(texts)
+    ]
+
+
+def written(program: Program, runner: Runner, topic: str) -> list[bytes | None]:
+    """Return the values in a topic after all that is due."""
+    program.run_to_end()
+    return [each.value for each in runner.read(topic)]
+
+
+@pytest.fixture
+def down(tmp_path: Path) -> Path:
+    path = tmp_path / "down"
+    path.write_text("a")
+    return path
+
+
+@pytest.fixture
+def clock(tmp_path: Path) -> FileClock:
+    return FileClock(tmp_path / "clock")
+
+
+@pytest.mark.partitions(1, 1)
+def test_a_key_waits_in_order_and_others_go_on(
+    runner: Runner,
+    start: Callable[..., Program],
+    application: str,
+    topics: tuple[str, str],
+    down: Path,
+    clock: FileClock,
+) -> None:
+    began = clock.milliseconds()
+    program = start(charging(*topics, down, PARK), runner.config(application, SETTINGS), clock)
+    runner.write(topics[0], rows(began, "a1", "b1", "a2", "c1"))
+    program.run_to_end()
+    assert [each.value for each in runner.read(topics[1])] == [b"b1 charged", b"c1 charged"]
+    clock.advance(1_000)  # the second attempt fails
+    program.run_to_end()
+    program.restart()
+    down.write_text("")
+    runner.write(topics[0], rows(began + 100, "a3"))
+    program.run_to_end()
+    assert len(runner.read(topics[1])) == 2
+    clock.advance(4_000)
+    wait_for(lambda: len(written(program, runner, topics[1])) == 5)
+    found = [(each.value, each.timestamp - began, each.headers) for each in runner.read(topics[1])]
+    assert found[2:] == [
+        (b"a1 charged", 0, (("n", b"0"),)),
+        (b"a2 charged", 2, (("n", b"2"),)),
+        (b"a3 charged", 100, (("n", b"0"),)),
+    ]
+
+
+@pytest.mark.partitions(1, 1)
+def test_a_record_that_fails_each_time_is_a_dead_letter(
+    runner: Runner,
+    start: Callable[..., Program],
+    application: str,
+    topics: tuple[str, str],
+    down: Path,
+    clock: FileClock,
+    unique_name: Callable[[str], str],
+) -> None:
+    letters = unique_name("dead-letters")
+    runner.create_topics({letters: 1})
+    park = Park(backoff=Backoff(1_000), attempts=2, then=letters)
+    program = start(charging(*topics, down, park), runner.config(application, SETTINGS), clock)
+    runner.write(topics[0], rows(clock.milliseconds(), "a1", "a2"))
+    program.run_to_end()
+    assert runner.read(letters) == []
+    clock.advance(1_000)
+    wait_for(lambda: written(program, runner, letters) == [b"a1"])
+    (letter,) = runner.read(letters)
+    assert (letter.key, letter.value) == (b"a", b"a1")
+    said = dict(letter.headers)
+    assert (said["__streams.errors.topic"], said["__streams.errors.offset"]) == (topics[0].encode(), b"0")
+    assert said["__streams.errors.message"] == b"no answer for a1"
+    down.write_text("")
+    clock.advance(1_000)
+    wait_for(lambda: written(program, runner, topics[1]) == [b"a2 charged"])
+
+
+@pytest.mark.partitions(1, 1)
+def test_parked_keys_are_queried_while_the_program_runs(
+    runner: Runner,
+    start: Callable[..., Program],
+    application: str,
+    topics: tuple[str, str],
+    down: Path,
+    clock: FileClock,
+) -> None:
+    topology = charging(*topics, down, PARK)
+    config = runner.config(application, {**SETTINGS, "penstock.query.refresh.ms": 0})
+    program = start(topology, config, clock)
+    began = clock.milliseconds()
+    runner.write(topics[0], rows(began, "a1", "b1", "a2"))
+    program.run_to_end()
+    queries = program.queries()
+    (parked,) = ParkedRecords(queries, queries.stores(), config).keys("charge-parked")
+    expected = (
+        "charge-parked",
+        0,
+        "a",
+        2,
+        1,
+        began + 1_000,
+        "ConnectionError: no answer for a1",
+        began,
+        topics[0],
+        0,
+        0,
+    )
+    assert astuple(parked) == expected
+
+
+@pytest.mark.partitions(1, 1)
+def test_an_error_elsewhere_undoes_the_parking_with_the_rest(
+    runner: Runner,
+    start: Callable[..., Program],
+    application: str,
+    topics: tuple[str, str],
+    down: Path,
+    clock: FileClock,
+    tmp_path: Path,
+) -> None:
+    """A task that fails has parked records, and tried others again, since its last commit."""
+    broken = tmp_path / "broken"
+    broken.write_text("x")
+    builder = StreamsBuilder()
+    charged = builder.stream(topics[0], TEXT).map_values(partial(charge, down), named="charge", on_error=PARK)
+    checked = charged.map_values(partial(charge, broken), named="check")
+    checked.to(topics[1], Produced.with_(STRING, STRING))
+    config = runner.config(application, SETTINGS)
+    program = start(builder.build(), config, clock)
+    runner.write(topics[0], rows(clock.milliseconds(), "a1", "a2", "x1", "a3"))
+    with pytest.raises(StreamsError, match="processor=check"):
+        program.run_to_end()
+    broken.write_text("a")
+    program.restart()
+    program.run_to_end()
+    down.write_text("")
+    clock.advance(1_000)
+    with pytest.raises(StreamsError, match=r"processor=check, topic=.*, partition=0, offset=0"):
+        wait_for(lambda: bool(written(program, runner, topics[1])[1:]))
+    broken.write_text("")
+    program.restart()
+    charged_values: list[bytes | None] = [
+        b"x1 charged charged",
+        *(b"a%d charged charged" % number for number in (1, 2, 3)),
+    ]
+    wait_for(lambda: written(program, runner, topics[1]) == charged_values)
+
+
+@pytest.mark.partitions(1, 1)
+def test_a_changed_program_takes_the_parked_records_over(
+    runner: Runner,
+    start: Callable[..., Program],
+    application: str,
+    topics: tuple[str, str],
+    down: Path,
+    clock: FileClock,
+) -> None:
+    program = start(charging(*topics, down, PARK), runner.config(application, SETTINGS), clock)
+    runner.write(topics[0], rows(clock.milliseconds(), "a1", "a2"))
+    program.run_to_end()
+    builder = StreamsBuilder()
+    checked = builder.stream(topics[0], TEXT).filter(lambda key, value: value != "a9", named="checked")
+    charged = checked.map_values(partial(charge, down), named="charge", on_error=PARK)
+    charged.map_values(lambda value: f"{value} again").to(topics[1], Produced.with_(STRING, STRING))
+    program.change(builder.build())
+    down.write_text("")
+    clock.advance(1_000)
+    wait_for(lambda: written(program, runner, topics[1]) == [b"a1 charged again", b"a2 charged again"])
