@@ -63,10 +63,8 @@ from penstock_broker.common.clock import Clock, SystemClock
 
 _log = logging.getLogger(__name__)
 
-_ROW = (
-    "partition int, task int, number bigint, key binary, value binary, timestamp bigint, "
-    "headers array<struct<key: string, value: binary>>"
-)
+_HEADERS = "array<struct<key: string, value: binary>>"
+_ROW = f"partition int, task int, number bigint, key binary, value binary, timestamp bigint, headers {_HEADERS}"
 _POSITIVE = 0x7FFFFFFF
 _LOOK_SECONDS = 0.05
 
@@ -326,7 +324,7 @@ def _behind_the_log(log: Files, function: Callable[[DataFrame, int], None]) -> C
 def columns(frame: DataFrame, topic: str, *further: Column) -> DataFrame:
     """Return the rows of `frame` in the columns for `topic`, with `further` ones.
 
-    Key and value are bytes, and the timestamp is in ms. Missing headers and a missing partition are null.
+    Key and value are bytes, and the timestamp is in ms. Missing headers are empty, a missing partition is null.
 
     Raises:
         StreamsError: the value is missing, key or value are not strings or binary, or timestamps are numbers.
@@ -357,7 +355,8 @@ def columns(frame: DataFrame, topic: str, *further: Column) -> DataFrame:
         column("key", null).cast("binary").alias("key"),
         f.col("value").cast("binary").alias("value"),
         f.unix_millis(timestamp).alias("timestamp"),
-        column("headers", null).cast("array<struct<key: string, value: binary>>").alias("headers"),
+        # Not null: for each row, Spark's Arrow writer looks at all null arrays since the last one that is not null.
+        f.coalesce(column("headers", null).cast(_HEADERS), f.array().cast(_HEADERS)).alias("headers"),
         column("partition", null).cast("int").alias("partition"),
         *further,
     )
