@@ -427,7 +427,9 @@ def test_a_waiting_record_that_cannot_be_read_keeps_waiting(drive: Drive, servic
     driven.wait(1_000)
     ((_, record, error),) = handler.asked
     assert record is None
-    assert "has a waiting record whose value Unreadable cannot read (another layout): run the program with" in str(error)
+    assert "has a waiting record whose value Unreadable cannot read (another layout): run the program with" in str(
+        error
+    )
     driven.pipe("b1", "a2")
     assert driven.values() == ["B1"]
     serde.fails = False
