@@ -139,7 +139,7 @@ def make_connect_session(config: StreamsConfig, remote: str) -> SparkSession:
     Raises:
         StreamsError: the server does not answer within a minute or so, or a package is missing.
     """
-    settings = {key: str(value) for key, value in config.given().items() if key.startswith("spark.")}
+    settings: dict[str, Any] = {key: str(value) for key, value in config.given().items() if key.startswith("spark.")}
     builder = SparkSession.builder.remote(remote)
     made: SparkSession | None = None
     try:
