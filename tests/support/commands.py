@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -133,7 +134,9 @@ Run = Callable[..., Ended]
 @pytest.fixture
 def penstock_here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
     """Runs a command in this process."""
-    monkeypatch.setenv("COLUMNS", "200")
+    common = import_module("penstock.tools.cli.common")
+    for console in (common.out, common.err):  # each took the width of the terminal when it was made
+        monkeypatch.setattr(console, "width", 200)
 
     def command(*arguments: str, standard_input: str = "") -> Ended:
         monkeypatch.setattr(sys, "argv", ["penstock", *arguments])
