@@ -15,6 +15,7 @@ from penstock.serdes import Serdes
 from penstock.serdes.sequenced_key import SequencedKeySerde, sequenced_key
 from penstock.state.api import StoreBuilder
 from penstock.state.stores import Stores
+from penstock_broker.common.durations import LATEST_MS
 from tests.support.stores import TaskStore, build
 
 BUILDER: StoreBuilder = Stores.key_value_store_builder(
@@ -38,6 +39,9 @@ RECORDS = st.builds(
     failure=st.text(max_size=5),
     source=st.none() | st.tuples(BYTES, BYTES),
 )
+MOST_NUMBERS = 200
+"""More than the numbers of any test."""
+
 KEYS = st.sampled_from([None, b"", b"a", b"b", b"a\0"])
 
 
@@ -50,6 +54,12 @@ def waiting(*records: WaitingRecord) -> WaitingRecords:
     for each in records:
         found.append(each)
     return found
+
+
+def of_key(records: WaitingRecords, key: bytes | None) -> list[tuple[int, WaitingRecord]]:
+    """The records of a key, in order of arrival."""
+    numbered = ((number, records.get(number)) for number in range(1, MOST_NUMBERS))
+    return [(number, each) for number, each in numbered if each is not None and each.key == key]
 
 
 @given(RECORDS)
@@ -92,11 +102,11 @@ def test_an_unreadable_entry_fails_with_the_name_of_the_store(data: bytes, messa
 
 def test_the_next_record_of_a_key_follows_the_first() -> None:
     records = waiting(record(b"a", b"1"), record(b"b", b"2"), record(b"a", b"3", due=9))
-    assert [(sequence, each.value) for sequence, each in records.heads()] == [(1, b"1"), (2, b"2")]
+    assert [(sequence, each.value) for sequence, each in records.due(LATEST_MS)] == [(1, b"1"), (2, b"2")]
     records.remove(1)
-    assert [(sequence, each.value) for sequence, each in records.heads()] == [(2, b"2"), (3, b"3")]
+    assert [(sequence, each.value) for sequence, each in records.due(LATEST_MS)] == [(2, b"2"), (3, b"3")]
     assert records.first(b"a") == (3, record(b"a", b"3", due=9))
-    assert records.of_key(b"a") == [(3, record(b"a", b"3", due=9))]
+    assert of_key(records, b"a") == [(3, record(b"a", b"3", due=9))]
     assert records.due(8) == [(2, record(b"b", b"2"))]
     assert records.get(1) is None
 
@@ -105,14 +115,14 @@ def test_each_record_with_a_null_key_is_first() -> None:
     records = waiting(record(None, b"1", due=5), record(None, b"2"))
     assert not records.waits(None)
     assert records.first(None) is None
-    assert [sequence for sequence, _ in records.heads()] == [1, 2]
+    assert [sequence for sequence, _ in records.due(LATEST_MS)] == [1, 2]
     assert [sequence for sequence, _ in records.due(0)] == [2]
 
 
 def test_an_empty_key_is_no_null_key() -> None:
     records = waiting(record(b"", b"1"), record(b"", b"2"))
     assert records.waits(b"")
-    assert [sequence for sequence, _ in records.heads()] == [1]
+    assert [sequence for sequence, _ in records.due(LATEST_MS)] == [1]
 
 
 def test_numbers_are_not_used_twice_while_the_store_is_open() -> None:
@@ -194,11 +204,11 @@ class Model(RuleBasedStateMachine):
                 heads.append((sequence, each))
             if each.key is not None:
                 lines.setdefault(each.key, []).append((sequence, each))
-        assert self.records.heads() == heads
+        assert self.records.due(LATEST_MS) == heads
         assert len(self.records) == len(self.model)
         for key in (b"", b"a", b"b", b"a\0"):
             assert self.records.waits(key) == (key in lines)
-            assert self.records.of_key(key) == lines.get(key, [])
+            assert of_key(self.records, key) == lines.get(key, [])
             assert self.records.first(key) == lines.get(key, [None])[0]
         assert self.records.next_due() == min((each.due for _, each in heads), default=None)
         for now in (0, 4, 9):

@@ -17,7 +17,6 @@ Rules:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 
@@ -157,22 +156,14 @@ class WaitingRecords:
         """Return whether a record of `key` waits; False for a null key."""
         return key is not None and key in self._lines
 
-    def of_key(self, key: bytes) -> list[Waiting]:
-        """Return the records of `key`, in order of arrival."""
-        return self._read_each(self._lines.get(key, ()))
-
-    def heads(self) -> list[Waiting]:
-        """Return the first record of each key, and all with a null key, in order of arrival."""
-        return self._read_each(sorted(self._heads))
-
     def due(self, now: int) -> list[Waiting]:
-        """Return the heads that are due at `now` (ms), in order of arrival."""
+        """Return the heads that are due at `now` (ms), in order of arrival: all of them at the largest time."""
         found = []
         while self._drop_outdated() and self._by_due[0][0] <= now:
             found.append(heappop(self._by_due))
         for entry in found:
             heappush(self._by_due, entry)
-        return self._read_each(sorted({sequence for _, sequence in found}))
+        return [(sequence, self._read(sequence)) for sequence in sorted({sequence for _, sequence in found})]
 
     def next_due(self) -> int | None:
         """Return the earliest due time of the heads (ms), or None if no record waits."""
@@ -241,9 +232,6 @@ class WaitingRecords:
 
     def _read(self, sequence: int) -> WaitingRecord:
         return unpack_waiting(self._data(sequence), self._store.name)
-
-    def _read_each(self, sequences: Iterable[int]) -> list[Waiting]:
-        return [(sequence, self._read(sequence)) for sequence in sequences]
 
     def _data(self, sequence: int) -> bytes:
         data: bytes | None = self._store.get(sequenced_key(sequence, self._keys[sequence]))
