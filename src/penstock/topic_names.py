@@ -1,4 +1,4 @@
-"""The rules for topic names (Kafka class: Topic)."""
+"""The rules for topic names (Kafka class: Topic), and the names of changelog topics."""
 
 from __future__ import annotations
 
@@ -10,6 +10,15 @@ MAX_LENGTH: Final = 249
 
 LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
 """The pattern of a legal name."""
+
+
+CHANGELOG_SUFFIX: Final = "-changelog"
+"""The end of the name of a changelog topic."""
+
+
+def changelog_name(application_id: str, store: str) -> str:
+    """Return the name of the changelog topic of a store, which its serdes receive even if there is no such topic."""
+    return f"{application_id}-{store}{CHANGELOG_SUFFIX}"
 
 
 def why_illegal(name: str) -> str | None:

@@ -15,6 +15,7 @@ from penstock.record import Headers
 from penstock.serdes.sequenced_key import SequencedKeySerde
 from penstock.state.api import StoreBuilder
 from penstock.state.build import store_serde
+from penstock.topic_names import changelog_name
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ class ParkedRecords:
         serde = store_serde(self._stores[store], "key", self._config)
         if key is None or not isinstance(serde, SequencedKeySerde) or serde.inner is None:
             return key
-        topic = f"{self._config['application.id'] or ''}-{store}-changelog"
+        topic = changelog_name(self._config["application.id"] or "", store)
         try:
             return serde.inner.deserialize(topic, key, headers)
         except Exception:  # any error of a serde: the bytes still identify the key

@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from penstock.plan import nodes as n
-from penstock.plan.internal_topics import CHANGELOG_SUFFIX
 from penstock.state.api import StoreBuilder
+from penstock.topic_names import CHANGELOG_SUFFIX
 
 _GENERATED_STORE = re.compile(r".*STATE-STORE-[0-9]{10}")
 _GENERATED_BUFFER = re.compile(r".*-[0-9]{10}-Buffer")

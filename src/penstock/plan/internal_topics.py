@@ -16,11 +16,10 @@ from penstock.state.suppliers import (
     VersionedBytesStoreSupplier,
     WindowBytesStoreSupplier,
 )
-from penstock.topic_names import why_illegal
+from penstock.topic_names import CHANGELOG_SUFFIX, changelog_name, why_illegal
 from penstock.windows import LONG_MAX
 
 REPARTITION_SUFFIX = "-repartition"
-CHANGELOG_SUFFIX = "-changelog"
 DATA_FRAME_SOURCE_SUFFIX = "-source"
 DATA_FRAME_SINK_SUFFIX = "-sink"
 INTERNAL_SUFFIXES = (REPARTITION_SUFFIX, CHANGELOG_SUFFIX)
@@ -94,7 +93,7 @@ def changelog_topic(
 
     The changelog is `source_topic` if the store is filled from that topic. The user's settings override Kafka's.
     """
-    name = full_name(application_id, store.name + CHANGELOG_SUFFIX) if source_topic is None else source_topic
+    name = changelog_name(application_id, store.name) if source_topic is None else source_topic
     return check_topic_name(name), changelog_config(store)
 
 

@@ -25,6 +25,7 @@ from penstock.record import NO_METADATA, Headers, Record, RecordMetadata
 from penstock.serdes import Serde
 from penstock.serdes.sequenced_key import SequencedKeySerde
 from penstock.serdes.waiting_value import WaitingValueSerde
+from penstock.topic_names import changelog_name
 
 _MOST_AT_ONCE = 1_000
 """Maximum number of attempts in one punctuation; the next one follows 1 ms later."""
@@ -101,7 +102,7 @@ class StreamPark(Processor, UsesResults):
         store = context.get_state_store(self._store_name)
         self._serdes = _RecordSerdes(
             self._store_name,
-            f"{context.application_id}-{self._store_name}-changelog",
+            changelog_name(context.application_id, self._store_name),
             _inner(store.key_serde, "key", self._store_name),
             _inner(store.value_serde, "value", self._store_name),
         )

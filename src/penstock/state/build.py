@@ -80,6 +80,7 @@ from penstock.state.value_times import AFTER_HEADERS, AT_START
 from penstock.state.versioned_store import TypedVersionedKeyValueStore, versions_of
 from penstock.state.window_store import TypedTimestampedWindowStore, TypedWindowStore
 from penstock.state.wrapped import WithoutHeaders, WithoutTimestamps
+from penstock.topic_names import changelog_name
 
 _ORDERED: Final = "ordered"
 _FILLED: Final = (KeyValueBytesStoreSupplier, VersionedBytesStoreSupplier, LruMapBytesStoreSupplier)
@@ -215,7 +216,7 @@ class _Build:
     @property
     def changelog_topic(self) -> str:
         """The topic name for serdes, whether or not the store has a changelog."""
-        return f"{self.config['application.id'] or ''}-{self.builder.name}-changelog"
+        return changelog_name(self.config["application.id"] or "", self.builder.name)
 
     def serdes(self) -> StateSerdes:
         return self._serdes_of(self.kind_of_serdes())

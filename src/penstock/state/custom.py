@@ -28,6 +28,7 @@ from penstock.state.api import CUSTOM, BaseView, FlushListener, StateStore
 from penstock.state.bytes_store import BufferedBytesStore
 from penstock.state.change_logging_store import ChangeLoggingStore, StoreChangeLog
 from penstock.state.uncommitted import UncommittedStore
+from penstock.topic_names import changelog_name
 
 Restore = Callable[[Iterable[tuple[bytes, bytes]]], None]
 """Receives all entries of the last commit, in key order."""
@@ -64,7 +65,7 @@ class StateStoreContext:
     @property
     def changelog_topic(self) -> str:
         """The name of the store's changelog topic, which serdes receive."""
-        return f"{self.application_id}-{self._name}-changelog"
+        return changelog_name(self.application_id, self._name)
 
     @property
     def key_serde(self) -> Serde | None:

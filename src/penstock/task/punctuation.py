@@ -212,11 +212,9 @@ class LivingSchedules:
 
     def go_back(self, now: int) -> None:
         """Adjust to a wall clock that went back to `now` (ms)."""
-        before = self._schedules[PunctuationType.WALL_CLOCK_TIME]
-        queue = self._schedules[PunctuationType.WALL_CLOCK_TIME] = PriorityQueue(_next_time)
-        for schedule in before:
+        for schedule in self._schedules[PunctuationType.WALL_CLOCK_TIME]:
             schedule.go_back(now)
-            queue.offer(schedule)
+        self.reorder(PunctuationType.WALL_CLOCK_TIME)
 
     def states(self) -> tuple[ScheduleState, ...]:
         """Return an empty tuple: after a restart, `init` schedules again."""
