@@ -63,6 +63,12 @@ def threads_runner(broker: RunningBroker, tmp_path_factory: pytest.TempPathFacto
     yield from _made("tests.host.threads.runner", "ThreadsRunner", broker, tmp_path_factory)
 
 
+@pytest.fixture(scope="session")
+def processes_runner(broker: RunningBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Runs topologies in worker processes of the threads host, on each of the brokers."""
+    yield from _made("tests.host.threads.runner", "ProcessesRunner", broker, tmp_path_factory)
+
+
 @pytest.fixture(params=["spark", "threads"])
 def runner(request: pytest.FixtureRequest, broker: RunningBroker) -> Runner:
     """Runs topologies on each host, on each of the brokers."""

@@ -40,6 +40,9 @@ WITH_A_SESSION = pytest.mark.parametrize("runner", [ON_SPARK, "threads"], indire
 """Mark of a test of each host that starts a Spark session on Spark; without it, Spark's part is played in this
 process."""
 
+WITH_PROCESSES = pytest.mark.parametrize("runner", ["spark", "threads", "processes"], indirect=True)
+"""Mark of a test of each host that also runs with the worker processes of the threads host."""
+
 WITH_ALL_SESSIONS = pytest.mark.parametrize("runner", [ON_SPARK, ON_CONNECT, "threads"], indirect=True)
 """As WITH_A_SESSION, also with a session of Spark Connect."""
 
@@ -152,6 +155,11 @@ class Runner(ABC):
     @abstractmethod
     def options(self) -> dict[str, Any]:
         """Return what an application is made with beside topology and configuration."""
+
+    @property
+    @abstractmethod
+    def with_changelogs(self) -> Mapping[str, Any]:
+        """The settings with which the host writes changelog topics."""
 
     @abstractmethod
     def entries(self, table: Any) -> dict[Any, Any]:

@@ -22,9 +22,9 @@ from penstock import (
 )
 from penstock.plan.partitioning import partition_for
 from penstock.tools.transfers.redrive import RedriveOptions, redrive
-from tests.host.support import InputRecord, OutputRecord, Program, Runner
+from tests.host.support import WITH_PROCESSES, InputRecord, OutputRecord, Program, Runner
 
-pytestmark = pytest.mark.one_broker
+pytestmark = [WITH_PROCESSES, pytest.mark.one_broker]
 
 STRING, LONG = Serdes.string(), Serdes.long()
 TEXT = Consumed.with_(STRING, STRING)

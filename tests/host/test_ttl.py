@@ -31,10 +31,10 @@ from penstock import (
     ValueAndTimestamp,
 )
 from penstock.testing import TopologyTestDriver
-from tests.host.support import InputRecord, Program, Runner, wait_for
+from tests.host.support import WITH_PROCESSES, InputRecord, Program, Runner, wait_for
 from tests.host.test_time import FileClock
 
-pytestmark = [pytest.mark.one_broker, pytest.mark.partitions(1, 1)]
+pytestmark = [WITH_PROCESSES, pytest.mark.one_broker, pytest.mark.partitions(1, 1)]
 
 STRING, LONG = Serdes.string(), Serdes.long()
 TEXT = Consumed.with_(key_serde=STRING, value_serde=STRING)
@@ -88,8 +88,7 @@ def test_results_and_state_are_those_of_the_test_driver(
     source, target = topics
     options = Materialized.as_("carts").with_ttl(TTL_MS)
     topology = carts(source, target, options if caching else options.with_caching_disabled())
-    changelogs = {} if type(runner).__name__ == "ThreadsRunner" else {"penstock.changelog.topics": True}
-    program = start(topology, runner.config(application, {**SETTINGS, **changelogs}))
+    program = start(topology, runner.config(application, {**SETTINGS, **runner.with_changelogs}))
     for number, rows in enumerate(ROUNDS, 1):
         runner.write(source, input_of(rows))
         program.run_to_end()
@@ -191,8 +190,7 @@ def test_reads_renew_entries_across_restarts_and_queries_do_not(
     runner: Runner, start: Callable[..., Program], application: str, topics: tuple[str, str], caching: bool
 ) -> None:
     source, target = topics
-    changelogs = {} if type(runner).__name__ == "ThreadsRunner" else {"penstock.changelog.topics": True}
-    config = runner.config(application, {**SETTINGS, **changelogs})
+    config = runner.config(application, {**SETTINGS, **runner.with_changelogs})
     program = start(visited_carts(source, target, caching), config)
 
     def seen_after(*rows: tuple[str, int]) -> list[str]:

@@ -76,6 +76,11 @@ class SparkRunner(Runner):
         """Return the runner's session."""
         return {"spark": self.session}
 
+    @property
+    def with_changelogs(self) -> Mapping[str, Any]:
+        """The key that makes this host write them."""
+        return {"penstock.changelog.topics": True}
+
     def entries(self, table: Any) -> dict[Any, Any]:
         """Return the keys and values of a DataFrame."""
         return {row.key: row.value for row in table.collect()}

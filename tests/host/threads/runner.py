@@ -55,6 +55,15 @@ class ThreadsRunner(Runner):
         """Return nothing: this host has no session."""
         return {}
 
+    @property
+    def with_changelogs(self) -> Mapping[str, Any]:
+        """Nothing: this host always writes them."""
+        return {}
+
+    def check(self, host: ThreadsHost) -> None:
+        """Check how `host` runs. Raises AssertionError if it is not as the settings of the runner say."""
+        assert all(worker.startswith("thread ") for worker in host.statistics().workers.values())
+
     def entries(self, table: Any) -> dict[Any, Any]:
         """Return the keys and values of a table of Arrow."""
         return dict(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True))
@@ -80,6 +89,18 @@ class ThreadsRunner(Runner):
         finally:
             directory.release()
         return content
+
+
+class ProcessesRunner(ThreadsRunner):
+    """Runs topologies on one broker in worker processes."""
+
+    def config(self, application_id: str, values: Mapping[str, Any] | None = None) -> StreamsConfig:
+        """Return the configuration of an application; its state goes below the runner's directory."""
+        return super().config(application_id, {"num.stream.threads": 2, **(values or {})})
+
+    def check(self, host: ThreadsHost) -> None:
+        """Check that no task of `host` is in this process: a program that cannot be sent to others runs here."""
+        assert all(worker.startswith("process ") for worker in host.statistics().workers.values())
 
 
 class ThreadsProgram:
@@ -117,6 +138,7 @@ class ThreadsProgram:
         wait_for(lambda: self._listening.ended.is_set() or self._is_through())
         if self._listening.error is not None:
             raise self._listening.error
+        self._runner.check(self.host)
 
     def _is_through(self) -> bool:
         if "RUNNING" not in self._listening.states:
