@@ -40,8 +40,11 @@ WITH_A_SESSION = pytest.mark.parametrize("runner", [ON_SPARK, "threads"], indire
 """Mark of a test of each host that starts a Spark session on Spark; without it, Spark's part is played in this
 process."""
 
-WITH_PROCESSES = pytest.mark.parametrize("runner", ["spark", "threads", "processes"], indirect=True)
-"""Mark of a test of each host that also runs with the worker processes of the threads host."""
+IN_PROCESSES = pytest.param("processes", marks=pytest.mark.slow)
+"""The parameter of `runner` for a test that starts worker processes of the threads host at each start of a program."""
+
+WITH_PROCESSES = pytest.mark.parametrize("runner", ["spark", "threads", IN_PROCESSES], indirect=True)
+"""Mark of a test of each host that also runs in worker processes of the threads host."""
 
 WITH_ALL_SESSIONS = pytest.mark.parametrize("runner", [ON_SPARK, ON_CONNECT, "threads"], indirect=True)
 """As WITH_A_SESSION, also with a session of Spark Connect."""

@@ -23,10 +23,10 @@ from penstock import (
     aggregations,
 )
 from penstock.testing import TopologyTestDriver
-from tests.host.support import InputRecord, Runner
+from tests.host.support import WITH_PROCESSES, InputRecord, Runner
 from tests.host.test_operators import living
 
-pytestmark = pytest.mark.one_broker
+pytestmark = [WITH_PROCESSES, pytest.mark.one_broker]
 
 TEXT, DOUBLE, JSON = Serdes.string(), Serdes.double(), Serdes.json()
 GRACE_MS = 1_000_000

@@ -21,7 +21,7 @@ from penstock import (
     StreamsBuilder,
     Topology,
 )
-from tests.host.support import WITH_A_SESSION, InputRecord, Program, Runner, wait_for
+from tests.host.support import WITH_A_SESSION, WITH_PROCESSES, InputRecord, Program, Runner, wait_for
 
 pytestmark = pytest.mark.one_broker
 
@@ -95,6 +95,7 @@ def topics(runner: Runner, unique_name: Callable[[str], str]) -> tuple[str, str,
     return names
 
 
+@WITH_PROCESSES
 @pytest.mark.parametrize("execution", ["auto", "record"])
 def test_each_task_gets_each_message_once_in_order_also_after_a_restart(
     runner: Runner, start: Callable[..., Program], topics: tuple[str, str, str], application: str, execution: str
@@ -112,6 +113,7 @@ def test_each_task_gets_each_message_once_in_order_also_after_a_restart(
     assert by_task(runner, target) == {b"%d" % n: [*sent, b"d%d" % n] for n in range(TASKS)}
 
 
+@WITH_PROCESSES
 def test_data_is_judged_by_the_rules_of_its_time(
     runner: Runner, start: Callable[..., Program], topics: tuple[str, str, str], application: str
 ) -> None:
@@ -139,6 +141,7 @@ def test_data_is_judged_by_the_rules_of_its_time(
         assert held.startswith("high") or at <= 950
 
 
+@WITH_PROCESSES
 def test_punctuations_of_each_task_see_the_messages(
     runner: Runner, start: Callable[..., Program], topics: tuple[str, str, str], application: str
 ) -> None:
@@ -153,6 +156,7 @@ def test_punctuations_of_each_task_see_the_messages(
     assert by_task(runner, target) == {b"%d" % n: [b"1000:1", b"1012:3", b"1025:5"] for n in range(TASKS)}
 
 
+@WITH_PROCESSES
 def test_a_broadcast_comes_and_goes_with_the_program(
     runner: Runner, start: Callable[..., Program], topics: tuple[str, str, str], application: str
 ) -> None:

@@ -19,9 +19,9 @@ from penstock import (
     Topology,
     aggregations,
 )
-from tests.host.support import InputRecord, Program, Runner
+from tests.host.support import WITH_PROCESSES, InputRecord, Program, Runner
 
-pytestmark = pytest.mark.one_broker
+pytestmark = [WITH_PROCESSES, pytest.mark.one_broker]
 
 TEXT = Serdes.string()
 

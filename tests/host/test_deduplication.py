@@ -11,9 +11,9 @@ import pytest
 from penstock import Consumed, Deduplicated, QueryableStoreTypes, Serdes, StoreQueryParameters, StreamsBuilder, Topology
 from penstock.plan.partitioning import partition_for
 from penstock.testing import TopologyTestDriver
-from tests.host.support import InputRecord, Program, Runner
+from tests.host.support import WITH_PROCESSES, InputRecord, Program, Runner
 
-pytestmark = pytest.mark.one_broker
+pytestmark = [WITH_PROCESSES, pytest.mark.one_broker]
 
 STRING = Serdes.string()
 TEXT = Consumed.with_(key_serde=STRING, value_serde=STRING)

@@ -9,7 +9,9 @@ import pytest
 from penstock import Consumed, Grouped, Materialized, Produced, Serdes, StreamsBuilder, Topology
 from penstock.serdes.cloud_event import CloudEvent
 from penstock.serdes.cloud_events import CloudEventSerde, StructuredCloudEventSerde
-from tests.host.support import InputRecord, Runner
+from tests.host.support import WITH_PROCESSES, InputRecord, Runner
+
+pytestmark = WITH_PROCESSES
 
 TEXT = Serdes.string()
 EVENTS: CloudEventSerde[Any] = CloudEventSerde()

@@ -12,10 +12,10 @@ import pytest
 from penstock import Backoff, Consumed, Park, Produced, Serdes, StreamsBuilder, Topology
 from penstock.application.parked_records import ParkedRecords
 from penstock.errors import StreamsError
-from tests.host.support import InputRecord, Program, Runner, wait_for
+from tests.host.support import WITH_PROCESSES, InputRecord, Program, Runner, wait_for
 from tests.host.test_time import FileClock
 
-pytestmark = [pytest.mark.one_broker]
+pytestmark = [WITH_PROCESSES, pytest.mark.one_broker]
 
 STRING = Serdes.string()
 TEXT = Consumed.with_(key_serde=STRING, value_serde=STRING)

@@ -9,10 +9,10 @@ import pytest
 
 from penstock import Produced, Repartitioned, StreamsBuilder, TableJoined
 from penstock.record import Headers
-from tests.host.support import InputRecord, Program, Runner
+from tests.host.support import WITH_PROCESSES, InputRecord, Program, Runner
 from tests.host.test_topologies import TEXT
 
-pytestmark = pytest.mark.one_broker
+pytestmark = [WITH_PROCESSES, pytest.mark.one_broker]
 
 TEXTS = {"default.key.serde": TEXT.key_serde, "default.value.serde": TEXT.value_serde}
 

@@ -67,10 +67,10 @@ from penstock.record import TopicPartition
 from penstock.state.query.queryable import StoreTableType
 from penstock.state.query.request import FailureReason, QueryResult
 from penstock.testing import TopologyTestDriver
-from tests.host.support import InputRecord, Program, Runner, lines, wait_for
+from tests.host.support import WITH_PROCESSES, InputRecord, Program, Runner, lines, wait_for
 from tests.host.test_topologies import word_count
 
-pytestmark = pytest.mark.one_broker
+pytestmark = [WITH_PROCESSES, pytest.mark.one_broker]
 
 STRING = Serdes.string()
 TEXT = Consumed.with_(key_serde=STRING, value_serde=STRING)
