@@ -22,6 +22,7 @@ from tests.host.spark.histories import store_history
 from tests.host.spark.inline import InlineQuery, failure_of
 from tests.host.spark.support import SparkRunner
 from tests.host.support import InputRecord, OutputRecord
+from tests.support.brokers import first_on_kafka
 
 TEXT = Serdes.string()
 TEXTS = Consumed.with_(key_serde=TEXT, value_serde=TEXT).with_name("in")
@@ -78,8 +79,7 @@ class Split:
         store_history(config, self.live, rows, self.end)
 
 
-@pytest.mark.one_broker
-@pytest.mark.parametrize(("seed", "execution"), [(0, "auto"), (1, "record"), (2, "auto")])
+@pytest.mark.parametrize(("seed", "execution"), first_on_kafka([(0, "auto"), (1, "record"), (2, "auto")]))
 def test_a_history_and_its_topic_are_read_like_one_topic_whatever_fails_when(
     spark_runner: SparkRunner,
     application: str,

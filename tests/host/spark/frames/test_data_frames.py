@@ -7,7 +7,7 @@ import shutil
 import threading
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,6 +20,7 @@ from penstock.host.spark.frames import data_frames
 from penstock.host.spark.frames.batch_numbers import first_number, numbered_from
 from penstock.host.spark.frames.data_frames import BatchPartitions, DataFrameQueries, columns, partitions_of
 from penstock.host.spark.protocol.failures import QueryFailedError
+from penstock.host.spark.versions import map_in_arrow
 from penstock.host.storage.files import Files as CheckpointFiles
 from penstock.plan.partitioning import murmur2
 from penstock.spark import TopicDataSource, reset
@@ -289,6 +290,30 @@ def frame_of(rows: list[tuple[bytes | None, bytes | None, int | None]]) -> pa.Re
         [pa.array(keys, pa.binary()), pa.array(values, pa.binary()), pa.array(partitions, pa.int32())],
         ["key", "value", "partition"],
     )
+
+
+def null_headers(frames: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield how many arrays of headers are null among the rows, and how many are empty."""
+    for frame in frames:
+        headers = frame.column("headers")
+        empty = sum(row == [] for row in headers.to_pylist())
+        yield pa.RecordBatch.from_pydict({"nulls": [headers.null_count], "empty": [empty]})
+
+
+@pytest.mark.spark
+@EMBEDDED_ONLY
+@pytest.mark.parametrize(
+    ("given", "empty"),
+    [
+        ((), 5),
+        (("NULL AS headers",), 5),
+        (("IF(id = 1, array(struct('h' AS key, binary('x') AS value)), NULL) AS headers",), 4),
+    ],
+)
+def test_rows_without_headers_have_empty_ones(spark_runner: SparkRunner, given: tuple[str, ...], empty: int) -> None:
+    rows = columns(spark_runner.session.range(5).selectExpr("string(id) AS value", *given), "t")
+    found = map_in_arrow(rows.coalesce(1), null_headers, "nulls bigint, empty bigint").collect()
+    assert (sum(row.nulls for row in found), sum(row.empty for row in found)) == (0, empty)
 
 
 def test_a_row_goes_to_its_partition_or_where_its_key_belongs() -> None:

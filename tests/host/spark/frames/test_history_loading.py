@@ -21,7 +21,7 @@ from penstock.record import RecordBatch
 from tests.host.spark.support import SparkRunner
 from tests.host.support import InputRecord
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.spark, pytest.mark.one_broker]
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.spark]
 
 TEXT = Serdes.string()
 COLUMNS = "key string, value string, timestamp timestamp"
@@ -83,6 +83,7 @@ def test_files_and_then_their_topic_are_counted_once_over_restarts(
     assert values == list(range(1, len(expected["k0"]) + 3))
 
 
+@pytest.mark.one_broker
 def test_an_archive_of_the_topic_stops_at_the_offsets(
     spark_runner: SparkRunner, application: str, topics: tuple[str, str]
 ) -> None:
@@ -101,6 +102,7 @@ def test_an_archive_of_the_topic_stops_at_the_offsets(
     assert found[0].offsets.tolist() == [0, 1, 2], "the offsets of an archive without gaps are those of the topic"
 
 
+@pytest.mark.one_broker
 def test_a_topic_of_many_partitions_has_an_offset_for_each(spark_runner: SparkRunner) -> None:
     rows = [(0, 3), (0, 4), (1999, 2002), (1999, 2003), (5, None), (None, 9)]
     frame = spark_runner.session.createDataFrame(rows, "partition int, offset bigint")
@@ -108,6 +110,7 @@ def test_a_topic_of_many_partitions_has_an_offset_for_each(spark_runner: SparkRu
     assert [tuple(row) for row in kept] == [(0, 3), (1999, 2002), (5, None), (None, 9)]
 
 
+@pytest.mark.one_broker
 def test_an_interrupted_copy_is_made_again(
     spark_runner: SparkRunner, application: str, topics: tuple[str, str], tmp_path: Path
 ) -> None:
@@ -121,6 +124,7 @@ def test_an_interrupted_copy_is_made_again(
     assert sum(len(files.find(str(number))) for number in range(3)) == 1
 
 
+@pytest.mark.one_broker
 def test_unsuitable_histories_are_refused_with_the_line_of_the_program(
     spark_runner: SparkRunner, application: str, topics: tuple[str, str], tmp_path: Path
 ) -> None:
@@ -153,6 +157,7 @@ def test_unsuitable_histories_are_refused_with_the_line_of_the_program(
     refused(17, f"DataFrame that does not stream.*{line}; got 17", HistoryLoader.session)
 
 
+@pytest.mark.one_broker
 def test_the_session_is_that_of_the_data_frames(
     spark_runner: SparkRunner, application: str, topics: tuple[str, str]
 ) -> None:
@@ -162,6 +167,7 @@ def test_the_session_is_that_of_the_data_frames(
         assert HistoryLoader(built, config, checkpoint_of(config)).session() is expected
 
 
+@pytest.mark.one_broker
 def test_a_driver_that_was_overtaken_completes_no_history(
     spark_runner: SparkRunner, application: str, topics: tuple[str, str]
 ) -> None:
