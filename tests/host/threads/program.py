@@ -2,7 +2,7 @@
 
 python -m tests.host.threads.program SERVERS APPLICATION STATE_DIR SOURCE SINK SETTINGS PROGRAM
 
-SETTINGS: further configuration, as JSON. PROGRAM: `counts`, `everywhere` or `largest`.
+SETTINGS: further configuration, as JSON. PROGRAM: a key of PROGRAMS.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from typing import Any
 
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
-from penstock.dsl.options import Grouped, Produced
+from penstock.dsl.options import Grouped, Materialized, Produced
 from penstock.host.threads.host import ThreadsHost
 from penstock.plan.topology import built_topology
 from penstock.processor.api import Processor, ProcessorContext
 from penstock.record import Record
 from penstock.serdes import Serdes
 from penstock.state.stores import Stores
+from penstock.windows import TimeWindows
 from tests.host.threads.support import Listening
 
 
@@ -63,7 +64,19 @@ def everywhere(builder: StreamsBuilder, source: str, sink: str) -> None:
     builder.stream(source).broadcast().process(Numbering, "places").to(sink, _LONGS)
 
 
-PROGRAMS = {"counts": counts, "everywhere": everywhere, "largest": largest}
+def expiring(builder: StreamsBuilder, source: str, sink: str) -> None:
+    """Write the counts of each word in windows, the lines that are too late for them, and each line again, with a
+    delete if the word does not come back in time."""
+    texts = Produced.with_(Serdes.string(), Serdes.string())
+    lines = builder.stream(source)
+    windows = lines.group_by_key().windowed_by(TimeWindows.of_size_and_grace(500, 100))
+    counted = windows.count(Materialized.as_("windows")).late_to(sink)
+    counted.to_stream().map(lambda word, count: (f"{word.key} from {word.window.start}", str(count))).to(sink, texts)
+    last = lines.to_table(materialized=Materialized.as_("last").with_ttl(1_000))
+    last.to_stream().map(lambda word, line: (f"last {word}", f"{line}")).to(sink, texts)
+
+
+PROGRAMS = {"counts": counts, "everywhere": everywhere, "expiring": expiring, "largest": largest}
 _LONGS = Produced.with_(Serdes.string(), Serdes.long())
 
 

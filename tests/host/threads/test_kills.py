@@ -21,6 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +140,10 @@ class Group:
     def is_done(self) -> bool:
         """Return whether everything has been processed."""
         return self.has_counted(sum(self.written.values()))
+
+    def finish(self) -> None:
+        """Wait until everything has been processed."""
+        assert until(self.is_done), self.logs()
 
     def counted(self) -> int:
         return sum(map(len, self.counts().values()))
@@ -276,6 +281,76 @@ class BroadcastGroup(Group):
         assert lines == {str(n): list(range(self.lines)) for n in range(PARTITIONS)}, self.logs()
 
 
+class ExpiringGroup(Group):
+    """The same with instances that count words in windows, write what is late, and forget old words."""
+
+    def __init__(
+        self, broker: RunningBroker, directory: Path, unique_name: Callable[[str], str], points: Collection[str] = ()
+    ) -> None:
+        settings = {"state.cleanup.delay.ms": 1_000, "num.stream.threads": 2, "num.standby.replicas": 1}
+        super().__init__(broker, directory, unique_name, settings, points, "expiring")
+        self.lines: list[tuple[str, str, int]] = []
+
+    def write(self, draw: random.Random) -> None:
+        for _ in range(LINES):
+            number, word = len(self.lines), draw.randrange(30)
+            time = 10_000 + 10 * number - draw.choice((0, 0, 0, 0, 50, 700, 2_000))
+            self.send(f"w{word}", f"line {number}", time, word % PARTITIONS)
+        self.producer.flush()
+
+    def send(self, word: str, line: str, time: int, partition: int) -> None:
+        self.lines.append((word, line, time))
+        self.producer.send(self.source, word.encode(), line.encode(), partition, time)
+
+    def finish(self) -> None:
+        """Write a line to each task after which all others have expired, and wait until they are deleted."""
+        for partition in range(PARTITIONS):
+            self.send(f"end{partition}", f"end {partition}", 10_000_000, partition)
+        self.producer.flush()
+        super().finish()
+        assert until(self.has_expired), self.logs()
+
+    def texts(self) -> dict[str, list[str]]:
+        """Return the values of each key in the order of the output."""
+        place = TopicPartition(self.sink, 0)
+        end = self.admin.end_offsets([place], read_committed=True)[place]
+        found: dict[str, list[str]] = {}
+        for batch in self.fetcher.fetch(place, 0, end, read_committed=True) if end else ():
+            for key, value in zip(batch.keys, batch.values, strict=True):
+                found.setdefault(key.decode(), []).append(value.decode())
+        return found
+
+    def counted(self) -> int:
+        """Return how many lines have been written again."""
+        found = self.texts()
+        return sum(value != "None" for key, values in found.items() if key.startswith("last ") for value in values)
+
+    def is_done(self) -> bool:
+        return self.has_counted(len(self.lines))
+
+    def has_expired(self) -> bool:
+        """Return whether all words but the last ones have been deleted."""
+        found = self.texts()
+        last = {key: values[-1] for key, values in found.items() if key.startswith("last ")}
+        return all((value == "None") != key.startswith("last end") for key, value in last.items())
+
+    def assert_exact(self) -> None:
+        """Check that each line was either counted once or written as late, and that each word has all its lines, with
+        at most one delete after each."""
+        found = self.texts()
+        late = [line for key, values in found.items() if " " not in key for line in values]
+        counts = {key: [int(value) for value in values] for key, values in found.items() if " from " in key}
+        assert all(values == list(range(1, len(values) + 1)) for values in counts.values()), self.logs()
+        assert len({*late}) == len(late) > 0, self.logs()
+        assert len(late) + sum(values[-1] for values in counts.values()) == len(self.lines), self.logs()
+        for word in {word for word, _, _ in self.lines}:
+            values = found[f"last {word}"]
+            own = [line for key, line, _ in self.lines if key == word]
+            assert [value for value in values if value != "None"] == own, self.logs()
+            assert ("None", "None") not in pairwise(values), self.logs()
+        assert self.has_expired(), self.logs()
+
+
 def children(pid: int) -> list[int]:
     """Return the processes that a process has started."""
     found: list[int] = []
@@ -388,6 +463,40 @@ def test_a_broadcast_reaches_each_task_once_though_standbys_take_over(
     group.assert_exact()
 
 
+@pytest.mark.crash
+@pytest.mark.one_broker
+def test_each_line_is_counted_or_late_and_expires_once_though_instances_and_workers_are_killed(
+    broker: RunningBroker, tmp_path: Path, unique_name: Callable[[str], str]
+) -> None:
+    draw = random.Random(SEED)
+    group = ExpiringGroup(broker, tmp_path, unique_name)
+    strikes = ("kill", "lose the disk", "kill a worker", "stop")
+    try:
+        for how in draw.sample(strikes, len(strikes)):
+            before = group.counted()
+            group.write(draw)
+            assert until(partial(group.has_counted, before + draw.randrange(1, LINES))), group.logs()
+            group.strike(draw.randrange(2), how)
+        group.finish()
+    finally:
+        codes = group.close()
+    assert codes == [0, 0], group.logs()
+    group.assert_exact()
+
+
+@pytest.mark.crash
+@pytest.mark.one_broker
+@pytest.mark.timeout(1800)
+def test_each_line_is_counted_or_late_and_expires_once_though_instances_are_killed_at_each_point(
+    broker: RunningBroker, tmp_path: Path, unique_name: Callable[[str], str]
+) -> None:
+    draw = random.Random(SEED)
+    points = SAMPLED_POINTS if ALL else draw.sample(SAMPLED_POINTS, 2)
+    group = ExpiringGroup(broker, tmp_path, unique_name, points)
+    kill_at_each(points, group, draw)
+    group.assert_exact()
+
+
 def kill_at_each(points: Collection[str], group: Group, draw: random.Random) -> None:
     """Write lines until instances have killed themselves at all points, and everything is processed."""
     late = LATE_POINTS.intersection(points)
@@ -417,7 +526,7 @@ def kill_at_each(points: Collection[str], group: Group, draw: random.Random) -> 
             known = struck()
         assert struck() >= set(points) - late, group.logs()
         group.revive(draw)
-        assert until(group.is_done), group.logs()
+        group.finish()
     finally:
         codes = group.close()
     assert set(codes) <= ({0, -signal.SIGKILL} if late else {0}), group.logs()
