@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from penstock.config.isolation_level import IsolationLevel
+from penstock.errors import StreamsError
 from penstock.state.query.position import Position, PositionBound
 from penstock.state.query.queries import KeyQuery
 from penstock.state.query.request import (
@@ -59,6 +60,15 @@ def test_the_only_result_is_the_one_answer_that_is_not_none(results: dict[int, A
     }
     found = StateQueryResult(answers).only_partition_result
     assert (found and found.result) == value
+
+
+@pytest.mark.parametrize("others", [{}, {0: QueryResult.for_result(None)}])
+def test_a_failed_partition_is_not_an_absent_key(others: dict[int, QueryResult]) -> None:
+    failed = StateQueryResult({3: QueryResult.not_up_to_bound(AT_5, PositionBound.at(AT_7), 3), **others})
+    with pytest.raises(
+        StreamsError, match=r"Partition 3 has no result: NOT_UP_TO_BOUND: .* is not yet up to the bound"
+    ):
+        _ = failed.only_partition_result
 
 
 def test_several_answers_are_not_one() -> None:

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any
 
 from penstock.config.isolation_level import IsolationLevel, checked_level
+from penstock.errors import StreamsError
 from penstock.state.query.position import Position, PositionBound
 from penstock.state.query.queries import Query
 
@@ -125,11 +126,23 @@ class StateQueryResult:
 
     @property
     def only_partition_result(self) -> QueryResult | None:
-        """The only answer that is not None, or None without one; raises ValueError for several."""
+        """The only answer that is not None, or None without one.
+
+        Raises ValueError for several answers, and StreamsError without an answer if a partition failed: the key may be
+        in it.
+        """
         found = [each for each in self.partition_results.values() if each.is_success() and each.result is not None]
         if len(found) > 1:
             raise ValueError(f"The query did not return exactly one partition result: {dict(self.partition_results)}")
-        return found[0] if found else None
+        if found:
+            return found[0]
+        for partition, each in sorted(self.partition_results.items()):
+            if each.failure_reason is not None:
+                raise StreamsError(
+                    f"Partition {partition} has no result: {each.failure_reason.name}: {each.failure_message} Look at "
+                    "failure_reason of each of partition_results before you take the only result."
+                )
+        return None
 
     @property
     def position(self) -> Position:
