@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 import pytest
 import typer
+from rich.table import Table
 
-from penstock.tools.cli.common import AsJson, err, option_groups, out, print_json
+from penstock.tools.cli.common import AsJson, err, option_groups, out, print_json, print_table
 
 TEXT = "y:key:z [bold]b[/bold] :warning:"
 
@@ -20,6 +21,13 @@ def test_names_of_emoji_stay_as_they_are(capsys: pytest.CaptureFixture[str]) -> 
     out.print(TEXT, markup=False)
     err.print(TEXT, markup=False)
     assert capsys.readouterr() == (f"{TEXT}\n", f"{TEXT}\n")
+
+
+def test_a_table_keeps_its_cells_where_no_terminal_cuts_them(capsys: pytest.CaptureFixture[str]) -> None:
+    table = Table("key", "first error", box=None)
+    table.add_row("k" * 60, "e" * 90)
+    print_table(table)
+    assert "k" * 60 + "  " + "e" * 90 in capsys.readouterr().out.replace("   ", "  ")
 
 
 @dataclass(frozen=True)

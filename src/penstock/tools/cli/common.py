@@ -21,6 +21,7 @@ from typing import Annotated, Any, Final
 import orjson
 import typer
 from rich.console import Console
+from rich.table import Table
 
 from penstock.errors import StreamsError
 
@@ -32,6 +33,9 @@ out: Final = Console(highlight=False, soft_wrap=True, emoji=False)
 err: Final = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 """For everything else: progress, hints, errors."""
 
+_WIDEST: Final = 100_000
+"""The width in characters of what is no terminal, such as a file or a pipe."""
+
 Settings = Annotated[
     list[str] | None,
     typer.Option("--config", "-c", metavar="KEY=VALUE", help="A configuration key; may be given again."),
@@ -41,6 +45,12 @@ Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show logs, and t
 AsJson = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
 
 _verbose = False
+
+
+def print_table(table: Table) -> None:
+    """Print a table as an answer. Only a terminal cuts its cells, to its width."""
+    console = out if out.is_terminal else Console(file=out.file, width=_WIDEST, highlight=False, emoji=False)
+    console.print(table, soft_wrap=True)
 
 
 def set_verbose(verbose: bool) -> None:

@@ -13,7 +13,7 @@ from penstock.errors import KafkaError, counted
 from penstock.host.api import STATE_ELSEWHERE
 from penstock.record import TopicPartition
 from penstock.tools.cli.clients import TIMEOUT_MS, BrokerOptions
-from penstock.tools.cli.common import AsJson, option_groups, out, parsed_time, print_json
+from penstock.tools.cli.common import AsJson, option_groups, out, parsed_time, print_json, print_table
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="List, describe, reset and delete consumer groups.")
 
@@ -32,7 +32,7 @@ def list_groups(as_json: AsJson = False, *, brokers: BrokerOptions) -> None:
     table = Table("group", "type", "state", box=None, pad_edge=False)
     for one in found:
         table.add_row(one.group_id, one.group_type, one.state)
-    out.print(table)
+    print_table(table)
 
 
 @app.command()
@@ -67,7 +67,7 @@ def describe(group: Group, as_json: AsJson = False, *, brokers: BrokerOptions) -
     table = Table("topic", "partition", "committed", "end", "lag", "member", box=None, pad_edge=False)
     for row in rows:
         table.add_row(*("-" if value is None else str(value) for value in row.values()))
-    out.print(table)
+    print_table(table)
 
 
 @app.command()
@@ -107,7 +107,7 @@ def reset(
     table = Table("topic", "partition", "offset", box=None, pad_edge=False)
     for at, offset in positions.items():
         table.add_row(at.topic, str(at.partition), str(offset))
-    out.print(table)
+    print_table(table)
 
 
 @app.command()

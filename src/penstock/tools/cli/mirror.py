@@ -12,7 +12,16 @@ from rich.table import Table
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, counted
 from penstock.termination import terminating
-from penstock.tools.cli.common import INTERRUPTED, err, interruptible, option_groups, out, parsed_settings, print_json
+from penstock.tools.cli.common import (
+    INTERRUPTED,
+    err,
+    interruptible,
+    option_groups,
+    out,
+    parsed_settings,
+    print_json,
+    print_table,
+)
 from penstock.tools.transfers.mirror import Mirror, MirroredTopic, MirrorOptions
 
 _STATUS_SECONDS: Final = 10.0
@@ -144,5 +153,5 @@ def _show(topics: list[MirroredTopic], as_json: bool, failure: StreamsError | No
         table = Table("from", "to", "partitions", "records", "behind", box=None, pad_edge=False)
         for each in topics:
             table.add_row(each.source, each.target, str(each.partitions), f"{each.records:,}", f"{each.lag:,}")
-        out.print(table)
+        print_table(table)
     out.print(f"Mirrored {counted(records, 'record')} of {counted(len(topics), 'topic')}.")

@@ -15,7 +15,7 @@ from penstock.application.parked_records import ParkedKey, ParkedRecords
 from penstock.application.store_entries import plain
 from penstock.host.open import open_durable_state
 from penstock.tools.cli.clients import ProgramOptions
-from penstock.tools.cli.common import AsJson, err, option_groups, out
+from penstock.tools.cli.common import AsJson, err, option_groups, print_table
 from penstock.tools.cli.program import load_program, with_servers_of_state
 from penstock.tools.cli.run import File
 
@@ -58,7 +58,7 @@ def list_parked(
     table = Table("store", "partition", "key", "records", "attempts", "next attempt", "first error", box=None)
     for each in found:
         table.add_row(*_row(each))
-    out.print(table)
+    print_table(table)
 
 
 def _row(parked: ParkedKey) -> tuple[str, ...]:

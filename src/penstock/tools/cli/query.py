@@ -20,7 +20,7 @@ from penstock.host.api import Staleness, StateQueries
 from penstock.host.open import keeps_checkpoint, open_durable_state
 from penstock.serdes.texts import NULL
 from penstock.tools.cli.clients import ProgramOptions
-from penstock.tools.cli.common import err, option_groups, out
+from penstock.tools.cli.common import err, option_groups, print_table
 from penstock.tools.cli.program import load_program, with_servers_of_state
 from penstock.tools.cli.run import File
 from penstock.windows import LONG_MAX
@@ -80,7 +80,7 @@ def _list(state: StateQueries) -> None:
     table = Table("store", "kind", box=None, pad_edge=False)
     for name, builder in sorted(state.stores().items()):
         table.add_row(name, builder.kind.replace("_", " "))
-    out.print(table)
+    print_table(table)
 
 
 def _show(entries: Iterator[Entry], limit: int, line: Callable[[Mapping[str, Any]], str]) -> None:

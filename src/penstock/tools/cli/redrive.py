@@ -12,7 +12,7 @@ from rich.text import Text
 from penstock.errors import counted
 from penstock.serdes.texts import SerdeName, from_text
 from penstock.tools.cli.clients import BrokerOptions
-from penstock.tools.cli.common import AsJson, option_groups, out, parsed_time, print_json
+from penstock.tools.cli.common import AsJson, option_groups, out, parsed_time, print_json, print_table
 from penstock.tools.transfers.redrive import LetterSelection, Redrive, RedriveOptions, plan_redrive
 from penstock.tools.transfers.redrive import redrive as redrive_letters
 
@@ -106,7 +106,7 @@ def _show(done: Redrive, dry_run: bool) -> None:
             name = each.exception.rpartition(".")[2]
             message = Text(f"{each.message:.80}")  # brackets in it are not a style
             table.add_row(f"{each.topic}-{each.partition}", each.target, name, f"{each.records:,}", message)
-        out.print(table)
+        print_table(table)
     doing = "Would redrive" if dry_run else "Redrove"
     out.print(f"{doing} {counted(done.records, 'record')} of {done.dead_letter_topic}.", markup=False)
     for count, what in (
@@ -116,3 +116,5 @@ def _show(done: Redrive, dry_run: bool) -> None:
     ):
         if count:
             out.print(f"Skipped {counted(count, 'record')}: {what}.")
+    if done.redriven_before:
+        out.print(f"Left out what earlier runs have written: {counted(done.redriven_before, 'offset')}.")

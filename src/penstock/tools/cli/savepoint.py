@@ -15,7 +15,7 @@ from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, counted
 from penstock.host.spark.checkpoints.savepoint import SavepointDescription
 from penstock.tools.cli.clients import ServersOfProgram
-from penstock.tools.cli.common import AsJson, Settings, err, out, parsed_settings, print_json
+from penstock.tools.cli.common import AsJson, Settings, err, out, parsed_settings, print_json, print_table
 from penstock.tools.cli.program import LoadedProgram, load_program
 from penstock.tools.cli.takeover import taken_over
 
@@ -103,7 +103,7 @@ def list_savepoints(
             each.location.rpartition("/")[2], each.application_id, str(each.epoch), _time(each.taken_ms),
             ", ".join(store.name for store in each.stores), f"{each.bytes:,}",
         )  # fmt: skip
-    out.print(table)
+    print_table(table)
 
 
 @app.command()
@@ -118,11 +118,11 @@ def inspect(savepoint: Directory, as_json: AsJson = False) -> None:
     for store in held.stores:
         note = "" if store.in_program else "removed from the program, state kept"
         table.add_row(store.name, store.layout, str(store.partitions), note)
-    out.print(table)
+    print_table(table)
     positions = Table("topic", "next offsets", box=None, pad_edge=False)
     for topic, offsets in sorted(held.offsets.items()):
         positions.add_row(topic, ", ".join(map(str, offsets)))
-    out.print(positions)
+    print_table(positions)
 
 
 @app.command()

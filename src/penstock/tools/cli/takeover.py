@@ -16,7 +16,7 @@ from penstock.host.threads.takeover import WATCH_SECONDS, InputOffset, Takeover,
 from penstock.plan.topology import built_topology
 from penstock.record import NO_TIMESTAMP
 from penstock.tools.cli.clients import ProgramOptions
-from penstock.tools.cli.common import FAILED, AsJson, option_groups, out, print_json
+from penstock.tools.cli.common import FAILED, AsJson, option_groups, out, print_json, print_table
 from penstock.tools.cli.program import load_program
 
 
@@ -103,7 +103,7 @@ def _show(plan: Takeover) -> None:
         for each in plan.inputs:
             offset = "none" if each.committed is None else str(each.committed)
             table.add_row(each.partition.topic, str(each.partition.partition), offset, str(each.end), _time(each))
-        out.print(table)
+        print_table(table)
     for store in plan.stores:
         out.print(f"Store {store.name}: at most {counted(store.records, 'record')} of {store.changelog}", markup=False)
     for warning in plan.warnings:

@@ -13,7 +13,16 @@ from penstock.client.confluent import ConfluentAdmin
 from penstock.errors import KafkaError, TopicExistsError, UnknownTopicOrPartitionError, counted
 from penstock.record import TopicPartition
 from penstock.tools.cli.clients import TIMEOUT_MS, BrokerOptions
-from penstock.tools.cli.common import FAILED, AsJson, option_groups, out, parsed_settings, print_json, report
+from penstock.tools.cli.common import (
+    FAILED,
+    AsJson,
+    option_groups,
+    out,
+    parsed_settings,
+    print_json,
+    print_table,
+    report,
+)
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Create, list, describe, change and delete topics.")
 
@@ -70,7 +79,7 @@ def list_topics(
     table = Table("topic", "partitions", "records", box=None, pad_edge=False)
     for name, count in found.items():
         table.add_row(name, str(count), f"{records[name]:,}")
-    out.print(table)
+    print_table(table)
 
 
 @app.command()
@@ -90,7 +99,7 @@ def describe(topics: Names, as_json: AsJson = False, *, brokers: BrokerOptions) 
         for row in one["partitions"]:
             shown = (",".join(map(str, cell)) if isinstance(cell, list) else str(cell) for cell in row.values())
             table.add_row(*shown)
-        out.print(table)
+        print_table(table)
 
 
 def _described(admin: ConfluentAdmin, name: str) -> dict[str, Any]:

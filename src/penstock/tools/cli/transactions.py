@@ -14,7 +14,7 @@ from penstock.client.sockets.cluster import Cluster
 from penstock.client.sockets.transactions import TransactionAdmin
 from penstock.record import TopicPartition
 from penstock.tools.cli.clients import TIMEOUT_MS, BrokerOptions
-from penstock.tools.cli.common import AsJson, option_groups, out, print_json
+from penstock.tools.cli.common import AsJson, option_groups, out, print_json, print_table
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -223,4 +223,4 @@ def _show(rows: Sequence[dict[str, Any]], as_json: bool, heads: tuple[str, ...])
     table = Table(*(Column(head, overflow="fold") for head in heads), box=None, pad_edge=False)
     for row in rows:
         table.add_row(*("-" if value is None else str(value) for value in row.values()))
-    out.print(table)
+    print_table(table)

@@ -274,6 +274,7 @@ class Redrive:
         not_selected: the number of dead letters left for another run.
         without_source: the number of letters without a known source, such as errors of punctuators.
         invalid: the number of records that are not dead letters.
+        redriven_before: the number of offsets that earlier runs have passed, with those of markers of transactions.
     """
 
     dead_letter_topic: str
@@ -281,6 +282,7 @@ class Redrive:
     not_selected: int = 0
     without_source: int = 0
     invalid: int = 0
+    redriven_before: int = 0
 
     @property
     def records(self) -> int:
@@ -456,8 +458,11 @@ class _Run:
         Adds them to the progress and the report.
         """
         begins, ends = self._bounds()
-        for place in begins:
+        for place, first in begins.items():
             done = self._done[place.partition] = _Offsets.of(progress, self._topic_id, place.partition)
+            self.report.redriven_before += done.count_from(first)
+        for place in begins:
+            done = self._done[place.partition]
             reached = done.next_without(begins[place])
             for record in self._records(place, reached, ends[place]):
                 if self._options.limit is not None and self.report.records >= self._options.limit:
@@ -561,6 +566,14 @@ class _Offsets:
     def __contains__(self, offset: int) -> bool:
         bits = self._chunks.get(offset // _CHUNK)
         return bits is not None and bool(bits[offset % _CHUNK])
+
+    def count_from(self, offset: int) -> int:
+        """Return the number of offsets in the set from `offset` on."""
+        return sum(
+            int(np.count_nonzero(bits[max(offset - chunk * _CHUNK, 0) :]))
+            for chunk, bits in self._chunks.items()
+            if (chunk + 1) * _CHUNK > offset
+        )
 
     def next_without(self, offset: int) -> int:
         """Return the first offset outside of the set, from `offset` on."""
