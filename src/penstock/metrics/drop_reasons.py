@@ -36,6 +36,10 @@ PASSED: Final = frozenset((DropReason.DESERIALIZATION, DropReason.PROCESSING, Dr
 """The reasons of exception handlers that continue without a record."""
 
 
+INTENDED: Final = frozenset((DropReason.DUPLICATE,))
+"""The reasons of operators whose purpose is to drop records."""
+
+
 class Dropped(NamedTuple):
     """The key of a counter: a node or store, and the reason of its dropped records."""
 

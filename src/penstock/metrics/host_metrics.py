@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from penstock.metrics import MeasurableStat, Metric, MetricName, SensorMetric, SensorReport
-from penstock.metrics.drop_reasons import Dropped
+from penstock.metrics.drop_reasons import Dropped, DropReason
 from penstock.metrics.measurements import (
     MOST_KEYS,
     NOTHING,
@@ -336,6 +336,14 @@ def dropped_for(dropped: Dropped) -> str:
     return operation_of(DROPPED_BY_REASON, NODE_ID, f"{dropped.reason}/{dropped.place}")
 
 
+def dropped_of(operation: Operation) -> Dropped | None:
+    """Return the node or store and the reason of an operation of `dropped_for`; None for any other."""
+    if operation.name != DROPPED_BY_REASON:
+        return None
+    reason, _, place = operation.id.partition("/")
+    return Dropped(place, DropReason(reason))
+
+
 def output_age(bucket: int) -> str:
     """Return the operation for sent records of an age (`bucket_of`). Its values are times in ms since the epoch."""
     return operation_of(OUTPUT_AGE, _BUCKET, str(bucket))
@@ -563,9 +571,8 @@ def _place(operation: Operation) -> tuple[str, Sequence[tuple[str, str]]]:
     task = ("task-id", operation.task)
     if operation.tag == CLIENT:
         return _FETCH if operation.name == FETCH_THROTTLE_TIME else f"{operation.id}-metrics", []
-    if operation.name == DROPPED_BY_REASON:
-        reason, _, place = operation.id.partition("/")
-        return _NODE, [task, (NODE_ID, place), (REASON, reason)]
+    if dropped := dropped_of(operation):
+        return _NODE, [task, (NODE_ID, dropped.place), (REASON, dropped.reason)]
     if operation.tag:
         group = _STATE if operation.tag.endswith(_STATE_ID) else _GROUPS[operation.tag]
         return group, [task, (operation.tag, operation.id)]

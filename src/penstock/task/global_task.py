@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, UnsupportedOperationError
 from penstock.exception_handlers import DeserializationExceptionHandler
-from penstock.metrics.drop_reasons import by_place
+from penstock.metrics.drop_reasons import Dropped
 from penstock.plan.subtopology import SubtopologySpec, TaskId
 from penstock.processor.api import Cancellable, ProcessorContext, PunctuationType, Punctuator
 from penstock.record import Record, RecordBatch, RecordMetadata
@@ -172,9 +172,9 @@ class GlobalStateUpdateTask:
         return self._context.processor_metadata
 
     @property
-    def dropped_records(self) -> Mapping[str, int]:
-        """The number of records dropped since the creation of the task, by node."""
-        return by_place(self._context.dropped_records)
+    def dropped_records(self) -> Mapping[Dropped, int]:
+        """The number of records dropped since the creation of the task, by node or store, and reason."""
+        return self._context.dropped_records
 
     def close(self) -> None:
         """Close the processors, then the stores.

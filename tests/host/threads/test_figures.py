@@ -17,6 +17,7 @@ from penstock.host.threads import vocabulary as v
 from penstock.host.threads.figures import InstanceFigures
 from penstock.host.threads.processing import TaskRunner
 from penstock.host.threads.vocabulary import OpenedState
+from penstock.metrics.drop_reasons import Dropped, DropReason
 from penstock.metrics.host_metrics import (
     COMMIT,
     DROPPED_RECORDS,
@@ -24,6 +25,7 @@ from penstock.metrics.host_metrics import (
     PROCESS,
     PUNCTUATE,
     Operation,
+    dropped_for,
     operation_of,
     streams_metrics,
 )
@@ -65,8 +67,9 @@ def test_events_and_output_are_added_up_and_the_topics_of_the_application_left_o
     figures.sent([PartitionBatch("out", 0, batch(b"x")), PartitionBatch("app-changelog", 0, batch(b"y"))])
     figures.take(v.Ran(TASK, records=3))
     figures.take(v.Ran(TASK, records=1))
-    figures.take(v.CommitPrepared(TASK, (), {}, dropped=2))
-    assert figures.dropped() == {"1_0": 2}
+    late = Dropped("COUNT", DropReason.LATE)
+    figures.take(v.CommitPrepared(TASK, (), {}, {dropped_for(late): Measurement(2)}, dropped=2))
+    assert figures.dropped() == {late: 2}
     assert figures.snapshot() == HostStatistics(
         commits=0,
         records_in=4,

@@ -6,6 +6,9 @@ from collections import Counter
 from collections.abc import Callable
 
 from penstock.host.api import HostStatistics
+from penstock.metrics.drop_reasons import Dropped
+from penstock.metrics.host_metrics import Operation, dropped_of
+from penstock.metrics.measurements import Measurement
 
 Totals = dict[str, tuple[int, int]]
 """Records and bytes by topic."""
@@ -25,6 +28,8 @@ class RecordCounters:
         """Processed records by task."""
         self.dropped: Counter[str] = Counter()
         """Records without a result by task."""
+        self.dropped_for: Counter[Dropped] = Counter()
+        """Records without a result by node or store, and reason."""
         self._consumed: Totals = {}
         self._produced: Totals = {}
 
@@ -35,6 +40,11 @@ class RecordCounters:
     def produced(self, topic: str, records: int, size: int) -> None:
         """Add records being written. size: in bytes."""
         _add(self._produced, topic, records, size)
+
+    def measured(self, operation: Operation, measurement: Measurement) -> None:
+        """Add the dropped records of a measurement of a task, if it is one of them."""
+        if dropped := dropped_of(operation):
+            self.dropped_for[dropped] += measurement.number
 
     def snapshot(self) -> HostStatistics:
         """Return the figures of topics and tasks."""

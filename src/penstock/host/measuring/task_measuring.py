@@ -6,7 +6,7 @@ These are process latency, age of records at sinks, stream time and dropped reco
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Final
 
 import numpy as np
@@ -89,11 +89,8 @@ class TaskMeasuring:
         if commit.checkpoint.stream_time != NO_TIMESTAMP:
             time = float(commit.checkpoint.stream_time)
             self._measured[STREAM_TIME] = Measurement(1, time, time, time)
-        for each, records in commit.dropped_records.items():
-            if more := records - self._dropped.get(each, 0):
-                measurement = Measurement(more, float(more), 1.0, 1.0)
-                self._add(operation_of(DROPPED_RECORDS, NODE_ID, each.place), measurement)
-                self._add(dropped_for(each), measurement)
+        for name, measurement in measured_drops(self._dropped, commit.dropped_records):
+            self._add(name, measurement)
         self._dropped = commit.dropped_records
 
     def take(self) -> dict[str, Measurement]:
@@ -104,6 +101,20 @@ class TaskMeasuring:
 
     def _add(self, operation: str, measurement: Measurement) -> None:
         self._measured[operation] = self._measured.get(operation, NOTHING).plus(measurement)
+
+
+def measured_drops(before: Mapping[Dropped, int], dropped: Mapping[Dropped, int]) -> Iterator[tuple[str, Measurement]]:
+    """Yield the newly dropped records, by operation: those of each node or store, and those for each reason.
+
+    Args:
+        before: the dropped records at the previous commit.
+        dropped: those at this commit.
+    """
+    for each, records in dropped.items():
+        if more := records - before.get(each, 0):
+            measurement = Measurement(more, float(more), 1.0, 1.0)
+            yield operation_of(DROPPED_RECORDS, NODE_ID, each.place), measurement
+            yield dropped_for(each), measurement
 
 
 def of_base(task: str, measured: Mapping[str, Measurement]) -> dict[str, Measurement]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 from penstock.errors import counted
 from penstock.host.api import HostStatistics
+from penstock.metrics.drop_reasons import INTENDED, Dropped
 
 _log = logging.getLogger(__name__)
 
@@ -69,16 +70,21 @@ class ProgressLog:
 
 
 class DroppedRecordsLog:
-    """Warns of dropped records, at most once a minute, because the loss is unintended.
+    """Warns of dropped records, at most once a minute and at the end, because the loss is unintended.
+
+    It leaves out the duplicates of deduplications.
 
     Args:
         application_id: the application.id.
-        dropped: returns the number of records dropped since the start, by task.
+        dropped: returns the number of records dropped since the start, by node or store, and reason.
         clock: returns the seconds of a monotonic clock.
     """
 
     def __init__(
-        self, application_id: str, dropped: Callable[[], Mapping[str, int]], clock: Callable[[], float] = time.monotonic
+        self,
+        application_id: str,
+        dropped: Callable[[], Mapping[Dropped, int]],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._application_id = application_id
         self._records = dropped
@@ -88,19 +94,20 @@ class DroppedRecordsLog:
 
     def look(self) -> None:
         """Warn of newly dropped records, unless the last warning is under a minute ago."""
-        now = self._clock()
-        if self._told_at is not None and now - self._told_at < _DROPPED_EVERY_SECONDS:
-            return
-        dropped = self._records()
+        if self._told_at is None or self._clock() - self._told_at >= _DROPPED_EVERY_SECONDS:
+            self.end()
+
+    def end(self) -> None:
+        """Warn of newly dropped records, whenever the last warning was."""
+        dropped = {each: records for each, records in self._records().items() if each.reason not in INTENDED}
         total = sum(dropped.values())
         if total == self._told:
             return
         _log.warning(
-            "%s dropped %s, %d since its start (task %s): they had no key, came too late for their window, or "
-            "could not be read or processed and a handler skipped them. The metric dropped-records-total counts them.",
+            "%s dropped %s, %s since its start: %s. The metric dropped-records-by-reason-total counts them.",
             self._application_id,
             counted(total - self._told, "record"),
-            total,
-            ", ".join(f"{task}: {records}" for task, records in sorted(dropped.items())),
+            f"{total:,}",
+            ", ".join(f"{records:,} {reason} in {place}" for (place, reason), records in sorted(dropped.items())),
         )
-        self._told, self._told_at = total, now
+        self._told, self._told_at = total, self._clock()

@@ -14,6 +14,7 @@ from penstock.host.measuring.record_counters import RecordCounters
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.commit_times import CommitTimes
 from penstock.host.threads.unread import described
+from penstock.metrics.drop_reasons import Dropped
 from penstock.metrics.host_metrics import (
     ACTIVE_RESTORE,
     ACTIVE_RESTORING,
@@ -255,7 +256,9 @@ class InstanceFigures:
         task, now = str(event.task), self._elapsed_ms()
         with self._lock:
             for name, measurement in event.measured.items():
-                self._measurements.take(Operation.reported(name, task), measurement, now)
+                operation = Operation.reported(name, task)
+                self._measurements.take(operation, measurement, now)
+                self.counters.measured(operation, measurement)
             self._measurements.take_sensors(event.sensors, now)
             if event.dropped:
                 self.counters.dropped[task] += event.dropped
@@ -284,10 +287,10 @@ class InstanceFigures:
             started_ms=self._started_ms,
         )
 
-    def dropped(self) -> dict[str, int]:
-        """Return the records dropped since the start, by task; tasks without dropped records are absent."""
+    def dropped(self) -> dict[Dropped, int]:
+        """Return the records dropped since the start, by node or store, and reason."""
         with self._lock:
-            return dict(self.counters.dropped)
+            return dict(self.counters.dropped_for)
 
     def snapshot(self) -> HostStatistics:
         """Return the figures since the start, without those of single tasks that the threads know."""

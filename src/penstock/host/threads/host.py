@@ -240,7 +240,7 @@ class ThreadsHost:
             self._directory.acquire()
             opened.callback(self._directory.release)
             opened.callback(self._directory.seal)
-            opened.callback(self._dropped.look)
+            opened.callback(self._dropped.end)
             admin = GroupAdmin(self._config)
             opened.callback(admin.close)
             layout = checked_layout(self._built, self._config, admin)

@@ -18,13 +18,14 @@ from penstock.host.commits.committing import offsets_of
 from penstock.host.deployment.layout import Layout
 from penstock.host.deployment.lost_topics import topic_entries, used_topics
 from penstock.host.measuring.batch_tracing import batch_tracing
-from penstock.host.measuring.task_measuring import TaskMeasuring, of_base
+from penstock.host.measuring.task_measuring import TaskMeasuring, measured_drops, of_base
 from penstock.host.supervision.turns import TopologyTurns
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.readable_store import CommittedEntries, ReadableStore, for_readers, seen
 from penstock.host.threads.visibility import Visibility
 from penstock.host.threads.vocabulary import GLOBAL_TASK, OpenedState
 from penstock.log_context import logged_as
+from penstock.metrics.drop_reasons import Dropped
 from penstock.plan.subtopology import TaskId
 from penstock.record import PartitionBatch, TopicPartition
 from penstock.state.api import CUSTOM, Base, Changes, StateStore, StoreBuilder
@@ -485,7 +486,7 @@ class GlobalTask:
         self._stamp = state.stamp
         self._positions = dict(state.positions)
         self._changes: Changes = {}
-        self._dropped = 0
+        self._dropped: Mapping[Dropped, int] = {}
         self._task = GlobalStateUpdateTask(
             layout.topology.global_topology,
             layout.config,
@@ -533,9 +534,10 @@ class GlobalTask:
     def prepare(self, now_ms: int) -> v.CommitPrepared:
         """Keep the changes for `apply`."""
         self._changes = self._task.changes()
-        dropped = sum(self._task.dropped_records.values())
-        before, self._dropped = self._dropped, dropped
-        return v.CommitPrepared(GLOBAL_TASK, (), {}, dropped=dropped - before)
+        before, self._dropped = self._dropped, dict(self._task.dropped_records)
+        measured = dict(measured_drops(before, self._dropped))
+        dropped = sum(self._dropped.values()) - sum(before.values())
+        return v.CommitPrepared(GLOBAL_TASK, (), {}, measured, dropped=dropped)
 
     def apply(self, ends: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, int]) -> v.CommitApplied:
         """Apply the changes to the base."""

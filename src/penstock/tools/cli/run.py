@@ -147,7 +147,7 @@ def _tell_what_was_done(streams: ApplicationLife[Any]) -> None:
     figures = streams.host_statistics()
     if figures.records_in:
         dropped = sum(sum(of_one.dropped.values()) for of_one in figures.by_topology().values())
-        lost = f", {dropped:,} dropped (without a key, too late, or not readable)" if dropped else ""
+        lost = f", {dropped:,} dropped" if dropped else ""
         err.print(f"{counted(figures.records_in, 'record')} read, {figures.records_out:,} written{lost}.")
 
 

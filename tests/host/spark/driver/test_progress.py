@@ -13,6 +13,8 @@ from penstock import StreamsBuilder
 from penstock.host.spark.checkpoints.checkpoint import Manifest, TopicFigures
 from penstock.host.spark.driver.figures import ManifestFigures
 from penstock.host.supervision.progress import DroppedRecordsLog, ProgressLog
+from penstock.metrics.drop_reasons import Dropped, DropReason
+from penstock.metrics.host_metrics import dropped_for
 from penstock.record import TopicPartition
 from tests.host.spark.inline import InlineQuery
 from tests.host.spark.support import SparkRunner
@@ -73,22 +75,43 @@ def test_a_task_keeps_its_worker_and_waits_until_it_runs_again() -> None:
     assert (figures.snapshot().workers, figures.snapshot().awaited) == ({}, {})
 
 
-def test_dropped_records_are_a_warning_once_a_minute(told: pytest.LogCaptureFixture) -> None:
+LATE, DUPLICATE = Dropped("COUNT", DropReason.LATE), Dropped("DEDUPLICATE", DropReason.DUPLICATE)
+
+
+def dropping(epoch: int, records: int, dropped: Dropped) -> Manifest:
+    return replace(manifest(epoch), measured={"0_0": {dropped_for(dropped): (records, float(records), 1.0, 1.0)}})
+
+
+def test_dropped_records_are_a_warning_once_a_minute_and_at_the_end(told: pytest.LogCaptureFixture) -> None:
     figures, time = ManifestFigures(), Time()
     log = DroppedRecordsLog("app", figures.dropped, time)
     log.look()
     assert not told.messages
     for at, epoch in enumerate((1, 2, 3)):
-        figures.take(replace(manifest(epoch), dropped={"0_0": 2, "0_1": 0}))
+        figures.take(dropping(epoch, 2_000, LATE))
         time.seconds = at
         log.look()
+    metric = "The metric dropped-records-by-reason-total counts them."
     assert [record.levelname for record in told.records] == ["WARNING"]
-    assert told.messages[0].startswith("app dropped 2 records, 2 since its start (task 0_0: 2): ")
+    assert told.messages == [f"app dropped 2,000 records, 2,000 since its start: 2,000 late in COUNT. {metric}"]
     time.seconds = 61
     log.look()
     log.look()
-    assert len(told.messages) == 2
-    assert told.messages[1].startswith("app dropped 4 records, 6 since its start (task 0_0: 6): ")
+    assert told.messages[1:] == [f"app dropped 4,000 records, 6,000 since its start: 6,000 late in COUNT. {metric}"]
+    figures.take(dropping(4, 1, LATE))
+    log.look()
+    log.end()
+    log.end()
+    assert told.messages[2:] == [f"app dropped 1 record, 6,001 since its start: 6,001 late in COUNT. {metric}"]
+
+
+def test_duplicates_are_no_loss(told: pytest.LogCaptureFixture) -> None:
+    figures = ManifestFigures()
+    log = DroppedRecordsLog("app", figures.dropped, Time())
+    figures.take(dropping(1, 5, DUPLICATE))
+    log.end()
+    assert not told.messages
+    assert figures.dropped() == {DUPLICATE: 5}
 
 
 @pytest.mark.parametrize("interval", [0, -1])

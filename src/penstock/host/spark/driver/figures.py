@@ -16,6 +16,7 @@ from penstock.host.measuring.record_counters import RecordCounters
 from penstock.host.spark.checkpoints.checkpoint import Manifest
 from penstock.host.spark.worker.measuring import operations_of
 from penstock.metrics import SensorReport
+from penstock.metrics.drop_reasons import Dropped
 from penstock.metrics.host_metrics import (
     BLOCKED_TIME,
     COMMIT,
@@ -143,6 +144,7 @@ class ManifestFigures:
         for task, measured in manifest.measured.items():
             for operation, measurement in operations_of(task, measured):
                 take(operation, measurement, now)
+                self._counters.measured(operation, measurement)
         for records in manifest.processed.values():
             take(Operation(PROCESS_RECORDS), measured_once(records), now)
         fetched, processed, sent = (manifest.phases_ms.get(phase, 0.0) for phase in ("fetch", "process", "transaction"))
@@ -163,10 +165,10 @@ class ManifestFigures:
                 lags=self._lags(), committed_ms=committed_ms, ratios=self._shares.at(now), started_ms=self._started_ms
             )
 
-    def dropped(self) -> Mapping[str, int]:
-        """Return the records dropped since this start, by task. Tasks without any are omitted."""
+    def dropped(self) -> Mapping[Dropped, int]:
+        """Return the records dropped since this start, by node or store, and reason."""
         with self._lock:
-            return {task: records for task, records in self._counters.dropped.items() if records}
+            return dict(self._counters.dropped_for)
 
     def snapshot(self) -> HostStatistics:
         """Return the figures since this start, as of the last committed epoch."""

@@ -78,7 +78,7 @@ class QueryFollower:
                 query.stop()
             time.sleep(LOOK_SECONDS)
         self._take_manifests(query)
-        self._dropped.look()
+        self._dropped.end()
         self._restores.end(query.description.generation, self._figures.epoch)
         failure = query.failure()
         if failure is not None:
