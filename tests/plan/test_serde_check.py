@@ -12,7 +12,7 @@ from penstock import Serdes, StreamsBuilder
 from penstock.config import StreamsConfig
 from penstock.dsl.options import Consumed
 from penstock.errors import ConfigError, StreamsError, TopologyError
-from penstock.plan.serde_check import check_serdes, node_serde
+from penstock.plan.serde_check import check_serdes, check_serdes_are_shared, node_serde
 from penstock.plan.subtopology import BuiltTopology, SinkSpec, SourceSpec
 from penstock.plan.topology import Topology
 from penstock.processor.api import SimpleSupplier
@@ -31,6 +31,26 @@ def with_store(**serdes: Serde) -> BuiltTopology:
     topology = Topology().add_source("S", "in", key_serde=TEXT, value_serde=TEXT)
     topology.add_processor("P", SimpleSupplier(StreamMerge, [builder]), "S")
     return topology.build("app")
+
+
+class OfOneProcess(StringSerde):
+    """Texts that only the process that wrote them can read."""
+
+    is_of_one_process = True
+
+
+def test_a_serde_that_one_process_can_read_is_refused_for_several_with_its_user() -> None:
+    topology = Topology().add_source("S", "in", key_serde=TEXT, value_serde=TEXT)
+    topology.add_sink("T", "out", "S", key_serde=TEXT, value_serde=OfOneProcess())
+    expected = (
+        r"T, which writes to topic out \(created at .*\), has a OfOneProcess for values .* but two run, .*penstock"
+    )
+    with pytest.raises(StreamsError, match=expected):
+        check_serdes_are_shared(topology.build("app"), NOTHING, "two run")
+    built = with_store(key_serde=TEXT, value_serde=OfOneProcess())
+    with pytest.raises(StreamsError, match=r"Store s.*, has a OfOneProcess for values"):
+        check_serdes_are_shared(built, NOTHING, "two run")
+    check_serdes_are_shared(with_store(key_serde=TEXT, value_serde=TEXT), NOTHING, "two run")
 
 
 def test_the_serde_of_a_node_comes_before_the_default() -> None:

@@ -12,6 +12,8 @@ import pytest
 from penstock.errors import SerializationError
 from penstock.serdes import Serde
 from penstock.serdes.avro import AvroSerde
+from penstock.serdes.cloud_events import CloudEventSerde, StructuredCloudEventSerde
+from penstock.serdes.debezium import DebeziumSerde
 from penstock.serdes.protobuf import ProtobufSerde
 from penstock.serdes.schema_registry import registry_client
 from tests.serdes.test_avro import SCHEMA, TRADE, Trade
@@ -95,6 +97,14 @@ import penstock.serdes.{module}
         f"ModuleNotFoundError: penstock.serdes.{module} needs the package {package}, "
         f"which is not installed: pip install 'penstock-streams[{extra}]'."
     )
+
+
+def test_a_registry_in_memory_is_of_one_process_also_as_an_inner_serde() -> None:
+    here, shared = AvroSerde("mock://one"), AvroSerde("http://127.0.0.1:8081")
+    for serde in (here, DebeziumSerde(inner=here), CloudEventSerde(here), StructuredCloudEventSerde(here)):
+        assert serde.is_of_one_process
+    for serde in (shared, DebeziumSerde(inner=shared), DebeziumSerde(), CloudEventSerde(shared), CloudEventSerde()):
+        assert not serde.is_of_one_process
 
 
 def test_a_registry_in_memory_says_what_it_is_when_it_lacks_a_schema() -> None:

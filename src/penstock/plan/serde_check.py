@@ -40,6 +40,37 @@ def check_serdes(built: BuiltTopology, config: StreamsConfig) -> None:
     _check_keys_meet(built, config)
 
 
+def check_serdes_are_shared(built: BuiltTopology, config: StreamsConfig, processes: str) -> None:
+    """Raise StreamsError if a source, a sink or a store has a serde that only one process can read.
+
+    processes: says by which key of the configuration several processes run the tasks.
+    """
+    config = config.overridden(built.config_overrides)
+    parts = built.subtopologies if built.global_topology is None else (*built.subtopologies, built.global_topology)
+    for subtopology in parts:
+        for node in subtopology.nodes:
+            if not isinstance(node, ProcessorSpec):
+                for part in _PARTS:
+                    made = made_at(built.node_lines.get(node.name))
+                    _check_shared(
+                        node_serde(node, part, config), f"{node.name}, which {_does(node)}{made}", part, processes
+                    )
+        for name, builder in subtopology.stores.items():
+            if not isinstance(builder.supplier, CustomStoreSupplier):
+                for part in _PARTS:
+                    made = made_at(built.store_lines.get(name))
+                    _check_shared(store_serde(builder, part, config), f"Store {name}{made}", part, processes)
+
+
+def _check_shared(serde: Serde, user: str, part: str, processes: str) -> None:
+    if serde.is_of_one_process:
+        raise StreamsError(
+            f"{user}, has a {type(serde).__name__} for {part}s whose schema registry is in the memory of one process "
+            f"(mock://), but {processes}, so what one process writes would be unreadable in the others. Use a registry "
+            "that they share: `penstock broker --schema-registry` serves one at http://127.0.0.1:8081."
+        )
+
+
 def node_serde(
     node: SourceSpec | SinkSpec, part: str, config: StreamsConfig, lines: Mapping[str, str] | None = None
 ) -> Serde:

@@ -54,6 +54,11 @@ class Serde(Generic[T]):
         """Whether `serialize_record` changes the headers of a record."""
         return False
 
+    @property
+    def is_of_one_process(self) -> bool:
+        """Whether only the process that wrote bytes can read them."""
+        return False
+
     repeatable: bool = False
     """Whether a value that was read survives another round trip unchanged.
 

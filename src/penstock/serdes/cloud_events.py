@@ -50,6 +50,11 @@ class StructuredCloudEventSerde(Serde[CloudEvent[D]], Generic[D]):
     def __init__(self, data: Serde[D] | None = None) -> None:
         self._data = data
 
+    @property
+    def is_of_one_process(self) -> bool:
+        """Whether only the process that wrote the data can read it."""
+        return self._data is not None and self._data.is_of_one_process
+
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
         """Serialise the event as JSON; raises SerializationError if its data does not fit `datacontenttype`."""
         event = _checked(topic, value)
@@ -87,6 +92,11 @@ class CloudEventSerde(HeaderSerde[CloudEvent[D]], Generic[D]):
     def __init__(self, data: Serde[D] | None = None) -> None:
         self._data = data
         self._structured = StructuredCloudEventSerde(data)
+
+    @property
+    def is_of_one_process(self) -> bool:
+        """Whether only the process that wrote the data can read it."""
+        return self._data is not None and self._data.is_of_one_process
 
     def is_own(self, name: str) -> bool:
         """Return whether the header `name` is an attribute of an event, or its media type."""

@@ -125,6 +125,11 @@ class DebeziumSerde(Serde[DebeziumChange[R]], Generic[R]):
         return self._inner.uses_headers
 
     @property
+    def is_of_one_process(self) -> bool:
+        """Whether only the process that wrote an envelope can read it."""
+        return self._inner.is_of_one_process
+
+    @property
     def repeatable(self) -> bool:  # type: ignore[override]  # the base has a constant
         """Whether a value that was read survives another round trip unchanged."""
         return self._inner.repeatable and not is_model(self._row)

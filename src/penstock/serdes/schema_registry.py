@@ -82,6 +82,11 @@ class SchemaRegistrySerde(Serde[T], Generic[T]):
         """Whether `schema.id.serializer` is set, which may write ids to headers."""
         return "schema.id.serializer" in self._config
 
+    @property
+    def is_of_one_process(self) -> bool:
+        """Whether the registry is in the memory of a process."""
+        return _is_in_memory(self._registry)
+
     def make_serializer(self) -> Callable[[Any, SerializationContext], Any]:
         """Return confluent-kafka's serializer."""
         raise NotImplementedError
@@ -135,13 +140,18 @@ class SchemaRegistrySerde(Serde[T], Generic[T]):
 
     def _reason(self, error: Exception) -> str:
         url = str(self._registry.get("url"))
-        if isinstance(error, SchemaRegistryError) and url.startswith("mock://"):
+        if isinstance(error, SchemaRegistryError) and _is_in_memory(self._registry):
             return (
                 f"{url} is a registry in the memory of this process, which ends with it, and it does not have this "
                 "schema. For several processes, or a program that starts again, use a registry that they share: "
                 "`penstock broker --schema-registry` serves one at http://127.0.0.1:8081"
             )
         return str(error)
+
+
+def _is_in_memory(registry: Mapping[str, Any]) -> bool:
+    """Return whether a registry is one in the memory of each process."""
+    return str(registry.get("url")).startswith("mock://")
 
 
 def _pass_on_if_away(error: Exception) -> None:

@@ -46,6 +46,7 @@ from penstock.plan.partition_grouper import PartitionGrouper
 from penstock.plan.topology import Topology, built_topology
 from penstock.record import RecordBatch, TopicPartition
 from penstock.serdes import Serdes
+from penstock.serdes.avro import AvroSerde
 from penstock.state.query.queryable import QueryableStoreTypes, StoreQueryParameters
 from penstock.state.restore_listener import StateRestoreListener
 from penstock.testing import EmbeddedBroker
@@ -194,6 +195,14 @@ def hanging(line: str) -> list[str]:
         Path(path).touch()
         threading.Event().wait()
     return word.split()
+
+
+@pytest.mark.one_broker
+def test_worker_processes_share_no_schema_registry_in_memory(words: WordCount) -> None:
+    words.settings |= {"num.stream.threads": 2, "default.value.serde": AvroSerde("mock://one")}
+    host = words.host(str.split, until_end=False, make_membership=None)
+    with pytest.raises(StreamsError, match=r"AvroSerde for values .*num\.stream\.threads=2 runs the tasks in as many"):
+        host.start(Listening())
 
 
 class Jumping(SystemClock):

@@ -40,7 +40,7 @@ from penstock.host.threads.queries import TaskQueries
 from penstock.log_context import logged_as
 from penstock.metrics.host_metrics import Measured, client_statistics
 from penstock.plan.dead_letters import check_dead_letters
-from penstock.plan.serde_check import check_serdes
+from penstock.plan.serde_check import check_serdes, check_serdes_are_shared
 from penstock.plan.subtopology import BuiltTopology
 from penstock.state.restore_listener import StateRestoreListener
 from penstock.task.taps import TappedRecord
@@ -113,6 +113,9 @@ class ThreadsHost:
         self.check_keys(self._config)
         check_group_protocol(self._built, self._config)
         check_serdes(self._built, self._config)
+        if (workers := self._config["num.stream.threads"]) > 1:
+            processes = f"num.stream.threads={workers} runs the tasks in as many processes"
+            check_serdes_are_shared(self._built, self._config, processes)
         check_dead_letters(self._built, self._config)
         if self._built.data_frame_topics:
             raise TopologyError("The topology reads or writes DataFrames, which only the Spark host does.")

@@ -16,6 +16,7 @@ from penstock.dsl.options import Consumed, Produced
 from penstock.errors import MissingSourceTopicError, StreamsError
 from penstock.host.spark.driver.preparation import check, prepare
 from penstock.host.spark.driver.session_use import SessionUse
+from penstock.serdes.avro import AvroSerde
 from penstock.streams import KafkaStreams
 from tests.support.brokers import RunningBroker
 
@@ -73,6 +74,15 @@ def test_a_missing_serde_ends_the_start() -> None:
     with pytest.raises(StreamsError, match="value serdes for sink node KSTREAM-SINK-0000000002") as refused:
         prepare(builder.build().build("app"), StreamsConfig({"application.id": "app"}), nobody, nobody, 1, "")
     assert "which writes to topic out" in refused.value.__notes__[0]
+
+
+def test_a_schema_registry_in_memory_is_refused_before_a_session_is_opened() -> None:
+    builder = StreamsBuilder()
+    builder.stream("in", Consumed.with_(TEXT, TEXT)).to("out", Produced.with_(value_serde=AvroSerde("mock://one")))
+    nobody: Any = None
+    expected = r"which writes to topic out .* AvroSerde for values .*mock://.* penstock\.host=spark runs .* processes"
+    with pytest.raises(StreamsError, match=expected):
+        check(builder.build().build("app"), StreamsConfig({"application.id": "app"}), nobody)
 
 
 @pytest.mark.parametrize("captured", [threading.Lock(), io.TextIOWrapper(io.BytesIO())])

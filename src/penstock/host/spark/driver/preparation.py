@@ -49,7 +49,7 @@ from penstock.host.spark.protocol.transactions import commits_topic, guarantee_o
 from penstock.host.storage.sealed_files import is_sealed
 from penstock.plan.dead_letters import check_dead_letters
 from penstock.plan.partition_grouper import configured_grouper
-from penstock.plan.serde_check import check_serdes
+from penstock.plan.serde_check import check_serdes, check_serdes_are_shared
 from penstock.plan.subtopology import BuiltTopology
 from penstock.record import TopicPartition
 from penstock.state.open import ROCKSDB, check_installed
@@ -92,10 +92,11 @@ def check(built: BuiltTopology, config: StreamsConfig, admin: Admin) -> None:
 
     Raises:
         MissingSourceTopicError, TopologyError, TopicAuthorizationError: as `prepare`.
-        StreamsError: a source, a sink or a store has no serde, a sink topic does not exist, or a user object cannot be
-            sent to workers.
+        StreamsError: a source, a sink or a store has no serde, or one that a single process can read; a sink topic does
+            not exist, or a user object cannot be sent to workers.
     """
     check_serdes(built, config)
+    check_serdes_are_shared(built, config, "penstock.host=spark runs the tasks in several processes")
     check_dead_letters(built, config)
     check_can_be_sent(built, config)
     made = set(built.data_frame_topics)  # the first start creates them, in the session
