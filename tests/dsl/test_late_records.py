@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -178,6 +179,33 @@ def test_an_operator_that_drops_no_records_is_refused_with_both_lines(program: C
         ends_with.late_to("late")
     assert "(created at " in str(caught.value)
     assert "directly after the operator" in str(caught.value)
+
+
+READING: dict[str, Callable[[StreamsBuilder], Any]] = {
+    "the source": lambda b: b.stream("back", TEXT).map_values(str).group_by_key().count(),
+    "one of two": lambda b: b.stream(["in", "back"], TEXT).group_by_key().windowed_by(WINDOWS).count(),
+    "a pattern": lambda b: b.stream(re.compile("ba.*"), TEXT).deduplicate_by_key(5),
+    "a table": lambda b: b.table("back", TEXT),
+    "another key": lambda b: b.stream("back", TEXT).group_by(lambda key, value: value).windowed_by(WINDOWS).count(),
+}
+
+
+@pytest.mark.parametrize("program", READING.values(), ids=READING)
+def test_dropped_records_do_not_come_back_to_the_operator(program: Callable[[StreamsBuilder], Any]) -> None:
+    expected = r"late_to \(.*test_late_records\.py:\d+\) .* to topic back, which .* reads: .* Name a topic of its own"
+    operator = program(StreamsBuilder())
+    with pytest.raises(TopologyError, match=expected):
+        operator.late_to("back")
+
+
+def test_dropped_records_may_go_to_a_topic_that_others_read() -> None:
+    builder = StreamsBuilder()
+    table = builder.table("names", TEXT)
+    builder.stream("late", TEXT).foreach(lambda key, value: None)
+    joined = builder.stream("in", TEXT).join(table, lambda one, two: one)
+    joined.group_by_key().count().late_to("names")
+    joined.group_by_key().windowed_by(WINDOWS).count().late_to("late")
+    builder.build()
 
 
 def test_a_topic_is_a_legal_name() -> None:
