@@ -104,7 +104,9 @@ def test_windows_come_back_equal_from_a_pickle() -> None:
     ("make", "error", "message"),
     [
         (lambda: CalendarWindows.days("Europe/Berln", 0), ValueError, "Time zone 'Europe/Berln' was not found"),
-        (lambda: CalendarWindows.days(BERLIN, -1), ValueError, "Grace period must not be negative."),
+        (lambda: CalendarWindows.days("+02:00", 0), ValueError, r"write timezone\(timedelta\(hours=2\)\)"),
+        (lambda: CalendarWindows.days("UTC-0530", 0), ValueError, r"timezone\(timedelta\(hours=-5, minutes=-30\)\)"),
+        (lambda: CalendarWindows.days(BERLIN, -1), ValueError, "Grace period must not be negative, got -1 ms."),
         (lambda: CalendarWindows.days(BERLIN, 1.5), TypeError, "Expected grace as a timedelta or a whole number"),  # type: ignore[arg-type]  # the error
         (lambda: CalendarWindows.days(datetime.now(UTC), 0), TypeError, "Expected zone as a zoneinfo.ZoneInfo"),  # type: ignore[arg-type]  # the error
         (lambda: CalendarWindows.weeks(BERLIN, 0, start_of_week=7), ValueError, "Expected start_of_week from 0"),

@@ -6,6 +6,7 @@ first use. Times before the epoch have no period.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -238,11 +239,21 @@ def _zone_named(name: str) -> ZoneInfo:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:  # the last two for names that are not of a file
         todo = (
-            "use a name of the IANA database, such as Europe/Berlin"
+            _offset_hint(name) or "use a name of the IANA database, such as Europe/Berlin"
             if available_timezones()
             else "this machine has no data of time zones: run `pip install tzdata`"
         )
         raise ValueError(f"Time zone {name!r} was not found: {todo}.") from error
+
+
+def _offset_hint(name: str) -> str | None:
+    """Return what to write in place of an offset such as +02:00; None for any other name."""
+    found = re.fullmatch(r"(?:UTC|GMT)?([+-]\d{1,2})(?::?(\d{2}))?", name)
+    if found is None:
+        return None
+    hours, minutes = int(found[1]), int(found[2] or 0) * (-1 if found[1].startswith("-") else 1)
+    span = f"hours={hours}" + (f", minutes={minutes}" if minutes else "")
+    return f"an offset is no name of a zone; write timezone(timedelta({span})) of datetime"
 
 
 def _check_start_of_week(given: object) -> None:

@@ -38,7 +38,7 @@ class CalendarWindows(Windows):
 
     def __post_init__(self) -> None:
         if self.grace_period_ms < 0:
-            raise ValueError("Grace period must not be negative.")
+            raise ValueError(f"Grace period must not be negative, got {self.grace_period_ms} ms.")
         object.__setattr__(self, "size_ms", self.periods.largest_ms)  # a frozen dataclass has no other way
 
     @staticmethod

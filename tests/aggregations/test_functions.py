@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from typing import Any
 
 import pytest
 
@@ -28,3 +29,12 @@ def test_a_list_has_a_limit_without_being_asked() -> None:
     for number in range(1_100):
         state = collect.added(state, number)
     assert state == list(range(1_000))
+
+
+def test_arguments_of_another_form_are_refused_with_the_correct_one() -> None:
+    share: Any = 0.5
+    with pytest.raises(TypeError, match=r"quantiles\(\[0\.5\]\), got 0\.5"):
+        aggregations.quantiles(share)
+    unnamed: Any = aggregations.count()
+    with pytest.raises(TypeError, match=r"takes aggregations by name.* got count\(\) without one: write combined\("):
+        aggregations.combined(unnamed)

@@ -221,3 +221,10 @@ def test_merging_with_what_is_no_stream_is_refused() -> None:
     stream = StreamsBuilder().stream("in")
     with pytest.raises(TypeError, match="Expected a KStream"):
         stream.merge("other")  # type: ignore[arg-type]  # the mistake that is tested
+
+
+@pytest.mark.parametrize("topic", [None, 5])
+def test_the_target_is_the_name_of_a_topic_or_a_function(topic: Any) -> None:
+    stream = StreamsBuilder().stream("in")
+    with pytest.raises(TypeError, match=rf"Expected the name of a topic or a function .* for to\(\), got {topic}"):
+        stream.to(topic)

@@ -148,8 +148,9 @@ def test_a_missing_source_topic_is_named_with_the_command_that_makes_it(
 
 
 def test_a_missing_topic_of_a_sink_is_named(runner: Runner, application: str, topics: tuple[str, str]) -> None:
-    with pytest.raises(StreamsError, match="sinks write to do not exist: no-such-topic"):
+    with pytest.raises(StreamsError, match="sinks write to do not exist: no-such-topic") as caught:
         runner.run(word_count(topics[0], "no-such-topic"), runner.config(application))
+    assert any("writes the records of" in note and ".py:" in note for note in caught.value.__notes__)
 
 
 @pytest.mark.one_broker

@@ -22,6 +22,7 @@ from pydantic import AliasChoices, BaseModel, Field, Json, SecretStr, computed_f
 
 from penstock import Serde, Serdes
 from penstock.errors import SerializationError
+from penstock.serdes.debezium import DebeziumSerde
 from tests.serdes.test_primitive import assert_columns_come_back, assert_refused
 
 
@@ -333,3 +334,19 @@ def test_values_that_are_no_json_are_refused(serde: Serde, value: Any) -> None:
 def test_bytes_that_are_no_json_of_the_class_are_refused(serde: Serde, data: bytes) -> None:
     with pytest.raises(SerializationError, match="'topic' as"):
         serde.deserialize("topic", data)
+
+
+def test_a_number_that_json_lacks_is_named_with_its_place() -> None:
+    for value, place in (({"prices": [{"mean": math.inf}]}, r"inf \(at prices\[0\]\.mean\)"), (math.nan, "nan,")):
+        with pytest.raises(SerializationError, match=f"JSON has no {place}"):
+            Serdes.json().serialize("t", value)
+
+
+def test_a_class_is_given_and_not_its_name() -> None:
+    name: Any = "Order"
+    calls = {"Serdes.json": Serdes.json, "Serdes.msgpack": Serdes.msgpack, "DebeziumSerde": DebeziumSerde}
+    for call, make in calls.items():
+        with pytest.raises(TypeError, match=rf"{call}\('Order'\) expects a class, not its name: write {call}\(Order\)"):
+            make(name)
+    with pytest.raises(TypeError, match="Expected a Serde as inner of DebeziumSerde, got 'Order'"):
+        DebeziumSerde(inner=name)

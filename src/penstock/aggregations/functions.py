@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, overload
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Never, TypeVar, overload
 
 from penstock.aggregations.api import Aggregation
 from penstock.aggregations.combined import Combined
@@ -157,18 +157,28 @@ def quantiles(at: Sequence[float], of: Callable[[V], float | None] | None = None
         of: returns the number in a value; None for values that are numbers.
 
     Raises:
+        TypeError: the shares are no sequence.
         ValueError: there are no shares, or one is outside of 0 to 1.
     """
+    given: Any = at  # users need not run a type checker
+    if not isinstance(given, Iterable) or isinstance(given, str):
+        raise TypeError(f"Expected a list of shares for quantiles(), such as quantiles([0.5]), got {given!r}.")
     return Quantiles(of=of, at=tuple(at))
 
 
-def combined(**aggregations: Aggregation[V, Any]) -> Aggregation[V, dict[str, Any]]:
+def combined(*unnamed: Never, **aggregations: Aggregation[V, Any]) -> Aggregation[V, dict[str, Any]]:
     """Return several aggregations as one, whose result is a dict of their results.
 
     Args:
+        unnamed: nothing; it makes the error for an aggregation without a name.
         aggregations: the aggregations by name, such as `total=aggregations.sum(), number=aggregations.count()`.
 
     Raises:
         TypeError: there are no aggregations, or an argument is not one.
     """
+    if unnamed:
+        raise TypeError(
+            f"combined() takes aggregations by name, since its result is a dict, got {unnamed[0]!s} without one: write "
+            "combined(number=aggregations.count()), for example."
+        )
     return Combined(aggregations=aggregations)

@@ -320,6 +320,10 @@ class KStream(StatelessOperators[K, V], StreamJoins[K, V], StreamDeduplication[K
             produced: serdes, if they differ from those of the stream; partitioner; name of the node.
         """
         if not isinstance(topic, str):
+            if not callable(topic):
+                raise TypeError(
+                    f"Expected the name of a topic or a function topic(key, value, metadata) for to(), got {topic!r}."
+                )
             checked(topic, "topic(key, value, metadata)")
         options = option(produced, Produced())
         name = self._name(options.name, names.STREAM_SINK)

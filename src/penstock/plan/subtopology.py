@@ -133,6 +133,11 @@ class DroppedSinkSpec(SinkSpec):
     """
 
 
+@dataclass(frozen=True)
+class ParkedSinkSpec(DroppedSinkSpec):
+    """A sink of the parked records on which its parent has failed at each attempt."""
+
+
 @dataclass(frozen=True, eq=False)
 class DataFrameSource:
     """A streaming Spark DataFrame that feeds an internal topic, which the topology reads.

@@ -110,12 +110,14 @@ class DebeziumSerde(Serde[DebeziumChange[R]], Generic[R]):
         inner: the serde that reads the envelope as a dict, such as an AvroSerde without type; None for JSON.
 
     Raises:
-        TypeError: objects of `row` cannot be read.
+        TypeError: objects of `row` cannot be read, or `inner` is no serde.
     """
 
     def __init__(self, row: type[R] | None = None, *, inner: Serde[Any] | None = None) -> None:
         if row is not None and not is_model(row):
             check_readable(row, f"DebeziumSerde({name_of(row)})")
+        if inner is not None and not isinstance(inner, Serde):
+            raise TypeError(f"Expected a Serde as inner of DebeziumSerde, got {inner!r}: write inner=AvroSerde(...).")
         self._row = row
         self._inner = _EnvelopeSerde() if inner is None else inner
 

@@ -19,7 +19,7 @@ from penstock.errors import SerializationError
 from penstock.record import Headers
 from penstock.serdes.api import Serde
 from penstock.serdes.objects import JsonModel, check_readable, field_names, is_written_by_alias, name_of
-from penstock.serdes.read_back import check_read_back, not_read_back, values_in
+from penstock.serdes.read_back import check_read_back, not_read_back, places_in, values_in
 
 T = TypeVar("T")
 
@@ -79,8 +79,8 @@ class TypedJsonSerde(Serde[T]):
     def __init__(self, type: type[T]) -> None:
         self.type = type
         self._encoder = msgspec.json.Encoder(order="deterministic")
-        self._decoder = msgspec.json.Decoder(type)
         parts = check_readable(type, f"Serdes.json({name_of(type)})")
+        self._decoder = msgspec.json.Decoder(type)
         keys = (part.key_type for part in parts if isinstance(part, msgspec.inspect.DictType))
         self._has_other_keys = any(not isinstance(key, msgspec.inspect.StrType) for key in keys)
 
@@ -211,11 +211,12 @@ def _encoded(
 def _without_nan(topic: str, value: Any, data: bytes) -> bytes:
     """Return `data`; raises SerializationError if it has a null instead of NaN or infinity."""
     if b"null" in data and orjson.loads(data) != value:
-        for each in values_in(value):
+        for place, each in places_in(value):
             if not _is_in_json(each):
+                at = f" (at {place})" if place else ""
                 raise SerializationError(
-                    f"Cannot write to {topic!r} as JSON: JSON has no {each}, and null would be read; write None, or "
-                    "leave such values out."
+                    f"Cannot write to {topic!r} as JSON: JSON has no {each}{at}, and null would be read; write None, "
+                    "or leave such values out."
                 )
     return data
 

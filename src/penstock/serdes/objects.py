@@ -68,6 +68,8 @@ def check_readable(type_: Any, serde: str) -> list[msgspec.inspect.Type]:
 
     serde: the call of the serde, for the error.
     """
+    if isinstance(type_, str):
+        raise TypeError(f"{serde} expects a class, not its name: write {serde.partition('(')[0]}({type_}).")
     parts = list(_parts_of(msgspec.inspect.type_info(type_)))
     for part in parts:
         if isinstance(part, msgspec.inspect.CustomType):

@@ -18,12 +18,24 @@ _WITHOUT_PARTS = frozenset({str, int, float, bool, bytes, type(None)})
 
 def values_in(value: Any) -> Iterator[Any]:
     """Yield the values within `value` that have no parts."""
+    for _, each in places_in(value):
+        yield each
+
+
+def places_in(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the values within `value` that have no parts, each after its place, such as `prices[0].mean`.
+
+    place: that of `value`; empty for the outermost one.
+    """
     parts = _parts_of_value(value)
     if parts is None:
-        yield value
+        yield place, value
+    elif isinstance(parts, Mapping):
+        for name, part in parts.items():
+            yield from places_in(part, f"{place}.{name}" if place else str(name))
     else:
-        for part in parts.values() if isinstance(parts, Mapping) else parts:
-            yield from values_in(part)
+        for number, part in enumerate(parts):
+            yield from places_in(part, f"{place}[{number}]")
 
 
 def _parts_of_value(value: Any) -> Mapping[Any, Any] | Sequence[Any] | None:

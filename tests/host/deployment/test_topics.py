@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock import KStream, Repartitioned, StreamsBuilder
+from penstock import Backoff, Consumed, KStream, Park, Repartitioned, Serdes, StreamsBuilder
 from penstock.config import StreamsConfig
-from penstock.errors import TopologyError
+from penstock.errors import StreamsError, TopologyError
 from penstock.host.deployment.internal_topics import internal_topics
 from penstock.host.deployment.layout import layout_of
-from penstock.host.deployment.topics import repartition_counts
+from penstock.host.deployment.topics import check_sink_topics, repartition_counts
 from penstock.plan.topology import built_topology
 
 
@@ -113,3 +114,22 @@ def test_the_topic_of_a_broadcast_has_the_settings_of_a_repartition_topic() -> N
     first, second = internal_topics(layout)
     assert (first.name, first.partitions) == ("app-b-broadcast-repartition", 2)
     assert first.config == second.config
+
+
+def test_a_missing_topic_is_named_with_the_node_its_purpose_and_the_line() -> None:
+    builder = StreamsBuilder()
+    stream = builder.stream("in", Consumed.with_(Serdes.string(), Serdes.string()))
+    parking = Park(backoff=Backoff(10), attempts=2, then="failed")
+    stream.map_values(len, named="length", on_error=parking).to("lengths")
+    stream.group_by_key().count(named="count").late_to("late")
+    config = StreamsConfig({"errors.dead.letter.queue.topic.name": "dead"}, environment={})
+    with pytest.raises(StreamsError, match="Topics that sinks write to do not exist") as caught:
+        check_sink_topics(built_topology(builder.build(), "app"), {"in": 1}, config)
+    said = "\n".join(caught.value.__notes__)
+    for part in (
+        r"length-dead-letters writes what still fails in length after .* by Park\(then=\), to failed \(.*\.py:\d+\)",
+        r"writes the records of length to lengths \(.*\.py:\d+\)",
+        r"writes what count drops, by late_to, to late \(.*\.py:\d+\)",
+        r"errors\.dead\.letter\.queue\.topic\.name names dead for dead letters",
+    ):
+        assert re.search(part, said), said

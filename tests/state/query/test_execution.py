@@ -111,8 +111,8 @@ def test_a_range_query_has_an_iterator(store: Any, query: Query, entries: list[A
     ("store", "query", "message"),
     [
         (key_values(), TimestampedKeyQuery("a"), "doesn't know how to execute"),
-        (key_values(), WindowRangeQuery.with_key("a"), "doesn't know how to execute"),
-        (windows(), KeyQuery("a"), "doesn't know how to execute"),
+        (key_values(), WindowRangeQuery.with_key("a"), "Queries for this store: KeyQuery and RangeQuery"),
+        (windows(), KeyQuery("a"), "Queries for this store: WindowKeyQuery"),
         (windows(), WindowKeyQuery("a", None, 5), "only supports closed-range queries"),
         (windows(), WindowRangeQuery.with_key("a"), "only supports WindowRangeQuery.with_window_start_range"),
         (sessions(), WindowRangeQuery.with_window_start_range(0, 5), "only support WindowRangeQuery.with_key"),

@@ -81,7 +81,9 @@ def test_windows_and_sessions_are_shown_without_headers_unless_asked_for() -> No
 
 def test_stores_of_another_type_are_named() -> None:
     store = QueryableStoreTypes.window_store().create(provider(key_values()), "s")
-    with pytest.raises(InvalidStateStoreError, match=r"type \[window store\] does not accept .*TypedKeyValueStore\]"):
+    with pytest.raises(
+        InvalidStateStoreError, match=r"type \[window store\] does not accept .*\]\. .*\.key_value_store\(\) does"
+    ):
         store.fetch("a", 0)
 
 

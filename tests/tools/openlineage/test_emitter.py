@@ -178,6 +178,15 @@ def test_a_wrong_transport_ends_the_start(host: TestHost) -> None:
     assert host.calls == []
 
 
+def test_an_unknown_transport_is_refused_with_the_known_ones(host: TestHost) -> None:
+    config = {"penstock.openlineage.enabled": True, "penstock.openlineage.config": {"transport": {"type": "htp"}}}
+    with pytest.raises(
+        ConfigError, match=r"The type of the transport is the path of a class, or one of .*file, .*http"
+    ):
+        KafkaStreams(topology(), {**CONFIG, **config}).start()
+    assert host.calls == []
+
+
 @pytest.mark.parametrize(
     "transport",
     [

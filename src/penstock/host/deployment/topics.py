@@ -14,7 +14,15 @@ from penstock.exception_handlers import DEAD_LETTER_QUEUE_TOPIC
 from penstock.plan.broadcast import all_broadcasts, read_broadcasts
 from penstock.plan.copartition import enforce_copartitioning
 from penstock.plan.dead_letters import unread_dead_letters
-from penstock.plan.subtopology import BuiltTopology, NodeSpec, SourceSpec, SubtopologySpec
+from penstock.plan.subtopology import (
+    BuiltTopology,
+    DroppedSinkSpec,
+    NodeSpec,
+    ParkedSinkSpec,
+    SinkSpec,
+    SourceSpec,
+    SubtopologySpec,
+)
 
 
 def resolve_patterns(
@@ -103,10 +111,30 @@ def check_sink_topics(topology: BuiltTopology, topics: Mapping[str, int], config
     """Raise StreamsError if an output topic of the application is not in `topics`."""
     missing = [topic for topic in written_topics(topology, config) if topic not in topics]
     if missing:
-        raise StreamsError(
+        error = StreamsError(
             f"Topics that sinks write to do not exist: {', '.join(missing)}. Create them first, for example with: "
             + create_command(missing, str(config["bootstrap.servers"]))
         )
+        for node in (node for spec in topology.subtopologies for node in spec.nodes if isinstance(node, SinkSpec)):
+            if node.topic in missing:
+                line = topology.node_lines.get(node.name) or topology.node_lines.get(node.parents[0])
+                error.add_note(
+                    f"{node.name} writes {_written_by(node)} to {node.topic}{'' if line is None else f' ({line})'}."
+                )
+        if config[DEAD_LETTER_QUEUE_TOPIC] in missing:
+            error.add_note(f"{DEAD_LETTER_QUEUE_TOPIC} names {config[DEAD_LETTER_QUEUE_TOPIC]} for dead letters.")
+        raise error
+
+
+def _written_by(node: SinkSpec) -> str:
+    parents = ", ".join(node.parents)
+    match node:
+        case ParkedSinkSpec():
+            return f"what still fails in {parents} after the last attempt, by Park(then=),"
+        case DroppedSinkSpec():
+            return f"what {parents} drops, by late_to,"
+        case _:
+            return f"the records of {parents}"
 
 
 def create_command(topics: Iterable[str], brokers: str) -> str:

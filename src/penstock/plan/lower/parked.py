@@ -8,7 +8,7 @@ from functools import partial
 from penstock.plan import nodes as n
 from penstock.plan.lower.lowering import Lowering
 from penstock.plan.names import check_name
-from penstock.plan.subtopology import DroppedSinkSpec
+from penstock.plan.subtopology import ParkedSinkSpec
 from penstock.processor.api import Processor
 from penstock.processor.park import StreamPark
 
@@ -26,7 +26,7 @@ def add_function(lowering: Lowering, node: n.FunctionNode, make: Callable[[], Pr
     lowering.add_processor(node, partial(StreamPark, make, store.name, parking.rules), store)
     if parking.dead_letters is not None:
         lowering.topology.add_dropped_sink(
-            DroppedSinkSpec(
+            ParkedSinkSpec(
                 name=check_name(node.name + DEAD_LETTERS_SUFFIX),
                 parents=(node.name,),
                 topic=parking.dead_letters,

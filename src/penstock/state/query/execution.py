@@ -5,8 +5,9 @@ Pure functions: the caller passes the store and its position. A user-defined sto
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final, Protocol, runtime_checkable
 
 from penstock.errors import SerializationError, StreamsError, UnsupportedOperationError
 from penstock.record import TopicPartition
@@ -37,6 +38,14 @@ from penstock.state.session_store import TypedSessionStore
 from penstock.state.versioned_store import TypedVersionedKeyValueStore
 from penstock.state.window_store import TypedWindowStore
 
+_QUERIES: Final[Mapping[type, str]] = {
+    TypedKeyValueStore: "KeyQuery and RangeQuery; of timestamps and headers what the store keeps",
+    TypedWindowStore: "WindowKeyQuery and WindowRangeQuery.with_window_start_range; of headers what the store keeps",
+    TypedSessionStore: "WindowRangeQuery.with_key; of headers what the store keeps",
+    TypedVersionedKeyValueStore: "VersionedKeyQuery and MultiVersionedKeyQuery",
+}
+"""The queries that the kinds of stores answer, for people."""
+
 
 @runtime_checkable
 class AnsweringStateStore(Protocol):
@@ -54,19 +63,7 @@ def run_query(store: Any, query: Query) -> QueryResult:
     UnsupportedOperationError for queries that Kafka rejects in this way.
     """
     try:
-        match store:
-            case TypedKeyValueStore():
-                return _of_key_value_store(store, query)
-            case TypedWindowStore():
-                return _of_window_store(store, query)
-            case TypedSessionStore():
-                return _of_session_store(store, query)
-            case TypedVersionedKeyValueStore():
-                return _of_versioned_store(store, query)
-            case AnsweringStateStore():
-                return store.query(query)
-            case _:
-                return QueryResult.for_unknown_query_type(query, store)
+        result = _answer(store, query)
     except (SerializationError, UnsupportedOperationError):
         raise
     except StreamsError as error:
@@ -75,6 +72,27 @@ def run_query(store: Any, query: Query) -> QueryResult:
         return QueryResult.for_failure(
             FailureReason.STORE_EXCEPTION, f"{type(store).__name__} failed to handle query {query}: {error}"
         )
+    if result.failure_reason is FailureReason.UNKNOWN_QUERY_TYPE:
+        fitting = next((queries for kind, queries in _QUERIES.items() if isinstance(store, kind)), None)
+        if fitting is not None:
+            return replace(result, failure_message=f"{result.failure_message} Queries for this store: {fitting}.")
+    return result
+
+
+def _answer(store: Any, query: Query) -> QueryResult:
+    match store:
+        case TypedKeyValueStore():
+            return _of_key_value_store(store, query)
+        case TypedWindowStore():
+            return _of_window_store(store, query)
+        case TypedSessionStore():
+            return _of_session_store(store, query)
+        case TypedVersionedKeyValueStore():
+            return _of_versioned_store(store, query)
+        case AnsweringStateStore():
+            return store.query(query)
+        case _:
+            return QueryResult.for_unknown_query_type(query, store)
 
 
 def is_permitted(position: Position, bound: PositionBound, needed: Collection[TopicPartition], partition: int) -> bool:

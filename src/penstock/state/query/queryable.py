@@ -271,9 +271,21 @@ class StoresOfPartitions:
             if not store_type.accepts(store):
                 raise InvalidStateStoreError(
                     f"Cannot get state store {store_name} because the queryable store type [{store_type}] does not "
-                    f"accept the actual store type [{type(store).__name__}]."
+                    f"accept the actual store type [{type(store).__name__}].{_fitting(store)}"
                 )
         return stores
+
+
+def _fitting(store: StateStore) -> str:
+    """Return the built-in type of `store` as the end of an error; empty for a user's own kind of store."""
+    for make in (
+        QueryableStoreTypes.key_value_store,
+        QueryableStoreTypes.window_store,
+        QueryableStoreTypes.session_store,
+    ):
+        if make().accepts(store):
+            return f" QueryableStoreTypes.{make.__name__}() does."
+    return ""
 
 
 def check_known(store_name: str, known: Collection[str]) -> None:

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from openlineage.client import OpenLineageClient
 from openlineage.client.event_v2 import RunState
+from openlineage.client.transport import get_default_factory
 from openlineage.client.transport.noop import NoopConfig, NoopTransport
 
 from penstock.application.life import ApplicationLife
@@ -162,8 +163,18 @@ def _client(config: StreamsConfig) -> OpenLineageClient:
         # Without its cause, whose message may have a secret.
         raise ConfigError(
             "The client of OpenLineage cannot be created from penstock.openlineage.config, the file openlineage.yml "
-            f"and the environment: {_readable(error, given)}"
+            f"and the environment: {_readable(error, given)}{_known_transports(given)}"
         ) from None
+
+
+def _known_transports(given: Any) -> str:
+    """Return the types of transports as the end of an error, if the type in `given` is another one."""
+    known = sorted(get_default_factory().transports)
+    transport = given.get("transport") if isinstance(given, Mapping) else None
+    kind = transport.get("type") if isinstance(transport, Mapping) else None
+    if kind is None or kind in known:
+        return ""
+    return f" The type of the transport is the path of a class, or one of {', '.join(known)}."
 
 
 def _readable(error: Exception, given: Any) -> str:
