@@ -5,8 +5,17 @@ from __future__ import annotations
 import pytest
 
 from penstock import StreamsBuilder
-from penstock.host.measuring.task_measuring import ROWS_TOGETHER, TaskMeasuring
-from penstock.metrics.host_metrics import NODE_ID, RECORD_E2E_LATENCY, operation_of, output_age
+from penstock.host.measuring.task_measuring import ROWS_TOGETHER, TaskMeasuring, measured_drops
+from penstock.metrics.drop_reasons import Dropped, DropReason
+from penstock.metrics.host_metrics import (
+    NODE_ID,
+    RECORD_E2E_LATENCY,
+    Operation,
+    dropped_for,
+    dropped_of,
+    operation_of,
+    output_age,
+)
 from penstock.metrics.measurements import Measurement, bucket_of
 from penstock.record import PartitionBatch, RecordBatch
 from tests.task.topologies import only_subtopology
@@ -45,3 +54,12 @@ def test_each_record_has_the_age_of_when_it_was_written(more: int) -> None:
         output_age(bucket_of(10)): Measurement(2 + more, 3_000.0 + 2_000 * more, 1_000.0, 2_000.0),
     }
     assert task.take() == {}
+
+
+def test_newly_dropped_records_are_measured_by_place_and_by_reason() -> None:
+    late, null = Dropped("GLOBAL", DropReason.LATE), Dropped("GLOBAL", DropReason.NULL_KEY)
+    measured = [(name, each.number) for name, each in measured_drops({late: 2}, {late: 5, null: 0})]
+    of_place = operation_of("dropped-records", "processor-node-id", "GLOBAL")
+    assert measured == [(of_place, 3), (dropped_for(late), 3)]
+    assert dropped_of(Operation.reported(dropped_for(late), "-1_0")) == late
+    assert dropped_of(Operation.reported(of_place, "-1_0")) is None
