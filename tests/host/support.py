@@ -46,8 +46,14 @@ IN_PROCESSES = pytest.param("processes", marks=pytest.mark.slow)
 WITH_PROCESSES = pytest.mark.parametrize("runner", ["spark", "threads", IN_PROCESSES], indirect=True)
 """Mark of a test of each host that also runs in worker processes of the threads host."""
 
+LONG_ON_CONNECT = pytest.param("connect", marks=(*ON_CONNECT.marks, pytest.mark.long))
+"""As ON_CONNECT, for a module whose tests take minutes there."""
+
 WITH_ALL_SESSIONS = pytest.mark.parametrize("runner", [ON_SPARK, ON_CONNECT, "threads"], indirect=True)
 """As WITH_A_SESSION, also with a session of Spark Connect."""
+
+WITH_ALL_SESSIONS_AT_LENGTH = pytest.mark.parametrize("runner", [ON_SPARK, LONG_ON_CONNECT, "threads"], indirect=True)
+"""As WITH_ALL_SESSIONS, for a module whose tests take minutes on Spark Connect."""
 
 
 class InputRecord(NamedTuple):

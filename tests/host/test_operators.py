@@ -31,9 +31,9 @@ from penstock import (
     WindowedSerdes,
 )
 from penstock.testing import TopologyTestDriver
-from tests.host.support import WITH_ALL_SESSIONS, InputRecord, Runner
+from tests.host.support import WITH_ALL_SESSIONS_AT_LENGTH, InputRecord, Runner
 
-pytestmark = WITH_ALL_SESSIONS
+pytestmark = WITH_ALL_SESSIONS_AT_LENGTH
 
 STRING, LONG = Serdes.string(), Serdes.long()
 TEXT = Consumed.with_(key_serde=STRING, value_serde=STRING)

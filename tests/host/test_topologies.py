@@ -25,9 +25,9 @@ from penstock import (
 )
 from penstock.plan.partitioning import partition_for
 from penstock.processor.api import ProcessorSupplier
-from tests.host.support import WITH_ALL_SESSIONS, InputRecord, OutputRecord, Runner, lines
+from tests.host.support import WITH_ALL_SESSIONS_AT_LENGTH, InputRecord, OutputRecord, Runner, lines
 
-pytestmark = WITH_ALL_SESSIONS
+pytestmark = WITH_ALL_SESSIONS_AT_LENGTH
 
 STRING = Serdes.string()
 TEXT = Consumed.with_(key_serde=STRING, value_serde=STRING)
