@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from penstock.plan.topology_config import TopologyConfig
     from penstock.processor.api import Cancellable, Processor, ProcessorContext, ProcessorSupplier, PunctuationType
     from penstock.processor.backoff import Backoff
+    from penstock.processor.column_functions import vectorized
     from penstock.processor.fixed_key import (
         FixedKeyProcessor,
         FixedKeyProcessorContext,
@@ -176,6 +177,7 @@ _MODULES = {
         "PunctuationType",
     ),
     "penstock.processor.backoff": ("Backoff",),
+    "penstock.processor.column_functions": ("vectorized",),
     "penstock.processor.fixed_key": (
         "FixedKeyProcessor",
         "FixedKeyProcessorContext",
@@ -405,6 +407,7 @@ __all__ = [
     "log_and_skip_on_invalid_timestamp",
     "open_state",
     "use_partition_time_on_invalid_timestamp",
+    "vectorized",
     "wallclock_timestamp_extractor",
 ]
 

@@ -1,10 +1,12 @@
 """User functions applied to columns.
 
-They run row by row inside C loops, so that an error affects its own row only and no row runs twice.
+They run row by row inside C loops, so that an error affects its own row only and no row runs twice. A function that
+takes whole columns is called once (`ColumnCall`), and again for parts of them if it fails.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import repeat
@@ -18,6 +20,25 @@ from penstock.record import Int64Array, Record, RecordBatch, TopicPartition, tak
 from penstock.state.api import EngineStore, RecordContext
 
 NULL_NOT_ALLOWED = "The provided KeyValueMapper returned null which is not allowed."
+
+
+class ColumnError(TypeError):
+    """A function on columns returned something else than a column of the same length: an error of the program."""
+
+
+class ColumnCall(ABC):
+    """A function on whole columns, which a call applies to a single row."""
+
+    batch_size: int | None = None
+    """Maximum number of rows in a call; None for no limit."""
+
+    @abstractmethod
+    def __call__(self, *row: Any) -> Any:
+        """Return the result for one row."""
+
+    @abstractmethod
+    def call(self, columns: Sequence[Sequence[Any]]) -> Sequence[Any]:
+        """Return the result for each row; raises ColumnError for anything but one result per row."""
 
 
 class AppliedRows:
@@ -44,8 +65,10 @@ def apply(
     """Call `function` for each row in turn, with one argument per column.
 
     A row whose call raises is passed to `failures`; if that returns, the row is left out. With `null_error`, a result
-    of None counts as a TypeError with this text.
+    of None counts as a TypeError with this text. A `ColumnCall` takes all rows at once.
     """
+    if isinstance(function, ColumnCall):
+        return _WholeColumns(function, columns, failures, null_error).applied()
     rows = len(columns[0])
     results: list[Any] = []
     failed: list[int] = []
@@ -74,6 +97,65 @@ def apply(
         return AppliedRows(results, None)
     kept = np.delete(np.arange(rows, dtype=np.int64), failed)
     return AppliedRows([results[row] for row in kept.tolist()], kept)
+
+
+class _WholeColumns:
+    """Applies a function to whole columns, or to their parts if it fails.
+
+    Args:
+        function: the function.
+        columns: one column per argument.
+        failures: receives the rows on which the function fails alone, in their order.
+        null_error: as for `apply`.
+    """
+
+    def __init__(
+        self,
+        function: ColumnCall,
+        columns: Sequence[Sequence[Any]],
+        failures: FailureHandler,
+        null_error: str | None,
+    ) -> None:
+        self._function = function
+        self._columns = columns
+        self._failures = failures
+        self._null_error = null_error
+        self._results: list[Any] = []
+        self._failed: list[int] = []
+
+    def applied(self) -> AppliedRows:
+        """Return the results of all rows."""
+        rows = len(self._columns[0])
+        size = self._function.batch_size or max(1, rows)
+        for start in range(0, rows, size):
+            self._run(start, min(start + size, rows))
+        if not self._failed:
+            return AppliedRows(self._results, None)
+        kept = np.delete(np.arange(rows, dtype=np.int64), self._failed)
+        return AppliedRows([self._results[row] for row in kept.tolist()], kept)
+
+    def _run(self, start: int, stop: int) -> None:
+        """Add the results of the rows from `start` up to `stop`; of each half if the function fails on both."""
+        error: Exception
+        try:
+            results = self._function.call([column[start:stop] for column in self._columns])
+        except ColumnError:
+            raise
+        except Exception as raised:
+            error = raised
+        else:
+            self._results.extend(results)
+            if self._null_error is not None:
+                self._failed += _null_rows(self._results, start, self._failures, self._null_error)
+            return
+        if stop - start == 1:
+            self._failures(start, error)
+            self._failed.append(start)
+            self._results.append(None)
+            return
+        middle = (start + stop) // 2
+        self._run(start, middle)
+        self._run(middle, stop)
 
 
 def _null_rows(results: list[Any], start: int, failures: FailureHandler, null_error: str) -> list[int]:
