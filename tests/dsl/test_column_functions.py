@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from penstock import Backoff, Consumed, KStream, Park, Produced, Serde, Serdes, StreamsBuilder, Topology, vectorized
 from penstock.errors import StreamsError
 from penstock.exception_handlers import LogAndContinueProcessingExceptionHandler
-from penstock.record import RecordBatch
+from penstock.record import ArrayColumn, RecordBatch
 from penstock.serdes.format import read_type
 from penstock.testing import TopologyTestDriver
 from tests.task.topologies import batch_of, sent, task_of
@@ -199,6 +199,84 @@ def test_columns_give_the_bytes_of_rows(
     assert run(by(method, row), read, written, batch, "auto") == expected
     for execution in EXECUTIONS:
         assert run(by(method, column), read, written, batch, execution) == expected
+
+
+def in_arrow(values: pa.Array) -> pa.Array:
+    return pc.add(pc.multiply(values, 0.5), 1)
+
+
+def in_floats(values: pa.Array) -> pa.Array:
+    return values.cast(pa.float32())
+
+
+def in_polars(values: pl.Series) -> pl.Series:
+    return values / 3
+
+
+def in_numpy(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    values += 1  # its own array
+    return values
+
+
+def in_pandas(values: pd.Series) -> pd.Series:
+    return values * 1.5
+
+
+@vectorized
+def in_lists(values: list[float | None]) -> list[float | None]:
+    return [None if value is None else value / 7 for value in values]
+
+
+def as_texts(keys: pa.Array, values: pa.Array) -> pa.StringArray:
+    return pc.coalesce(pc.cast(values, pa.string()), keys.cast(pa.string()), "none")
+
+
+FLOATS = [in_arrow, in_floats, in_polars, in_numpy, in_pandas, in_lists]
+
+
+@given(
+    functions=st.lists(st.sampled_from(FLOATS), max_size=5),
+    rows=st.lists(st.tuples(st.none() | st.text(max_size=2), st.none() | st.floats(width=32)), max_size=40),
+    keyed=st.booleans(),
+)
+def test_functions_hand_arrays_to_each_other_as_they_hand_rows(
+    functions: list[Any], rows: list[tuple[str | None, float | None]], keyed: bool
+) -> None:
+    def build(stream: Stream) -> Stream:
+        for function in functions:
+            stream = stream.map_values(function)
+        return stream.select_key(as_texts).filter_not(lambda key, value: key == "1") if keyed else stream
+
+    batch = RecordBatch.of(
+        [
+            (None if k is None else k.encode(), None if v is None else DOUBLE.serialize("in", v), row, row, ())
+            for row, (k, v) in enumerate(rows)
+        ]
+    )
+    assert run(build, DOUBLE, DOUBLE, batch, "auto") == run(build, DOUBLE, DOUBLE, batch, "record")
+
+
+def test_no_row_becomes_an_object_between_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    def rows(column: ArrayColumn[Any]) -> Any:
+        raise AssertionError("an object for each row")
+
+    def words(values: pa.StringArray) -> pa.ListArray:
+        return pc.utf8_split_whitespace(values)
+
+    def by_word(keys: pa.StringArray, values: pa.StringArray) -> pa.StringArray:
+        return values
+
+    def build(stream: Stream) -> Stream:
+        return stream.flat_map_values(words).map_values(marked_in_arrow).select_key(by_word).repartition()
+
+    builder = StreamsBuilder()
+    build(builder.stream("in", Consumed.with_(STRING, STRING))).to("out", Produced.with_(STRING, STRING))
+    task = task_of(builder.build(), first_of_several=True)
+    task.add_records("in", 0, batch_of(*[(None, "one two", row) for row in range(30)]))
+    with monkeypatch.context() as patch:
+        patch.setattr(ArrayColumn, "rows", rows)
+        task.process()
+    assert [value for _, _, value, _ in sent(task)] == ["one!", "two!"] * 30
 
 
 @pytest.mark.parametrize("method", ["peek", "foreach"])

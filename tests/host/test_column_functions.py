@@ -1,4 +1,4 @@
-"""Functions on columns on each host: the same output as functions on rows, and the dead letters of the records at fault."""
+"""Functions on columns on each host: the output of functions on rows, without the records at fault."""
 
 from __future__ import annotations
 

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.processor.arrays import ColumnForm, Form, column_form, list_form, made, rows_in
+from penstock.processor.arrays import ColumnForm, Form, column_form, column_in, items_in, list_form, made
+from penstock.record import ArrayColumn
 
 FORMS = list(Form)
 
@@ -87,7 +88,7 @@ ROWS = st.one_of(
 @pytest.mark.parametrize("form", FORMS)
 @given(rows=ROWS)
 def test_rows_are_the_same_after_each_form(form: Form, rows: list[Any]) -> None:
-    again = rows_in(made(ColumnForm(form), rows))
+    again = column_in(made(ColumnForm(form), rows))
     assert again is not None
     assert list(map(repr, again)) == list(map(repr, rows))  # nan is unequal to itself, and 1 equals True
 
@@ -129,8 +130,8 @@ def test_integers_of_more_than_64_bits_are_objects_in_numpy() -> None:
 
 
 def test_objects_of_dataclasses_are_structs_in_arrays() -> None:
-    assert rows_in(made(ColumnForm(Form.ARROW), [Order(1), None])) == [{"amount": 1}, None]
-    assert rows_in(made(ColumnForm(Form.POLARS), [Order(1)])) == [{"amount": 1}]
+    assert column_in(made(ColumnForm(Form.ARROW), [Order(1), None])) == [{"amount": 1}, None]
+    assert column_in(made(ColumnForm(Form.POLARS), [Order(1)])) == [{"amount": 1}]
     assert made(ColumnForm(Form.NUMPY), [Order(1)]).tolist() == [Order(1)]
 
 
@@ -150,14 +151,82 @@ def test_objects_of_dataclasses_are_structs_in_arrays() -> None:
     ],
 )
 def test_results_of_any_form_are_rows(result: Any, rows: list[Any]) -> None:
-    assert rows_in(result) == rows
+    column = column_in(result)
+    assert column is not None
+    assert list(column) == rows
 
 
 @pytest.mark.parametrize("result", [None, 1, "text", b"bytes", {1: 2}, np.array(1), np.float64(1), pa.scalar(1)])
 def test_anything_else_is_no_column(result: Any) -> None:
-    assert rows_in(result) is None
+    assert column_in(result) is None
 
 
 def test_a_chunked_result_is_refused() -> None:
     with pytest.raises(TypeError, match="combine_chunks"):
-        rows_in(pa.chunked_array([[1], [2]]))
+        column_in(pa.chunked_array([[1], [2]]))
+
+
+def _shown(column: Any) -> tuple[str, str]:
+    return str(column.type) if isinstance(column, pa.Array) else "", str(column)
+
+
+KEPT = [
+    np.array([1.5, 2.5], np.float32),
+    np.array([1, 2], np.uint16),
+    np.array([True]),
+    pa.array([1.5, None], pa.float32()),
+    pa.array([1, None], pa.uint32()),
+    pa.array([True, None]),
+    pa.array(["a", None], pa.large_string()),
+    pa.array([b"a", None], pa.binary()),
+    pa.array([["a"], [None], []], pa.large_list(pa.string_view())),
+    pl.Series([1, 2], dtype=pl.Int8),
+    pd.Series([1.5, float("nan")]),
+]
+
+
+@pytest.mark.parametrize("result", KEPT, ids=lambda result: type(result).__name__)
+@pytest.mark.parametrize("form", FORMS)
+def test_an_array_that_is_kept_is_the_column_that_its_rows_make(result: Any, form: Form) -> None:
+    kept = column_in(result)
+    assert isinstance(kept, ArrayColumn)
+    from_array, from_rows = (made(ColumnForm(form), column) for column in (kept, list(kept)))
+    assert _shown(from_array) == _shown(from_rows)
+    assert kept.may_have_null == (None in list(kept))
+
+
+@pytest.mark.parametrize("result", [np.array([2**63], np.uint64), np.array([[1, 2]]), pa.array([2**63], pa.uint64())])
+def test_other_arrays_become_rows(result: Any) -> None:
+    assert column_in(result) == result.tolist()
+
+
+def test_a_function_may_change_the_array_that_it_has_returned() -> None:
+    returned = np.array([1.0, 2.0])
+    kept = column_in(returned)
+    returned[0] = 5.0
+    assert kept is not None
+    assert list(kept) == [1.0, 2.0]
+
+
+def test_nulls_alone_are_the_same_from_an_array_as_from_rows() -> None:
+    kept = column_in(pa.array([None, None], pa.string()))
+    assert kept is not None
+    assert made(ColumnForm(Form.ARROW), kept).type == pa.null()
+    assert made(ColumnForm(Form.POLARS), kept).dtype == pl.Null
+
+
+@given(lists=st.lists(st.lists(st.none() | st.text(max_size=2), max_size=3), min_size=1), start=st.integers(0, 3))
+def test_the_items_of_lists_stay_an_array(lists: list[list[str | None]], start: int) -> None:
+    column = column_in(pa.array(lists, pa.list_(pa.string())))
+    assert isinstance(column, ArrayColumn)
+    found = items_in(column.take(slice(start, None)))
+    assert found is not None
+    items, lengths = found
+    assert list(items) == [item for each in lists[start:] for item in each]
+    assert lengths.tolist() == [len(each) for each in lists[start:]]
+
+
+def test_other_columns_have_no_items() -> None:
+    assert items_in([["a"]]) is None
+    assert items_in(ArrayColumn(np.array([1]))) is None
+    assert items_in(ArrayColumn(pa.array(["a"]))) is None

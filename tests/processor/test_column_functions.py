@@ -127,7 +127,7 @@ def test_a_function_takes_single_rows_as_columns_of_length_one() -> None:
     function = column_function(cents)
     assert function is not None
     assert function(2) == 200
-    assert function.call([[1, None, 3]]) == [100, None, 300]
+    assert list(function.call([[1, None, 3]])) == [100, None, 300]
     assert repr(function) == "cents"
     assert pickle.loads(pickle.dumps(function))(3) == 300
 

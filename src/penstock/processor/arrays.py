@@ -19,6 +19,8 @@ import numpy.typing as npt
 
 from penstock.errors import StreamsError
 from penstock.extras import load, load_package
+from penstock.record import ArrayColumn, Int64Array, rows_of
+from penstock.serdes.api import Library
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -34,6 +36,15 @@ class Form(Enum):
     ARROW = "pyarrow.Array"
     POLARS = "polars.Series"
     PANDAS = "pandas.Series"
+
+
+LIBRARIES: Final[Mapping[Form, Library]] = {
+    Form.NUMPY: "numpy",
+    Form.PANDAS: "numpy",
+    Form.POLARS: "numpy",
+    Form.ARROW: "pyarrow",
+}
+"""The library in whose arrays serdes hand over columns for each form; a list is no array."""
 
 
 class ColumnForm(NamedTuple):
@@ -119,21 +130,37 @@ def made(column: ColumnForm, rows: Sequence[Any]) -> Any:
     return _MAKERS[column.form](rows, column)
 
 
-def rows_in(result: Any) -> list[Any] | None:
-    """Return the rows of a column of any form, which a function returned; None if it is no column."""
+def column_in(result: Any) -> Sequence[Any] | None:
+    """Return a column of any form, which a function returned, as rows; None if it is no column.
+
+    Where rows need not be objects, they stay an array.
+    """
     if isinstance(result, list | tuple):
         return list(result)
     if isinstance(result, np.ndarray):
-        rows: list[Any] | None = result.tolist() if result.ndim else None
-        return rows
+        return _of_numpy(result)
     match _form_of(type(result)):
-        case Form.ARROW | Form.POLARS:
-            listed: list[Any] = result.to_pylist() if _form_of(type(result)) is Form.ARROW else result.to_list()
-            return listed
+        case Form.ARROW:
+            array = _canonical(result)
+            return result.to_pylist() if array is None else ArrayColumn(array, array.null_count > 0)
+        case Form.POLARS:
+            return _of_polars(result)
         case Form.PANDAS:
-            return _pandas_rows(result)
+            return _of_pandas(result)
         case _:
             return None
+
+
+def items_in(lists: Sequence[Any]) -> tuple[ArrayColumn[Any], Int64Array] | None:
+    """Return the items of all lists of an array, and the length of each; None for other columns.
+
+    The array has no null.
+    """
+    if not isinstance(lists, ArrayColumn) or isinstance(lists.array, np.ndarray) or not _is_list(lists.array.type):
+        return None
+    items = lists.array.flatten()
+    lengths: Int64Array = lists.array.value_lengths().to_numpy().astype(np.int64)
+    return ArrayColumn(items, items.null_count > 0), lengths
 
 
 def _form_of(kind: type) -> Form | None:
@@ -179,7 +206,7 @@ def _element_of(scalar: type[np.generic]) -> type | None:
     return kinds.get(np.dtype(scalar).kind)
 
 
-# ---------------------------------------- from rows
+# ---------------------------------------- from rows and arrays
 
 
 def _list(rows: Sequence[Any], column: ColumnForm) -> list[Any]:
@@ -187,6 +214,8 @@ def _list(rows: Sequence[Any], column: ColumnForm) -> list[Any]:
 
 
 def _numpy(rows: Sequence[Any], column: ColumnForm) -> npt.NDArray[Any]:
+    if isinstance(rows, ArrayColumn) and (array := _numbers_of(rows)) is not None:
+        return array.astype(array.dtype if column.dtype is None else column.dtype)
     if column.dtype is not None:
         return np.array(rows, column.dtype)
     kinds = set(map(type, rows))
@@ -201,6 +230,8 @@ def _numpy(rows: Sequence[Any], column: ColumnForm) -> npt.NDArray[Any]:
 
 def _arrow(rows: Sequence[Any], column: ColumnForm) -> Any:
     pa = load("pyarrow", _NEEDED_FOR)
+    if isinstance(rows, ArrayColumn) and not (rows.may_have_null and rows.array.null_count == len(rows)):
+        return pa.array(rows.array) if isinstance(rows.array, np.ndarray) else rows.array
     array = pa.array(_plain(rows))
     if not isinstance(array, pa.Array):
         raise StreamsError(f"A column of {len(rows)} rows has more bytes than one array of Arrow can have: 2 GiB.")
@@ -218,6 +249,8 @@ def _arrow(rows: Sequence[Any], column: ColumnForm) -> Any:
 
 def _polars(rows: Sequence[Any], column: ColumnForm) -> Any:
     pl: ModuleType = load_package("polars", _NEEDED_FOR)
+    if isinstance(rows, ArrayColumn) and not (rows.may_have_null and rows.array.null_count == len(rows)):
+        return pl.Series(rows.array.copy()) if isinstance(rows.array, np.ndarray) else pl.from_arrow(rows.array)
     series = pl.Series(_plain(rows))
     types = {str: pl.String, bytes: pl.Binary, int: pl.Int64, float: pl.Float64, bool: pl.Boolean}
     if series.dtype == pl.Null and (of_element := types.get(column.element)) is not None:
@@ -227,6 +260,8 @@ def _polars(rows: Sequence[Any], column: ColumnForm) -> Any:
 
 def _pandas(rows: Sequence[Any], column: ColumnForm) -> Any:
     pd = load_package("pandas", _NEEDED_FOR)
+    if isinstance(rows, ArrayColumn) and (array := _numbers_of(rows)) is not None:
+        return pd.Series(array.copy())
     kinds = set(map(type, rows))
     masked = _MASKED.get(next(iter(kinds - {type(None)}))) if len(kinds) == 2 and type(None) in kinds else None
     if masked is not None:  # a null is another thing than NaN
@@ -247,7 +282,7 @@ def _masked_floats(pd: ModuleType, rows: Sequence[Any]) -> Any:
 def _plain(rows: Sequence[Any]) -> Sequence[Any]:
     """Return rows with dicts instead of dataclass objects: structs, in arrays."""
     if not any(map(dataclasses.is_dataclass, set(map(type, rows)))):
-        return rows if isinstance(rows, list) else list(rows)
+        return rows_of(rows)
     return [dataclasses.asdict(row) if _is_object(row) else row for row in rows]
 
 
@@ -264,14 +299,75 @@ _MAKERS: Final[Mapping[Form, Callable[[Sequence[Any], ColumnForm], Any]]] = {
 }
 
 
-def _pandas_rows(series: Any) -> list[Any]:
-    """Return the rows of a series: its nulls are None.
+# ---------------------------------------- to rows and arrays
+
+_NUMBERS: Final[Mapping[str, str]] = {"f": "f8", "i": "i8", "u": "i8", "b": "?"}
+"""The dtype whose rows are the same objects, by the kind of a dtype."""
+
+_ARROW_TYPES: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("halffloat", "float", "double"), "double"),
+    **dict.fromkeys(("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"), "int64"),
+    **dict.fromkeys(("string", "large_string", "string_view"), "string"),
+    **dict.fromkeys(("binary", "large_binary", "binary_view"), "binary"),
+    "bool": "bool",
+}
+"""The type of Arrow that the same rows have when they come from objects, by the name of a type."""
+
+
+def _of_numpy(array: npt.NDArray[Any]) -> Sequence[Any] | None:
+    """Return an array as rows, or as an array of its own: the function may change its array."""
+    if not array.ndim:
+        return None
+    dtype = _NUMBERS.get(array.dtype.kind)
+    if dtype is not None and array.ndim == 1 and array.dtype.itemsize <= 8 and array.dtype != np.uint64:
+        return ArrayColumn(array.astype(dtype))
+    rows: list[Any] = array.tolist()
+    return rows
+
+
+def _of_polars(series: Any) -> Sequence[Any] | None:
+    if series.dtype.is_numeric() and not series.null_count() and not series.dtype.is_decimal():
+        return _of_numpy(series.to_numpy())
+    rows: list[Any] = series.to_list()
+    return rows
+
+
+def _of_pandas(series: Any) -> Sequence[Any] | None:
+    """Return a series as rows: its nulls are None.
 
     A NaN is a number in a column of floats, and a null among objects, such as texts.
     """
-    rows: list[Any] = series.tolist()
     if isinstance(series.dtype, np.dtype) and series.dtype.kind in "fiub":
-        return rows
+        return _of_numpy(series.to_numpy())
     pd = load_package("pandas", _NEEDED_FOR)
     objects = isinstance(series.dtype, np.dtype) and series.dtype.kind == "O"
-    return [None if row is pd.NA or row is pd.NaT or (objects and row != row) else row for row in rows]
+    return [None if row is pd.NA or row is pd.NaT or (objects and row != row) else row for row in series.tolist()]
+
+
+def _canonical(array: Any) -> Any:
+    """Return an array of Arrow with the type that its rows would have; None if that is not certain.
+
+    So it does not matter whether the next function takes the rows or the array.
+    """
+    wanted = _ARROW_TYPES.get(str(array.type))
+    if wanted is not None:
+        return array if str(array.type) == wanted else array.cast(wanted)
+    if _is_list(array.type) and (items := _ARROW_TYPES.get(str(array.type.value_type))) is not None:
+        pa = load("pyarrow", _NEEDED_FOR)
+        return array.cast(pa.list_(pa.type_for_alias(items)))
+    return None
+
+
+def _is_list(type: Any) -> bool:
+    return str(type).startswith(("list<", "large_list<"))
+
+
+def _numbers_of(column: ArrayColumn[Any]) -> npt.NDArray[Any] | None:
+    """Return an array of numbers or booleans without nulls as one of numpy; None for others."""
+    array = column.array
+    if isinstance(array, np.ndarray):
+        return array
+    if str(array.type) in ("double", "int64", "bool") and not array.null_count:
+        numbers: npt.NDArray[Any] = array.to_numpy(zero_copy_only=False)
+        return numbers
+    return None

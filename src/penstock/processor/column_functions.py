@@ -17,8 +17,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, Generic, Protocol, TypeVar, overload
 
-from penstock.processor.arrays import LIST, ColumnForm, Form, column_form, list_form, made, rows_in
+from penstock.processor.arrays import LIBRARIES, LIST, ColumnForm, Form, column_form, column_in, list_form, made
 from penstock.processor.columns import ColumnCall, ColumnError
+from penstock.serdes.api import Library
 from penstock.signatures import signature_of
 
 MARK: Final = "__penstock_columns__"
@@ -168,6 +169,10 @@ class ColumnFunction(ColumnCall):
         ]
         return type(self)(self.function, tuple(known) if count <= 2 else self._columns, self.result, self.batch_size)
 
+    def libraries(self, count: int) -> tuple[Library | None, ...]:
+        """Return the libraries of the arrays from which the function takes its `count` columns; None for objects."""
+        return tuple(LIBRARIES.get(column.form) for column in self._types(count))
+
     @property
     def takes_numpy(self) -> bool:
         """Whether a column that it takes is a numpy array."""
@@ -180,8 +185,12 @@ class ColumnFunction(ColumnCall):
             ColumnError: the function returns no column of the same length.
         """
         rows = len(columns[0])
-        returned = self.function(*self._made(columns))
-        results = rows_in(returned)
+        arguments = self._made(columns)
+        returned = self.function(*arguments)
+        for argument, form, column in zip(arguments, self._types(len(columns)), columns, strict=True):
+            if returned is argument and form.form in (Form.ARROW, Form.POLARS):  # which cannot change
+                return column
+        results = column_in(returned)
         if results is None:
             raise ColumnError(
                 f"{self!r} returned {returned!r:.100} of {type(returned).__name__} where a column of {rows} rows was "

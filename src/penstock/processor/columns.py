@@ -9,17 +9,21 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from itertools import repeat
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
 
 from penstock.metrics.drop_reasons import DropReason
 from penstock.processor.api import EngineContext, FailureHandler, Processor, RowOrigin
-from penstock.record import Int64Array, Record, RecordBatch, TopicPartition, take_from
+from penstock.record import ArrayColumn, Int64Array, Record, RecordBatch, TopicPartition, sliced, take_from
+from penstock.serdes.api import Library
 from penstock.state.api import EngineStore, RecordContext
 
 NULL_NOT_ALLOWED = "The provided KeyValueMapper returned null which is not allowed."
+
+FEWEST_ROWS = 25
+"""Minimum number of rows for columns: below it, records are cheaper, with the same results."""
 
 
 class ColumnError(TypeError):
@@ -37,6 +41,10 @@ class ColumnCall(ABC):
         """Return the result for one row."""
 
     @abstractmethod
+    def libraries(self, count: int) -> tuple[Library | None, ...]:
+        """Return the libraries of the arrays from which it takes `count` columns; None for objects."""
+
+    @abstractmethod
     def call(self, columns: Sequence[Sequence[Any]]) -> Sequence[Any]:
         """Return the result for each row; raises ColumnError for anything but one result per row."""
 
@@ -51,7 +59,7 @@ class AppliedRows:
 
     __slots__ = ("kept", "results")
 
-    def __init__(self, results: list[Any], kept: Int64Array | None) -> None:
+    def __init__(self, results: Sequence[Any], kept: Int64Array | None) -> None:
         self.results = results
         self.kept = kept
 
@@ -120,7 +128,7 @@ class _WholeColumns:
         self._columns = columns
         self._failures = failures
         self._null_error = null_error
-        self._results: list[Any] = []
+        self._parts: list[Sequence[Any]] = []
         self._failed: list[int] = []
 
     def applied(self) -> AppliedRows:
@@ -129,36 +137,40 @@ class _WholeColumns:
         size = self._function.batch_size or max(1, rows)
         for start in range(0, rows, size):
             self._run(start, min(start + size, rows))
+        results = self._parts[0] if len(self._parts) == 1 else list(chain.from_iterable(self._parts))
         if not self._failed:
-            return AppliedRows(self._results, None)
+            return AppliedRows(results, None)
         kept = np.delete(np.arange(rows, dtype=np.int64), self._failed)
-        return AppliedRows([self._results[row] for row in kept.tolist()], kept)
+        return AppliedRows(take_from(results, kept), kept)
 
     def _run(self, start: int, stop: int) -> None:
-        """Add the results of the rows from `start` up to `stop`; of each half if the function fails on both."""
+        """Add the results of the rows from `start` up to `stop`; those of each half if the function fails."""
         error: Exception
+        whole = stop - start == len(self._columns[0])
+        columns = self._columns if whole else [sliced(column, start, stop) for column in self._columns]
         try:
-            results = self._function.call([column[start:stop] for column in self._columns])
+            results = self._function.call(columns)
         except ColumnError:
             raise
         except Exception as raised:
             error = raised
         else:
-            self._results.extend(results)
+            self._parts.append(results)
             if self._null_error is not None:
-                self._failed += _null_rows(self._results, start, self._failures, self._null_error)
+                failures = self._failures if not start else lambda row, error: self._failures(start + row, error)
+                self._failed += [start + row for row in _null_rows(results, 0, failures, self._null_error)]
             return
         if stop - start == 1:
             self._failures(start, error)
             self._failed.append(start)
-            self._results.append(None)
+            self._parts.append([None])
             return
         middle = (start + stop) // 2
         self._run(start, middle)
         self._run(middle, stop)
 
 
-def _null_rows(results: list[Any], start: int, failures: FailureHandler, null_error: str) -> list[int]:
+def _null_rows(results: Sequence[Any], start: int, failures: FailureHandler, null_error: str) -> list[int]:
     if not has_null(results):
         return []
     found = [row for row in range(start, len(results)) if results[row] is None]
@@ -244,4 +256,6 @@ def has_null(column: Sequence[Any]) -> bool:
 
     Compares types, since user objects may redefine equality and truth.
     """
+    if isinstance(column, ArrayColumn) and not column.may_have_null:
+        return False
     return type(None) in set(map(type, column))
