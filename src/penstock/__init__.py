@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         FixedKeyProcessorSupplier,
         FixedKeyRecord,
     )
+    from penstock.processor.model import model
     from penstock.processor.timestamps import (
         fail_on_invalid_timestamp,
         log_and_skip_on_invalid_timestamp,
@@ -178,6 +179,7 @@ _MODULES = {
     ),
     "penstock.processor.backoff": ("Backoff",),
     "penstock.processor.column_functions": ("vectorized",),
+    "penstock.processor.model": ("model",),
     "penstock.processor.fixed_key": (
         "FixedKeyProcessor",
         "FixedKeyProcessorContext",
@@ -405,6 +407,7 @@ __all__ = [
     "Windows",
     "fail_on_invalid_timestamp",
     "log_and_skip_on_invalid_timestamp",
+    "model",
     "open_state",
     "use_partition_time_on_invalid_timestamp",
     "vectorized",

@@ -1,8 +1,11 @@
-"""Functions on columns on each host: the output of functions on rows, without the records at fault."""
+"""Functions on columns on each host: the output of functions on rows, without the records at fault, and models that a
+process loads once."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -10,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from penstock import Consumed, Produced, Serdes, StreamsBuilder, Topology, vectorized
+from penstock import Consumed, Produced, Serdes, StreamsBuilder, Topology, model, vectorized
 from penstock.exception_handlers import LogAndContinueProcessingExceptionHandler
-from tests.host.support import InputRecord, Program, Runner
+from tests.host.support import WITH_A_SESSION, InputRecord, Program, Runner
 
 pytestmark = [pytest.mark.one_broker]
 
@@ -66,3 +69,33 @@ def test_columns_give_the_output_of_rows_on_each_host(
         for row in range(1, ROWS)
         if row != 13
     ]
+
+
+def scored(source: str, target: str, loads: Path) -> Topology:
+    @model(batch_size=16)
+    def scores() -> Callable[[list[float]], list[float]]:
+        with loads.open("a") as file:
+            file.write(f"{os.getpid()}\n")
+        return lambda values: [value * 2 for value in values]
+
+    builder = StreamsBuilder()
+    builder.stream(source, Consumed.with_(STRING, DOUBLE)).map_values(scores).to(target, Produced.with_(STRING, DOUBLE))
+    return builder.build()
+
+
+@WITH_A_SESSION
+@pytest.mark.partitions(2, 1)
+def test_each_process_loads_a_model_once(
+    runner: Runner, start: Callable[..., Program], application: str, topics: tuple[str, str], tmp_path: Path
+) -> None:
+    program = start(scored(*topics, tmp_path / "loads"), runner.config(application, {"commit.interval.ms": 0}))
+    for _ in range(2):
+        runner.write(
+            topics[0],
+            [InputRecord(b"k", DOUBLE.serialize("", float(row)), BEGAN + row, partition=row % 2) for row in range(100)],
+        )
+        program.run_to_end()
+    values = sorted(DOUBLE.deserialize("", each.value or b"") for each in runner.read(topics[1]))
+    assert values == sorted(2 * [row * 2.0 for row in range(100)])
+    processes = (tmp_path / "loads").read_text().split()
+    assert len(processes) == len(set(processes))

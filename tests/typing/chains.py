@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, assert_type
@@ -28,6 +28,7 @@ from penstock import (
     TimeWindows,
     Windowed,
     aggregations,
+    model,
     vectorized,
 )
 
@@ -226,6 +227,19 @@ def same(keys: list[str], values: list[str]) -> list[bool]:
     return [key == value for key, value in zip(keys, values, strict=True)]
 
 
+@model(batch_size=32)
+def scorer() -> Callable[[list[Trade]], list[float]]:
+    return lambda trades: [trade.price for trade in trades]
+
+
+@model()
+def of_pairs() -> Callable[[list[str], list[Trade]], list[int]]:
+    return lambda keys, trades: [len(key) for key in keys]
+
+
+assert_type(trades.map_values(scorer), KStream[str, float])
+assert_type(trades.map_values(of_pairs), KStream[str, int])
+assert_type(trades.select_key(of_pairs), KStream[int, Trade])
 assert_type(lines.map_values(lengths), KStream[str, int])
 assert_type(lines.map_values(pairs), KStream[str, tuple[str, int]])
 assert_type(lines.flat_map_values(words), KStream[str, str])

@@ -152,7 +152,11 @@ class ColumnFunction(ColumnCall):
     @property
     def __signature__(self) -> inspect.Signature:
         """The signature of the user's function; AttributeError if it cannot be read."""
-        signature = None if _mark_of(self.function).columns is not None else signature_of(self.function)
+        marked = _mark_of(self.function).columns
+        if marked:
+            names = ("key", "value") if len(marked) == 2 else map("column{}".format, range(len(marked)))
+            return inspect.Signature([inspect.Parameter(name, _POSITIONAL[0]) for name in names])
+        signature = signature_of(self.function) if marked is None else None
         if signature is None:
             raise AttributeError("__signature__")
         return signature
@@ -261,6 +265,11 @@ def takes_columns_only(function: Callable[..., Any]) -> bool:
 def result_of(function: ColumnFunction) -> Any:
     """Return the type of an entry of the function's result, None if unknown."""
     return None if function.result is None else list_form(function.result).element
+
+
+def result_annotation(function: Callable[..., Any]) -> Any:
+    """Return the annotation of the result of a function, None if it has none."""
+    return _annotations(function)[2]
 
 
 def _has_mark(function: Callable[..., Any]) -> bool:
