@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain, compress, repeat
+from itertools import chain, compress
 from pathlib import Path
 from typing import Any, cast
 
@@ -386,10 +386,12 @@ def _repeated(
 ) -> tuple[RecordBatch, Int64Array]:
     rows = np.arange(len(batch), dtype=np.int64) if kept is None else kept
     origin = np.repeat(rows, counts)
-    keys: list[Any] = []
-    if with_keys:
-        source = batch.keys if kept is None else [batch.keys[row] for row in kept.tolist()]
-        keys = list(chain.from_iterable(map(repeat, source, counts.tolist())))
+    keys: Sequence[Any] = []
+    if with_keys and isinstance(batch.keys, ArrayColumn):
+        keys = batch.keys.take(origin)
+    elif with_keys:
+        source = np.fromiter(batch.keys, object, len(batch))
+        keys = np.repeat(source if kept is None else source[kept], counts).tolist()
     headers = None if batch.headers is None else [batch.headers[row] for row in origin.tolist()]
     return RecordBatch(keys, [], batch.timestamps[origin], batch.offsets[origin], headers), origin
 

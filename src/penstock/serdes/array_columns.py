@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,9 @@ from penstock.extras import load
 from penstock.record import ArrayColumn
 from penstock.serdes.api import Library
 from penstock.serdes.columns import Places, encoded
+
+_MOST_BYTES = 2**31 - 1
+"""Maximum size of one array of binaries."""
 
 
 def read_numbers(data: Sequence[bytes | None], packed: struct.Struct, library: Library) -> ArrayColumn[Any] | None:
@@ -125,8 +128,15 @@ def _binaries(data: Sequence[bytes | None], library: Library) -> Any:
     if library == "numpy":
         return None
     pa = load("pyarrow", "A function of arrays of Arrow")
-    array = pa.array(data, pa.binary())  # chunks beyond 2 GiB, which one array cannot have
-    return array if isinstance(array, pa.Array) and array.null_count < len(array) else None
+    if None in data:
+        array = pa.array(data, pa.binary())
+        return array if isinstance(array, pa.Array) and array.null_count < len(array) else None
+    joined = b"".join(cast("Sequence[bytes]", data))
+    if len(joined) > _MOST_BYTES:
+        return None
+    ends = np.zeros(len(data) + 1, np.int32)
+    np.cumsum(np.fromiter(map(len, cast("Sequence[bytes]", data)), np.int32, len(data)), out=ends[1:])
+    return pa.Array.from_buffers(pa.binary(), len(data), [None, pa.py_buffer(ends), pa.py_buffer(joined)])
 
 
 def _values(column: ArrayColumn[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[np.integer[Any]]] | None:
