@@ -45,6 +45,9 @@ WORDS: Final = 20
 STEPS: Final = 10
 """Functions in a row, in the program that chains them."""
 
+_EPOCHS: Final = 5
+"""Epochs of a run on Spark, or a few more, since keys and headers count too."""
+
 _FIRST_TIMESTAMP: Final = 1_700_000_000_000
 _CALL_SECONDS: Final = 0.002
 _ROW_SECONDS: Final = 0.000_05
@@ -232,7 +235,9 @@ def rate_of_host(program: Program, form: str, records: int, host: str, bootstrap
     """Return the records a second of an application from topic to topic."""
     builder = StreamsBuilder()
     program.build(form)(builder)
-    settings = {"penstock.host": host, "auto.offset.reset": "earliest"}
+    settings: dict[str, Any] = {"penstock.host": host, "auto.offset.reset": "earliest"}
+    if host == "spark":  # several epochs, of which the first is not measured
+        settings["penstock.batch.max.bytes"] = max(1024, records * len(program.value(records)) // _EPOCHS)
     with (
         topics(bootstrap, "in", "out"),
         application(builder.build(), bootstrap, APPLICATION, **settings) as streams,
@@ -259,6 +264,7 @@ def measured(name: str, host: str, records: int, bootstrap: str) -> list[Result]
             rate = rate_of_host(program, form, number, host, bootstrap)
         times = rate / found[0].records_per_second if found else 1.0
         found.append(Result(name, host, form, number, rate, times))
+        print(f"{rate:,.0f} records/s", file=sys.stderr)
     return found
 
 
