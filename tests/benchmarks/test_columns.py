@@ -15,7 +15,10 @@ def test_every_form_is_measured(hosts: str, capsys: pytest.CaptureFixture[str]) 
     assert columns.main(["--records", "1000", "--hosts", hosts, "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert [(each["program"], each["form"]) for each in report] == [
-        (name, form) for name, program in columns.PROGRAMS.items() for form in program.forms
+        (name, form)
+        for name, program in columns.PROGRAMS.items()
+        if hosts == "task" or not program.caches
+        for form in program.forms
     ]
     assert all(each["records_per_second"] > 0 for each in report)
 
