@@ -268,14 +268,15 @@ def _written(admin: ConfluentAdmin, records: int) -> Window:
     """Wait until so many records are in "out"; return the part after the first that were there."""
     partitions = [TopicPartition("out", number) for number in range(PARTITIONS)]
     first: tuple[int, float] | None = None
-    deadline = time.monotonic() + _WAIT_SECONDS
+    begin = time.monotonic()
     while True:
         done, now = sum(admin.end_offsets(partitions).values()), time.monotonic()
-        if first is not None and done >= records:
-            return Window(done - first[0], now - first[1], None, 1)
+        if done >= records:
+            before, since = first or (0, begin)
+            return Window(done - before, now - since, None, 1)
         if first is None and done:
             first = done, now
-        if now > deadline:
+        if now > begin + _WAIT_SECONDS:
             raise TimeoutError(f"{done} of {records} records are written after {_WAIT_SECONDS:.0f} s")
         time.sleep(_LOOK_SECONDS)
 
