@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-from penstock.task import execution
+from penstock.task import execution, processor_topology
 from penstock_broker.common.log_limits import forget_lines
 from tests.support.seeds import FIXED
 
@@ -21,6 +21,7 @@ pytest_plugins = ["tests.support.brokers", "tests.support.commands", "tests.supp
 os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="penstock-tests-")
 atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
 
+processor_topology.FEWEST_ROWS = 0
 execution.FEWEST_ROWS = 0  # batches of tests are small, and columns are to be tested; test_execution tests the bound
 
 EXAMPLES = int(os.environ.get("PENSTOCK_EXAMPLES", "100"))

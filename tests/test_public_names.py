@@ -46,3 +46,25 @@ def test_the_threads_host_loads_no_arrow() -> None:
 def test_the_broker_loads_nothing_heavy() -> None:
     loaded = loaded_by("import penstock_broker.__main__")
     assert not {"numpy", "pyarrow", "pandas", "pyspark", "confluent_kafka", "rich", "typer"} & loaded
+
+
+def test_a_function_on_columns_loads_only_the_library_that_it_names() -> None:
+    loaded = loaded_by(
+        """
+import numpy as np
+from penstock import Consumed, Serdes, StreamsBuilder, vectorized
+from penstock.testing import TopologyTestDriver
+def twice(values: np.ndarray) -> np.ndarray:
+    return values * 2
+@vectorized
+def same(values: list[float]) -> list[float]:
+    return values
+builder = StreamsBuilder()
+stream = builder.stream("in", Consumed.with_(Serdes.string(), Serdes.double()))
+stream.map_values(twice).map_values(same).to("out")
+with TopologyTestDriver(builder.build(), {"default.value.serde": Serdes.double()}) as driver:
+    driver.create_input_topic("in", Serdes.string(), Serdes.double()).pipe_value_list([1.0] * 50)
+"""
+    )
+    assert "numpy" in loaded
+    assert not {"pyarrow", "pandas", "polars"} & loaded

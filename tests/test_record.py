@@ -9,12 +9,23 @@ from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import StreamsError
-from penstock.record import Record, RecordBatch, ValueTimestampHeaders
+from penstock.record import (
+    ArrayColumn,
+    Record,
+    RecordBatch,
+    ValueTimestampHeaders,
+    are_same,
+    entries_of,
+    listed,
+    rows_of,
+    sliced,
+)
 
 rows = st.lists(
     st.tuples(
@@ -93,3 +104,34 @@ def test_two_are_equal_if_their_headers_are() -> None:
     assert one != other
     assert one == pickle.loads(pickle.dumps(one))
     assert len({one, other, ValueTimestampHeaders("x", 1)}) == 2
+
+
+@pytest.mark.parametrize("array", [np.array([1, 2, 3, 4]), pa.array([1, None, 3, 4])])
+def test_a_column_of_an_array_is_a_sequence_of_its_rows(array: Any) -> None:
+    column: ArrayColumn[Any] = ArrayColumn(array, may_have_null=True)
+    rows = array.tolist()
+    assert (list(column), len(column), column[2], column[1:3]) == (rows, 4, 3, rows[1:3])
+    assert (3 in column, 7 in column, None in column) == (True, False, None in rows)
+    assert rows_of(column) == entries_of(column) == rows
+    assert list(sliced(column, 1, 3)) == rows[1:3]
+
+
+def test_batches_take_slice_and_concatenate_columns_of_arrays() -> None:
+    keys: ArrayColumn[Any] = ArrayColumn(np.array([1.0, 2.0, 3.0]))
+    batch = RecordBatch(keys, keys, np.arange(3), np.arange(3))
+    for part in (batch.take(np.array([2, 0])), batch.slice(1, 3)):
+        assert isinstance(part.keys, ArrayColumn)
+        assert part.keys is part.values
+        assert are_same(part.keys, part.values)
+    assert list(batch.take(np.array([2, 0])).keys) == [3.0, 1.0]
+    assert RecordBatch.concat([batch.slice(1, 3), batch]).values == [2.0, 3.0, 1.0, 2.0, 3.0]
+    assert listed(batch).keys == [1.0, 2.0, 3.0]
+    assert listed(batch).keys is listed(batch).values
+    assert listed(listed(batch)).keys == [1.0, 2.0, 3.0]
+
+
+def test_columns_are_the_same_if_their_rows_are_the_same_objects() -> None:
+    rows = [object(), object()]
+    assert are_same(rows, list(rows))
+    assert not are_same(rows, rows[::-1])
+    assert not are_same(ArrayColumn(np.array([1])), ArrayColumn(np.array([1])))

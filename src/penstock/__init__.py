@@ -46,12 +46,14 @@ if TYPE_CHECKING:
     from penstock.plan.topology_config import TopologyConfig
     from penstock.processor.api import Cancellable, Processor, ProcessorContext, ProcessorSupplier, PunctuationType
     from penstock.processor.backoff import Backoff
+    from penstock.processor.column_functions import vectorized
     from penstock.processor.fixed_key import (
         FixedKeyProcessor,
         FixedKeyProcessorContext,
         FixedKeyProcessorSupplier,
         FixedKeyRecord,
     )
+    from penstock.processor.model import model
     from penstock.processor.timestamps import (
         fail_on_invalid_timestamp,
         log_and_skip_on_invalid_timestamp,
@@ -176,6 +178,8 @@ _MODULES = {
         "PunctuationType",
     ),
     "penstock.processor.backoff": ("Backoff",),
+    "penstock.processor.column_functions": ("vectorized",),
+    "penstock.processor.model": ("model",),
     "penstock.processor.fixed_key": (
         "FixedKeyProcessor",
         "FixedKeyProcessorContext",
@@ -403,8 +407,10 @@ __all__ = [
     "Windows",
     "fail_on_invalid_timestamp",
     "log_and_skip_on_invalid_timestamp",
+    "model",
     "open_state",
     "use_partition_time_on_invalid_timestamp",
+    "vectorized",
     "wallclock_timestamp_extractor",
 ]
 

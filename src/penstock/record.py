@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
+from operator import is_
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast, overload
 
 import numpy as np
@@ -351,6 +352,52 @@ class DictionaryColumn(Sequence[T]):
         return entry in self.rows()
 
 
+class ArrayColumn(Sequence[T]):
+    """A column as an array, whose rows become objects when they are used.
+
+    Between two functions on arrays there are no objects. The array holds 64-bit numbers, booleans, or an array of Arrow
+    with such numbers, booleans, strings, binaries or lists of them: each row is what `tolist` gives.
+
+    Args:
+        array: a one-dimensional array of numpy or Arrow, which does not change.
+        may_have_null: whether a row may be None.
+    """
+
+    __slots__ = ("_rows", "array", "may_have_null")
+
+    def __init__(self, array: Any, may_have_null: bool = False) -> None:
+        self.array = array
+        self.may_have_null = may_have_null
+        self._rows: list[T] | None = None
+
+    def rows(self) -> list[T]:
+        """Return the rows as objects."""
+        if self._rows is None:
+            self._rows = self.array.tolist()
+        return self._rows
+
+    def take(self, rows: npt.NDArray[np.integer[Any]] | slice) -> ArrayColumn[T]:
+        """Return the selected rows."""
+        array = self.array[rows] if isinstance(rows, slice) else self.array.take(rows)
+        return ArrayColumn(array, self.may_have_null)
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[T]: ...
+    def __getitem__(self, index: int | slice) -> T | list[T]:
+        return self.rows()[index]
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self.rows())
+
+    def __contains__(self, entry: object) -> bool:
+        return (entry is not None or self.may_have_null) and entry in self.rows()
+
+
 def column_of(entries: list[T], places: npt.NDArray[np.int32]) -> Sequence[T]:
     """Return the column of the distinct `entries` at `places`: a DictionaryColumn if entries repeat enough."""
     return DictionaryColumn.of(entries, places) if 2 * len(entries) <= len(places) else take_from(entries, places)
@@ -358,9 +405,18 @@ def column_of(entries: list[T], places: npt.NDArray[np.int32]) -> Sequence[T]:
 
 def rows_of(column: Sequence[T]) -> list[T]:
     """Return a column as a list, one entry per row."""
-    if isinstance(column, DictionaryColumn):
+    if isinstance(column, DictionaryColumn | ArrayColumn):
         return column.rows()
     return column if isinstance(column, list) else list(column)
+
+
+def are_same(column: Sequence[Any], other: Sequence[Any]) -> bool:
+    """Return whether the rows of both are the same objects; False for two arrays, whose rows need not be objects."""
+    if column is other:
+        return True
+    if isinstance(column, ArrayColumn) or isinstance(other, ArrayColumn):
+        return False
+    return all(map(is_, column, other))
 
 
 def entries_of(column: Sequence[T]) -> list[T]:
@@ -377,11 +433,14 @@ def take_from(column: Sequence[T], indices: npt.NDArray[np.integer[Any]]) -> lis
 
 
 def _taken(column: Sequence[T], rows: npt.NDArray[np.integer[Any]]) -> Sequence[T]:
-    return column.take(rows) if isinstance(column, DictionaryColumn) else take_from(column, rows)
+    return column.take(rows) if isinstance(column, DictionaryColumn | ArrayColumn) else take_from(column, rows)
 
 
-def _sliced(column: Sequence[T], start: int, stop: int) -> Sequence[T]:
-    return column.take(slice(start, stop)) if isinstance(column, DictionaryColumn) else column[start:stop]
+def sliced(column: Sequence[T], start: int, stop: int) -> Sequence[T]:
+    """Return the entries of `column` from `start` up to, but not including, `stop`."""
+    if isinstance(column, DictionaryColumn | ArrayColumn):
+        return column.take(slice(start, stop))
+    return column[start:stop]
 
 
 def _concatenated(columns: Sequence[Sequence[T]]) -> Sequence[T]:
@@ -396,8 +455,8 @@ class RecordBatch:
     """Records of a topic partition or a topology edge, as columns of equal length.
 
     Args:
-        keys: bytes or None outside a task, objects inside: a list, or a DictionaryColumn between tasks if few bytes
-            repeat.
+        keys: bytes or None outside a task, objects inside: a list, a DictionaryColumn between tasks if few bytes
+            repeat, or an ArrayColumn between functions on arrays.
         values: as for the keys. If both are the same object (such as after a group_by of the value), it is processed
             once.
         timestamps: an int64 array (ms).
@@ -432,10 +491,10 @@ class RecordBatch:
 
     def slice(self, start: int, stop: int) -> RecordBatch:
         """Return the rows from `start` up to, but not including, `stop`."""
-        keys = _sliced(self.keys, start, stop)
+        keys = sliced(self.keys, start, stop)
         return RecordBatch(
             keys,
-            keys if self.values is self.keys else _sliced(self.values, start, stop),
+            keys if self.values is self.keys else sliced(self.values, start, stop),
             self.timestamps[start:stop],
             self.offsets[start:stop],
             None if self.headers is None else self.headers[start:stop],
@@ -472,6 +531,15 @@ class RecordBatch:
             np.concatenate([batch.offsets for batch in batches]),
             headers,
         )
+
+
+def listed(batch: RecordBatch) -> RecordBatch:
+    """Return `batch` with lists in place of arrays."""
+    if not isinstance(batch.keys, ArrayColumn) and not isinstance(batch.values, ArrayColumn):
+        return batch
+    keys = rows_of(batch.keys)
+    values = keys if batch.values is batch.keys else rows_of(batch.values)
+    return RecordBatch(keys, values, batch.timestamps, batch.offsets, batch.headers)
 
 
 def size_of(batch: RecordBatch) -> int:

@@ -38,6 +38,7 @@ BLOCKS: Mapping[str, int] = {
     "docs/calendar-windows.md": 4,
     "docs/calling-services.md": 4,
     "docs/changing-a-topology.md": 1,
+    "docs/columns.md": 3,
     "docs/coming-from/faust.md": 1,
     "docs/coming-from/java.md": 1,
     "docs/coming-from/quix.md": 1,

@@ -78,6 +78,11 @@ def test_the_page_on_parking_prints_what_it_shows() -> None:
     run_and_compare("docs/retry-and-park.md", 0, {"__name__": "page"})
 
 
+@pytest.mark.parametrize("number", range(BLOCKS["docs/columns.md"]))
+def test_the_page_on_columns_prints_what_it_shows(number: int) -> None:
+    run_and_compare("docs/columns.md", number, {"__name__": "page"})
+
+
 def test_the_readme_counts_words() -> None:
     names: dict[str, Any] = {"__name__": "page"}
     for number in range(BLOCKS["README.md"]):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, assert_type
+
+import numpy as np
+import numpy.typing as npt
 
 from penstock import (
     Backoff,
@@ -25,6 +28,8 @@ from penstock import (
     TimeWindows,
     Windowed,
     aggregations,
+    model,
+    vectorized,
 )
 
 
@@ -188,3 +193,59 @@ assert_type(
 # the first records
 assert_type(trades.head(5)[0], Record[str, Trade])
 assert_type([update.value for update in companies.head()], list[Company | None])
+
+# functions on columns
+
+
+@vectorized
+def halves(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    return values / 2
+
+
+@vectorized
+def long_names(keys: npt.NDArray[np.object_], values: npt.NDArray[np.object_]) -> npt.NDArray[np.bool_]:
+    return np.array([len(key) > len(value) for key, value in zip(keys, values, strict=True)])
+
+
+@vectorized
+def lengths(values: list[str]) -> list[int]:
+    return [len(value) for value in values]
+
+
+@vectorized
+def pairs(keys: list[str], values: list[str]) -> list[tuple[str, int]]:
+    return [(key, len(value)) for key, value in zip(keys, values, strict=True)]
+
+
+@vectorized
+def words(values: list[str]) -> list[list[str]]:
+    return [value.split() for value in values]
+
+
+@vectorized
+def same(keys: list[str], values: list[str]) -> list[bool]:
+    return [key == value for key, value in zip(keys, values, strict=True)]
+
+
+@model(batch_size=32)
+def scorer() -> Callable[[list[Trade]], list[float]]:
+    return lambda trades: [trade.price for trade in trades]
+
+
+@model()
+def of_pairs() -> Callable[[list[str], list[Trade]], list[int]]:
+    return lambda keys, trades: [len(key) for key in keys]
+
+
+assert_type(trades.map_values(scorer), KStream[str, float])
+assert_type(trades.map_values(of_pairs), KStream[str, int])
+assert_type(trades.select_key(of_pairs), KStream[int, Trade])
+assert_type(lines.map_values(lengths), KStream[str, int])
+assert_type(lines.map_values(pairs), KStream[str, tuple[str, int]])
+assert_type(lines.flat_map_values(words), KStream[str, str])
+assert_type(lines.filter(same).filter_not(same).peek(same), KStream[str, str])
+assert_type(lines.select_key(pairs), KStream[tuple[str, int], str])
+assert_type(lines.group_by(pairs).count(), KTable[tuple[str, int], int])
+assert_type(trades.map_values(lambda trade: trade.price).map_values(halves), KStream[str, Any])
+assert_type(lines.filter(long_names), KStream[str, str])
+assert_type(lines.select_key(long_names), KStream[Any, str])

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from penstock.processor.column_functions import ColumnFunction, takes_columns_only
 from penstock.signatures import misfit, signature_of
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -94,6 +95,11 @@ def _keys_taken(
 
 
 def _check_plain(function: Callable[..., Any], role: str) -> None:
+    if not isinstance(function, ColumnFunction) and takes_columns_only(function):
+        raise TypeError(
+            f"The {role} {_name(function)} takes whole columns, but this operator calls it for each record: write a "
+            "function of single values. docs/columns.md lists the operators that take columns."
+        )
     called = _called(function)
     if inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called):
         kind = "a coroutine function" if inspect.iscoroutinefunction(called) else "an asynchronous generator function"
@@ -113,6 +119,8 @@ def _check_no_generator(function: Callable[..., Any], role: str) -> None:
 
 def _called(function: Callable[..., Any]) -> Any:
     """Return the code that a call of `function` runs: for an object with `__call__`, that method."""
+    if isinstance(function, ColumnFunction):
+        return _called(function.function)
     plain = inspect.isroutine(function) or isinstance(function, type | partial)
     return function if plain else type(function).__call__
 

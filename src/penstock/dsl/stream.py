@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 from penstock.config import StreamsConfig
 from penstock.dsl.arguments import check_same_builder, inherited, option
 from penstock.dsl.branched import BranchedKStream
+from penstock.dsl.column_functions import ArrayFunction, C, D
 from penstock.dsl.functions import checked
 from penstock.dsl.graph import Graph
 from penstock.dsl.late_records import LateRecords
@@ -38,11 +39,9 @@ from penstock.plan.suppliers import (
     forwarded_types,
 )
 from penstock.processor.api import ProcessorSupplier
+from penstock.processor.column_functions import Vectorized
 from penstock.serdes import Serde
-from penstock.serdes.annotated import (
-    serde_of_annotation,
-    serde_of_result,
-)
+from penstock.serdes.annotated import serde_of_annotation
 from penstock.serdes.format import are_alike
 
 if TYPE_CHECKING:
@@ -273,13 +272,21 @@ class KStream(StatelessOperators[K, V], StreamJoins[K, V], StreamDeduplication[K
         options = inherited("group_by_key", option(grouped, Grouped()), self._key_serde, self._value_serde)
         return self._grouped(self._id, options, self._repartition_required)
 
-    def group_by(self, key_selector: Callable[[K, V], KR], grouped: Grouped | None = None) -> KGroupedStream[KR, V]:
+    @overload
+    def group_by(
+        self, key_selector: Vectorized[tuple[K, V], KR], grouped: Grouped | None = None
+    ) -> KGroupedStream[KR, V]: ...
+    @overload
+    def group_by(self, key_selector: Callable[[K, V], KR], grouped: Grouped | None = None) -> KGroupedStream[KR, V]: ...
+    @overload
+    def group_by(
+        self, key_selector: ArrayFunction[C, D, KR], grouped: Grouped | None = None
+    ) -> KGroupedStream[KR, V]: ...
+    def group_by(self, key_selector: Callable[..., Any], grouped: Grouped | None = None) -> KGroupedStream[Any, V]:
         """Return the records grouped by `key_selector(key, value)`, repartitioned by that key."""
         options = option(grouped, Grouped())
-        id = self._select_key(key_selector, options.name)
-        return self._grouped(
-            id, inherited("group_by", options, serde_of_result(key_selector, is_key=True), self._value_serde), True
-        )
+        id, key_serde = self._select_key(key_selector, options.name)
+        return self._grouped(id, inherited("group_by", options, key_serde, self._value_serde), True)
 
     def _grouped(self, id: nodes.NodeId, options: Grouped, repartition_required: bool) -> KGroupedStream:
         return self._graph.grouped_stream(

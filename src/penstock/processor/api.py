@@ -20,6 +20,7 @@ from penstock.metrics import StreamsMetrics
 from penstock.metrics.drop_reasons import DropReason
 from penstock.record import Int64Array, Record, RecordBatch, RecordMetadata, TopicPartition
 from penstock.serdes import Serde
+from penstock.serdes.api import Library
 from penstock.state.api import RecordContext, StoreBuilder
 from penstock.windows import Window
 from penstock_broker.common.durations import Duration
@@ -366,6 +367,14 @@ class BatchProcessor(Processor):
     The task may therefore run it column by column. Engine-internal: the processors of the DSL derive from it if they
     benefit.
     """
+
+    takes_arrays = False
+    """Whether the columns of a batch may be arrays (`ArrayColumn`)."""
+
+    @property
+    def libraries(self) -> tuple[Library | None, Library | None]:
+        """The libraries of the arrays in which it takes keys and values from a source; None for objects."""
+        return None, None
 
     @property
     def holds_back(self) -> bool:

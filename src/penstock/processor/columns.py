@@ -1,23 +1,52 @@
 """User functions applied to columns.
 
-They run row by row inside C loops, so that an error affects its own row only and no row runs twice.
+They run row by row inside C loops, so that an error affects its own row only and no row runs twice. A function that
+takes whole columns is called once (`ColumnCall`), and again for parts of them if it fails.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from itertools import repeat
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
 
 from penstock.metrics.drop_reasons import DropReason
 from penstock.processor.api import EngineContext, FailureHandler, Processor, RowOrigin
-from penstock.record import Int64Array, Record, RecordBatch, TopicPartition, take_from
+from penstock.record import ArrayColumn, Int64Array, Record, RecordBatch, TopicPartition, sliced, take_from
+from penstock.serdes.api import Library
 from penstock.state.api import EngineStore, RecordContext
 
 NULL_NOT_ALLOWED = "The provided KeyValueMapper returned null which is not allowed."
+
+FEWEST_ROWS = 25
+"""Minimum number of rows for columns: below it, records are cheaper, with the same results."""
+
+
+class ColumnError(TypeError):
+    """A function on columns returned something else than a column of the same length: an error of the program."""
+
+
+class ColumnCall(ABC):
+    """A function on whole columns, which a call applies to a single row."""
+
+    batch_size: int | None = None
+    """Maximum number of rows in a call; None for no limit."""
+
+    @abstractmethod
+    def __call__(self, *row: Any) -> Any:
+        """Return the result for one row."""
+
+    @abstractmethod
+    def libraries(self, count: int) -> tuple[Library | None, ...]:
+        """Return the libraries of the arrays from which it takes `count` columns; None for objects."""
+
+    @abstractmethod
+    def call(self, columns: Sequence[Sequence[Any]]) -> Sequence[Any]:
+        """Return the result for each row; raises ColumnError for anything but one result per row."""
 
 
 class AppliedRows:
@@ -30,7 +59,7 @@ class AppliedRows:
 
     __slots__ = ("kept", "results")
 
-    def __init__(self, results: list[Any], kept: Int64Array | None) -> None:
+    def __init__(self, results: Sequence[Any], kept: Int64Array | None) -> None:
         self.results = results
         self.kept = kept
 
@@ -44,8 +73,10 @@ def apply(
     """Call `function` for each row in turn, with one argument per column.
 
     A row whose call raises is passed to `failures`; if that returns, the row is left out. With `null_error`, a result
-    of None counts as a TypeError with this text.
+    of None counts as a TypeError with this text. A `ColumnCall` takes all rows at once.
     """
+    if isinstance(function, ColumnCall):
+        return _WholeColumns(function, columns, failures, null_error).applied()
     rows = len(columns[0])
     results: list[Any] = []
     failed: list[int] = []
@@ -76,7 +107,70 @@ def apply(
     return AppliedRows([results[row] for row in kept.tolist()], kept)
 
 
-def _null_rows(results: list[Any], start: int, failures: FailureHandler, null_error: str) -> list[int]:
+class _WholeColumns:
+    """Applies a function to whole columns, or to their parts if it fails.
+
+    Args:
+        function: the function.
+        columns: one column per argument.
+        failures: receives the rows on which the function fails alone, in their order.
+        null_error: as for `apply`.
+    """
+
+    def __init__(
+        self,
+        function: ColumnCall,
+        columns: Sequence[Sequence[Any]],
+        failures: FailureHandler,
+        null_error: str | None,
+    ) -> None:
+        self._function = function
+        self._columns = columns
+        self._failures = failures
+        self._null_error = null_error
+        self._parts: list[Sequence[Any]] = []
+        self._failed: list[int] = []
+
+    def applied(self) -> AppliedRows:
+        """Return the results of all rows."""
+        rows = len(self._columns[0])
+        size = self._function.batch_size or max(1, rows)
+        for start in range(0, rows, size):
+            self._run(start, min(start + size, rows))
+        results = self._parts[0] if len(self._parts) == 1 else list(chain.from_iterable(self._parts))
+        if not self._failed:
+            return AppliedRows(results, None)
+        kept = np.delete(np.arange(rows, dtype=np.int64), self._failed)
+        return AppliedRows(take_from(results, kept), kept)
+
+    def _run(self, start: int, stop: int) -> None:
+        """Add the results of the rows from `start` up to `stop`; those of each half if the function fails."""
+        error: Exception
+        whole = stop - start == len(self._columns[0])
+        columns = self._columns if whole else [sliced(column, start, stop) for column in self._columns]
+        try:
+            results = self._function.call(columns)
+        except ColumnError:
+            raise
+        except Exception as raised:
+            error = raised
+        else:
+            self._parts.append(results)
+            if self._null_error is not None:
+                failures = self._failures if not start else lambda row, error: self._failures(start + row, error)
+                self._failed += [start + row for row in _null_rows(results, 0, failures, self._null_error)]
+            return
+        if stop - start == 1:
+            self._failures(start, error)
+            self._failed.append(start)
+            self._parts.append([None])
+            return
+        middle = (start + stop) // 2
+        self._run(start, middle)
+        self._run(middle, stop)
+
+
+def _null_rows(results: Sequence[Any], start: int, failures: FailureHandler, null_error: str) -> list[int]:
     if not has_null(results):
         return []
     found = [row for row in range(start, len(results)) if results[row] is None]
@@ -162,4 +256,6 @@ def has_null(column: Sequence[Any]) -> bool:
 
     Compares types, since user objects may redefine equality and truth.
     """
+    if isinstance(column, ArrayColumn) and not column.may_have_null:
+        return False
     return type(None) in set(map(type, column))

@@ -20,6 +20,7 @@ from typing import Any, ClassVar, NamedTuple
 from weakref import WeakKeyDictionary
 
 from penstock.processor.api import Processor, ProcessorSupplier, SimpleSupplier
+from penstock.processor.columns import ColumnCall
 from penstock.processor.fixed_key import FixedKeyAdapter, FixedKeyProcessor
 
 _log = logging.getLogger(__name__)
@@ -128,6 +129,8 @@ def _check_predicates(found: Any, held: Held, settled: set[str], node: str) -> N
 
 def _watch(user: UsesResults, held: Held, settled: set[str], node: str) -> None:
     function: Callable[..., Any] = getattr(user, held.attribute)
+    if isinstance(function, ColumnCall):  # it returns a column, or raises
+        return
     own = _written_by_user(function)
     if _is_lambda(own) and _none_returns(own) != _NO:  # an expression returns None only on purpose
         return

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain, compress, repeat
+from itertools import chain, compress
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from penstock.metrics.drop_reasons import DropReason
 from penstock.processor.api import (
@@ -22,9 +23,11 @@ from penstock.processor.api import (
     Processor,
     RowOrigin,
 )
-from penstock.processor.columns import NULL_NOT_ALLOWED, AppliedRows, apply, composed, has_null, kept_rows
+from penstock.processor.arrays import items_in
+from penstock.processor.columns import NULL_NOT_ALLOWED, AppliedRows, ColumnCall, apply, composed, has_null, kept_rows
 from penstock.processor.first_results import KEY_SELECTOR, MAPPER, PREDICATE, PREDICATES, UsesResults
-from penstock.record import Int64Array, KeyValue, Record, RecordBatch
+from penstock.record import ArrayColumn, Int64Array, KeyValue, Record, RecordBatch, rows_of
+from penstock.serdes.api import Library
 
 Predicate = Callable[[Any, Any], bool]
 KeyValueMapper = Callable[[Any, Any], Any]
@@ -33,6 +36,8 @@ ForeachAction = Callable[[Any, Any], object]
 _TUPLES = frozenset((tuple, KeyValue))
 _PAIR = frozenset((2,))
 _NO_PAIRS = (str, bytes, bytearray, dict, set, frozenset)
+
+ArrayLibraries = tuple[Library | None, Library | None]
 
 NULL_VALUES = "The provided ValueMapper returned null, expected an iterable of values."
 
@@ -46,10 +51,16 @@ class StreamFilter(BatchProcessor, UsesResults):
     """
 
     held = (PREDICATE,)
+    takes_arrays = True
 
     def __init__(self, predicate: Predicate, negate: bool = False) -> None:
         self._predicate = predicate
         self._negate = negate
+
+    @property
+    def libraries(self) -> ArrayLibraries:
+        """The libraries of the arrays in which its function takes keys and values."""
+        return _libraries(self._predicate, with_key=True)
 
     def process(self, record: Record[Any, Any]) -> None:
         """Forward the record if it passes."""
@@ -59,7 +70,7 @@ class StreamFilter(BatchProcessor, UsesResults):
     def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
         """Return the rows that pass."""
         applied = apply(self._predicate, (batch.keys, batch.values), failures)
-        passing = np.fromiter(map(bool, applied.results), np.bool_, len(applied.results))
+        passing = _truths(applied.results)
         if self._negate:
             passing = ~passing
         return _select(batch, passing, applied.kept)
@@ -70,6 +81,8 @@ class NullKeyFilter(BatchProcessor):
 
     Kafka: the filter of OptimizableRepartitionNode.
     """
+
+    takes_arrays = True
 
     @property
     def drops_rows(self) -> bool:
@@ -92,6 +105,19 @@ class NullKeyFilter(BatchProcessor):
         return _select(batch, keyed, None)
 
 
+def _truths(results: Sequence[Any]) -> npt.NDArray[np.bool_]:
+    if isinstance(results, ArrayColumn) and isinstance(results.array, np.ndarray):
+        return results.array.astype(np.bool_)
+    return np.fromiter(map(bool, results), np.bool_, len(results))
+
+
+def _libraries(function: Callable[..., Any], *, with_key: bool) -> ArrayLibraries:
+    if not isinstance(function, ColumnCall):
+        return None, None
+    libraries = function.libraries(2 if with_key else 1)
+    return (libraries[0], libraries[1]) if with_key else (None, libraries[0])
+
+
 def _select(batch: RecordBatch, passing: Any, kept: Int64Array | None) -> tuple[RecordBatch, RowOrigin]:
     """Return the rows of `batch` whose entry in `passing` is true.
 
@@ -103,6 +129,8 @@ def _select(batch: RecordBatch, passing: Any, kept: Int64Array | None) -> tuple[
     if passing.all():
         return batch, None
     rows = np.flatnonzero(passing)
+    if isinstance(batch.keys, ArrayColumn) or isinstance(batch.values, ArrayColumn):
+        return batch.take(rows), rows
     flags = passing.tolist()
     selected = RecordBatch(
         list(compress(batch.keys, flags)),
@@ -139,7 +167,7 @@ class StreamMap(BatchProcessor):
         """Return the rows with new keys and values."""
         applied = apply(self._mapper, (batch.keys, batch.values), failures, NULL_NOT_ALLOWED)
         rows = kept_rows(batch, applied.kept)
-        pairs = applied.results
+        pairs: Sequence[Any] = applied.results
         kept = applied.kept
         if not _are_pairs(pairs):
             checked = apply(as_pair, (pairs,), _of_rows(failures, kept))
@@ -158,9 +186,15 @@ class StreamSelectKey(BatchProcessor, UsesResults):
     """
 
     held = (KEY_SELECTOR,)
+    takes_arrays = True
 
     def __init__(self, selector: KeyValueMapper) -> None:
         self._selector = selector
+
+    @property
+    def libraries(self) -> ArrayLibraries:
+        """The libraries of the arrays in which its function takes keys and values."""
+        return _libraries(self._selector, with_key=True)
 
     def process(self, record: Record[Any, Any]) -> None:
         """Forward the record with its new key."""
@@ -184,10 +218,16 @@ class StreamMapValues(BatchProcessor, UsesResults):
     """
 
     held = (MAPPER,)
+    takes_arrays = True
 
     def __init__(self, mapper: Callable[..., Any], with_key: bool) -> None:
         self._mapper = mapper
         self._with_key = with_key
+
+    @property
+    def libraries(self) -> ArrayLibraries:
+        """The libraries of the arrays in which its function takes keys and values."""
+        return _libraries(self._mapper, with_key=self._with_key)
 
     def process(self, record: Record[Any, Any]) -> None:
         """Forward the record with its new value."""
@@ -238,9 +278,16 @@ class StreamFlatMapValues(BatchProcessor):
         with_key: whether the mapper takes key and value, or only the value.
     """
 
+    takes_arrays = True
+
     def __init__(self, mapper: Callable[..., Any], with_key: bool) -> None:
         self._mapper = mapper
         self._with_key = with_key
+
+    @property
+    def libraries(self) -> ArrayLibraries:
+        """The libraries of the arrays in which its function takes keys and values."""
+        return _libraries(self._mapper, with_key=self._with_key)
 
     def process(self, record: Record[Any, Any]) -> None:
         """Forward a record for each value; raises TypeError if the mapper returns None."""
@@ -255,6 +302,12 @@ class StreamFlatMapValues(BatchProcessor):
         columns = (batch.keys, batch.values) if self._with_key else (batch.values,)
         applied = apply(self._mapper, columns, failures, NULL_VALUES)
         lists, kept = applied.results, applied.kept
+        if kept is None and (found := items_in(lists)) is not None:
+            items, lengths = found
+            repeated, origin = _repeated(batch, lengths, None, with_keys=True)
+            repeated.values = items
+            return repeated, origin
+        lists = rows_of(lists)
         if not all(type(result) is list for result in lists):
             lists, kept = _listed(_as_values, applied, failures)
         repeated, origin = _repeat(batch, lists, kept, with_keys=True)
@@ -270,7 +323,7 @@ def _listed(
     The rows are those of the batch (None: all). A generator runs the user's code only at this point.
     """
     listed = apply(convert, (applied.results,), _of_rows(failures, applied.kept))
-    return listed.results, composed(applied.kept, listed.kept)
+    return rows_of(listed.results), composed(applied.kept, listed.kept)
 
 
 def _of_rows(failures: FailureHandler, kept: Int64Array | None) -> FailureHandler:
@@ -300,7 +353,7 @@ def _as_pairs(pairs: Iterable[Any]) -> list[tuple[Any, Any]]:
     return listed if _are_pairs(listed) else [as_pair(pair) for pair in listed]
 
 
-def _are_pairs(pairs: list[Any]) -> bool:
+def _are_pairs(pairs: Sequence[Any]) -> bool:
     """Return whether all are tuples of two elements; other kinds of pairs also give False."""
     return _TUPLES.issuperset(map(type, pairs)) and _PAIR.issuperset(map(len, pairs))
 
@@ -319,19 +372,26 @@ def _as_values(values: Iterable[Any]) -> list[Any]:
 
 
 def _repeat(
-    batch: RecordBatch, lists: list[list[Any]], kept: Int64Array | None, with_keys: bool
+    batch: RecordBatch, lists: Sequence[list[Any]], kept: Int64Array | None, with_keys: bool
 ) -> tuple[RecordBatch, Int64Array]:
     """Return the rows of `batch` repeated once per entry of their list, and their origins.
 
     The rows have no values, and keys only if `with_keys`.
     """
-    counts = np.fromiter(map(len, lists), np.int64, len(lists))
+    return _repeated(batch, np.fromiter(map(len, lists), np.int64, len(lists)), kept, with_keys)
+
+
+def _repeated(
+    batch: RecordBatch, counts: Int64Array, kept: Int64Array | None, with_keys: bool
+) -> tuple[RecordBatch, Int64Array]:
     rows = np.arange(len(batch), dtype=np.int64) if kept is None else kept
     origin = np.repeat(rows, counts)
-    keys: list[Any] = []
-    if with_keys:
-        source = batch.keys if kept is None else [batch.keys[row] for row in kept.tolist()]
-        keys = list(chain.from_iterable(map(repeat, source, counts.tolist())))
+    keys: Sequence[Any] = []
+    if with_keys and isinstance(batch.keys, ArrayColumn):
+        keys = batch.keys.take(origin)
+    elif with_keys:
+        source = np.fromiter(batch.keys, object, len(batch))
+        keys = np.repeat(source if kept is None else source[kept], counts).tolist()
     headers = None if batch.headers is None else [batch.headers[row] for row in origin.tolist()]
     return RecordBatch(keys, [], batch.timestamps[origin], batch.offsets[origin], headers), origin
 
@@ -343,8 +403,15 @@ class StreamPeek(BatchProcessor):
         action: the action on key and value.
     """
 
+    takes_arrays = True
+
     def __init__(self, action: ForeachAction) -> None:
         self._action = action
+
+    @property
+    def libraries(self) -> ArrayLibraries:
+        """The libraries of the arrays in which its function takes keys and values."""
+        return _libraries(self._action, with_key=True)
 
     def process(self, record: Record[Any, Any]) -> None:
         """Call the action, then forward the record."""
@@ -364,8 +431,15 @@ class StreamForeach(BatchProcessor):
         action: the action on key and value.
     """
 
+    takes_arrays = True
+
     def __init__(self, action: ForeachAction) -> None:
         self._action = action
+
+    @property
+    def libraries(self) -> ArrayLibraries:
+        """The libraries of the arrays in which its function takes keys and values."""
+        return _libraries(self._action, with_key=True)
 
     def process(self, record: Record[Any, Any]) -> None:
         """Call the action."""
@@ -379,6 +453,8 @@ class StreamForeach(BatchProcessor):
 
 class StreamMerge(BatchProcessor):
     """Forwards the records of all parents (Kafka class: PassThrough)."""
+
+    takes_arrays = True
 
     def process(self, record: Record[Any, Any]) -> None:
         """Forward the record."""

@@ -6,15 +6,18 @@ A serde has no state: one instance may serve several topics, tasks and processes
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, Generic
+from typing import Any, Final, Generic, Literal
 
 from typing_extensions import TypeVar
 
 from penstock.errors import ConfigError
-from penstock.record import Headers
+from penstock.record import ArrayColumn, Headers
 from penstock.serdes.columns import Places, distinct
 
 T = TypeVar("T", default=Any)
+
+Library = Literal["numpy", "pyarrow"]
+"""The library of an array."""
 
 
 def missing_serde(what: str) -> ConfigError:
@@ -131,6 +134,14 @@ class Serde(Generic[T]):
             None if item is None else deserialize(topic, item, own) for item, own in zip(data, headers, strict=True)
         ]
 
+    def deserialize_array(self, topic: str, data: Sequence[bytes | None], library: Library) -> ArrayColumn[Any] | None:
+        """Deserialise the items as an array of `library`, without an object for each.
+
+        Returns None if an array cannot have exactly these values, or not all items are readable: then the caller uses
+        `deserialize_column`.
+        """
+        return None
+
     def is_readable_column(self, data: Sequence[bytes | None]) -> bool:
         """Return whether all of `data` is readable; False if unknown.
 
@@ -149,9 +160,24 @@ class Serde(Generic[T]):
 _OF_BOTH = ("is_canonical_column", "unchanging_types", "repeatable", "uses_headers")
 _FOLLOWING: Final = {
     "serialize": ("serialize_record", "writes_headers", "serialize_column", "serialize_distinct", *_OF_BOTH),
-    "deserialize": ("deserialize_column", "is_readable_column", *_OF_BOTH),
+    "deserialize": ("deserialize_column", "deserialize_array", "is_readable_column", *_OF_BOTH),
 }
 """The column methods and properties that depend on each method for single values."""
+
+
+def read_column(
+    serde: Serde,
+    topic: str,
+    data: Sequence[bytes | None],
+    headers: Sequence[Headers] | None,
+    library: Library | None,
+) -> Sequence[Any]:
+    """Deserialise each item, as an array if a function takes one of `library`; raises the error of an item.
+
+    None stays None.
+    """
+    array = serde.deserialize_array(topic, data, library) if library is not None and isinstance(data, list) else None
+    return serde.deserialize_column(topic, data, headers) if array is None else array
 
 
 def _place(cls: type, name: str) -> int:

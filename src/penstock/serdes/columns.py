@@ -51,7 +51,7 @@ def distinct(column: Sequence[bytes | None]) -> tuple[list[Any], Places]:
         return column.compact()
     if not _pays(len(column)):
         return _collected(column)
-    return _encoded(arrow().array(column, arrow().large_binary()))
+    return encoded(arrow().array(column, arrow().large_binary()))
 
 
 def distinct_texts(column: Sequence[str | None]) -> tuple[list[Any], Places]:
@@ -62,7 +62,7 @@ def distinct_texts(column: Sequence[str | None]) -> tuple[list[Any], Places]:
     if not _pays(len(column)):
         texts, places = _collected(column)
         return [None if text is None else text.encode() for text in texts], places
-    return _encoded(arrow().array(column, arrow().large_string()))
+    return encoded(arrow().array(column, arrow().large_string()))
 
 
 def _pays(rows: int) -> bool:
@@ -87,7 +87,8 @@ def _collected(column: Sequence[Any]) -> tuple[list[Any], Places]:
     return list(entries), np.array(places, np.int32)
 
 
-def _encoded(array: Any) -> tuple[list[Any], Places]:
-    encoded = array.dictionary_encode(null_encoding="encode")
-    places: Places = encoded.indices.to_numpy()
-    return encoded.dictionary.cast(arrow().large_binary()).to_pylist(), places
+def encoded(array: Any) -> tuple[list[Any], Places]:
+    """Return the distinct entries of an array of Arrow as bytes, and each row's index."""
+    dictionary = array.dictionary_encode(null_encoding="encode")
+    places: Places = dictionary.indices.to_numpy()
+    return dictionary.dictionary.cast(arrow().large_binary()).to_pylist(), places

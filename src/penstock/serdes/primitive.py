@@ -14,8 +14,19 @@ from typing import Any, Generic, TypeVar, cast
 import numpy as np
 
 from penstock.errors import SerializationError
-from penstock.record import DictionaryColumn, Headers
-from penstock.serdes.api import Serde
+from penstock.record import ArrayColumn, DictionaryColumn, Headers
+from penstock.serdes.api import Library, Serde
+from penstock.serdes.array_columns import (
+    distinct_of,
+    read_binaries,
+    read_booleans,
+    read_numbers,
+    read_texts,
+    written_binaries,
+    written_booleans,
+    written_numbers,
+    written_texts,
+)
 from penstock.serdes.columns import Places, distinct_texts
 
 N = TypeVar("N", int, float)
@@ -44,6 +55,8 @@ class StringSerde(Serde[str]):
         self, topic: str, values: Sequence[Any], headers: Sequence[Headers] | None = None
     ) -> list[bytes | None]:
         """Serialise each text as UTF-8; None stays None."""
+        if isinstance(values, ArrayColumn) and (written := written_texts(values)) is not None:
+            return written
         try:
             return list(map(str.encode, values))
         except TypeError:  # a None, or another type: the slow path finds out which
@@ -53,6 +66,8 @@ class StringSerde(Serde[str]):
         self, topic: str, values: Sequence[Any], headers: Sequence[Headers] | None = None
     ) -> tuple[list[bytes | None], Places]:
         """Return the distinct texts as UTF-8 and each row's index; None stays None."""
+        if isinstance(values, ArrayColumn) and (found := distinct_of(values)) is not None:
+            return found
         if set(map(type, values)) <= _TEXTS:
             try:
                 return distinct_texts(values)
@@ -70,6 +85,10 @@ class StringSerde(Serde[str]):
             return list(map(bytes.decode, data))  # type: ignore[arg-type]  # a None in the column raises TypeError, which is the point
         except (TypeError, UnicodeDecodeError):
             return super().deserialize_column(topic, data, headers)
+
+    def deserialize_array(self, topic: str, data: Sequence[bytes | None], library: Library) -> ArrayColumn[Any] | None:
+        """Deserialise the texts as an array of Arrow."""
+        return read_texts(data, library)
 
     def is_readable_column(self, data: Sequence[bytes | None]) -> bool:
         """Return True: bytes that are not UTF-8 become U+FFFD."""
@@ -103,6 +122,18 @@ class BytesSerde(Serde[bytes]):
     def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> bytes:
         """Return the bytes."""
         return data
+
+    def serialize_column(
+        self, topic: str, values: Sequence[Any], headers: Sequence[Headers] | None = None
+    ) -> list[bytes | None]:
+        """Return the bytes of each row; None stays None."""
+        if isinstance(values, ArrayColumn) and (written := written_binaries(values)) is not None:
+            return written
+        return super().serialize_column(topic, values, headers)
+
+    def deserialize_array(self, topic: str, data: Sequence[bytes | None], library: Library) -> ArrayColumn[Any] | None:
+        """Return the bytes as an array of Arrow."""
+        return read_binaries(data, library)
 
     def is_readable_column(self, data: Sequence[bytes | None]) -> bool:
         """Return True: bytes stay unchanged."""
@@ -184,6 +215,18 @@ class BooleanSerde(Serde[bool]):
             raise SerializationError(f"Unexpected byte received by BooleanDeserializer: {data[0]}")
         return data == b"\1"
 
+    def serialize_column(
+        self, topic: str, values: Sequence[Any], headers: Sequence[Headers] | None = None
+    ) -> list[bytes | None]:
+        """Serialise each bool; None stays None."""
+        if isinstance(values, ArrayColumn) and (written := written_booleans(values)) is not None:
+            return written
+        return super().serialize_column(topic, values, headers)
+
+    def deserialize_array(self, topic: str, data: Sequence[bytes | None], library: Library) -> ArrayColumn[Any] | None:
+        """Deserialise the bools as an array."""
+        return read_booleans(data, library)
+
 
 class _NumberSerde(Serde[N], Generic[N]):
     """A number of fixed size, big-endian."""
@@ -230,6 +273,8 @@ class _NumberSerde(Serde[N], Generic[N]):
         self, topic: str, values: Sequence[Any], headers: Sequence[Headers] | None = None
     ) -> list[bytes | None]:
         """Serialise each number big-endian; None stays None."""
+        if isinstance(values, ArrayColumn) and (written := written_numbers(values, self._format)) is not None:
+            return written
         if set(map(type, values)) != {self._python_type}:
             return super().serialize_column(topic, values, headers)
         try:
@@ -246,6 +291,10 @@ class _NumberSerde(Serde[N], Generic[N]):
         if None in data or set(map(len, cast("list[bytes]", data))) != {self._format.size}:
             return super().deserialize_column(topic, data, headers)
         return list(struct.unpack(f">{len(data)}{self._format.format[1:]}", b"".join(cast("list[bytes]", data))))
+
+    def deserialize_array(self, topic: str, data: Sequence[bytes | None], library: Library) -> ArrayColumn[Any] | None:
+        """Deserialise the numbers as an array of 64-bit numbers."""
+        return read_numbers(data, self._format, library)
 
     def is_readable_column(self, data: Sequence[bytes | None]) -> bool:
         """Return whether all have the size of the number."""

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from penstock.processor.api import BatchProcessor, ColumnProcessor, Processor
 from penstock.processor.suppress import TableSuppress
+from penstock.serdes.api import Library
 from penstock.state.api import EngineStore
 from penstock.task.error_handling import ErrorHandling
 from penstock.task.processor_topology import ProcessorNode, ProcessorTopology, SinkNode, SourceNode
@@ -112,6 +113,14 @@ def column_plan(entry: Entry, topology: ProcessorTopology, able: frozenset[str],
         able -= {node.name for node in plan.nodes if _forwards_itself(node)}
         plan = _plan_of(entry, topology, able, errors)
     return _plan_of(entry, topology, able - sharing_ever, errors) if plan.record_sections else plan
+
+
+def libraries_of(plan: ColumnPlan) -> tuple[Library | None, Library | None]:
+    """Return the libraries of the arrays in which nodes below a source take keys and values; None for objects."""
+    below = [node.processor for node in plan.nodes if node in plan.entry.children]
+    found = [processor.libraries for processor in below if isinstance(processor, BatchProcessor)]
+    keys, values = (next(filter(None, libraries), None) for libraries in zip(*found, (None, None), strict=True))
+    return keys, values
 
 
 def _forwards_itself(node: Child | Entry) -> bool:

@@ -29,6 +29,7 @@ from penstock.metrics.drop_reasons import DropReason
 from penstock.notebook import value_text
 from penstock.plan.user_lines import failing_line
 from penstock.processor.api import Processor
+from penstock.processor.columns import ColumnError
 from penstock.processor.fixed_key import FixedKeyProcessor
 from penstock.processor.value_transformer import ValueTransformerWithKey
 from penstock.record import NO_METADATA, ConsumerRecord, FailedRecord, Record, RecordMetadata
@@ -228,7 +229,7 @@ class ErrorHandling:
                 f"write: {error} They are those of the table above, else the defaults: name them where that table is "
                 "made, with with_key_serde and with_value_serde of Materialized, or in Grouped."
             ) from error
-        if self._processing is None:
+        if self._processing is None or isinstance(error, ColumnError):  # no record is at fault, but the program
             raise ProcessingError(node, error, record=record) from error
         try:
             response = _checked(self._processing.handle_error(self._context(node, record), record, error), "Processing")

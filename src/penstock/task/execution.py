@@ -31,9 +31,19 @@ from penstock.processor.api import (
     PunctuationType,
     SerializedBatchProcessor,
 )
-from penstock.record import Int64Array, Record, RecordBatch, RecordMetadata, TopicPartition
+from penstock.processor.columns import FEWEST_ROWS
+from penstock.record import Int64Array, Record, RecordBatch, RecordMetadata, TopicPartition, listed
 from penstock.state.api import RecordContext
-from penstock.task.column_plan import Child, ColumnPlan, Entry, column_nodes, column_plan, sharing, using_headers
+from penstock.task.column_plan import (
+    Child,
+    ColumnPlan,
+    Entry,
+    column_nodes,
+    column_plan,
+    libraries_of,
+    sharing,
+    using_headers,
+)
 from penstock.task.context import TaskContext
 from penstock.task.dropped_records import DroppedRow, dropped_batch
 from penstock.task.error_handling import ErrorHandling, ProcessingError
@@ -42,8 +52,6 @@ from penstock.task.processor_topology import ProcessorNode, ProcessorTopology, S
 from penstock.task.record_collector import RecordCollector
 from penstock.task.record_sender import DeadLetterSink
 
-FEWEST_ROWS = 25
-"""Minimum number of rows for columns: below it, records are cheaper, with the same results."""
 MAXIMUM_ROWS = 1 << 18
 """Maximum number of rows in the columns together, after multiplying operators: limits a run's memory."""
 MAXIMUM_SERIALIZED_ROWS = 1 << 18
@@ -113,6 +121,8 @@ class Execution:
         self._plans_for_headers = self._plans
         if without != able:
             self._plans_for_headers = {entry.name: column_plan(entry, topology, without, errors) for entry in entries}
+        for source in topology.sources:
+            source.libraries = libraries_of(self._plans[source.name])
         self._expansion: dict[str, float] = {}
         self._most_rows = 0
         for node in topology.processors:
@@ -276,9 +286,11 @@ class Execution:
 
     def _run_node(self, entry: Entry, flow: Flow, node: ProcessorNode, part: Part, entering: InputBatch) -> None:
         processor, partition = node.processor, entering.partition
-        batch, positions = part.batch, part.positions
-        if not isinstance(processor, ColumnProcessor) or not len(batch):
+        positions = part.positions
+        if not isinstance(processor, ColumnProcessor) or not len(part.batch):
             return
+        takes_arrays = isinstance(processor, BatchProcessor) and processor.takes_arrays
+        batch = part.batch if takes_arrays else listed(part.batch)
         self._task.observer.processed(node.name, len(batch))
         self._task.taps.take(node.name, partition, batch, self._task.wall_clock)
 
@@ -390,6 +402,7 @@ class Execution:
         Between two input rows, stream time advances and punctuations run, up to the failed input row, if any.
         """
         task, scale, failed_at = self._task, flow.scale, flow.failed_at
+        leaving = [(child, part._replace(batch=listed(part.batch))) for child, part in leaving]
         edges = np.concatenate(
             [np.full(len(part.batch), edge, np.int64) for edge, (_, part) in enumerate(leaving)]
             or [np.empty(0, np.int64)]

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from operator import attrgetter, index, is_
+from operator import attrgetter, index
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -28,6 +28,7 @@ from penstock.plan.broadcast import every_partition
 from penstock.plan.serde_check import node_serde
 from penstock.plan.subtopology import DroppedSinkSpec, ProcessorSpec, SinkSpec, SourceSpec, SubtopologySpec
 from penstock.processor.api import Processor
+from penstock.processor.columns import FEWEST_ROWS
 from penstock.processor.first_results import WARN_NONE_RESULTS, watch_results
 from penstock.processor.park import StreamPark
 from penstock.processor.stream_partitioner import PartitionerWithHeaders, with_headers
@@ -39,10 +40,12 @@ from penstock.record import (
     Record,
     RecordBatch,
     RecordMetadata,
+    are_same,
     column_of,
     entries_of,
 )
 from penstock.serdes import BytesSerde, Serde, StringSerde
+from penstock.serdes.api import Library, read_column
 from penstock.state.api import RecordContext
 from penstock.state.suppliers import KeyValueBytesStoreSupplier, LruMapBytesStoreSupplier
 from penstock.task.context import TaskContext
@@ -167,6 +170,8 @@ class SourceNode:
         self.children: list[ProcessorNode | SinkNode] = []
         self.key_serde = node_serde(spec, "key", config)
         self._value_serde = node_serde(spec, "value", config)
+        self.libraries: tuple[Library | None, Library | None] = (None, None)
+        """The libraries of the arrays in which children take keys and values; None for objects."""
 
     def is_canonical(self, batch: RecordBatch) -> bool:
         """Return whether all bytes of `batch` are readable, and its keys survive the round trip."""
@@ -180,8 +185,9 @@ class SourceNode:
         The handler drops those rows; raises StreamsError for the first one that it does not drop.
         """
         with suppress(Exception):  # the rows identify the failed one, without this error as their context
-            keys = self.key_serde.deserialize_column(topic, batch.keys, batch.headers)
-            values = self._value_serde.deserialize_column(topic, batch.values, batch.headers)
+            of_keys, of_values = self.libraries if len(batch) >= FEWEST_ROWS else (None, None)
+            keys = read_column(self.key_serde, topic, batch.keys, batch.headers, of_keys)
+            values = read_column(self._value_serde, topic, batch.values, batch.headers, of_values)
             return RecordBatch(keys, values, batch.timestamps, batch.offsets, batch.headers)
         return self._deserialize_rows(topic, partition, batch)
 
@@ -269,8 +275,8 @@ class SinkNode:
         try:
             entries, places = self._key_serde.serialize_distinct(topic, batch.keys, batch.headers)
             keys = column_of(entries, places)
-            if self._same_serde and all(
-                map(is_, batch.keys, batch.values)
+            if self._same_serde and are_same(
+                batch.keys, batch.values
             ):  # such as after group_by(lambda key, value: value)
                 values = keys
             else:

@@ -1,0 +1,148 @@
+"""Models: functions on columns that a factory makes once in each process.
+
+A model of the same factory is the same in all tasks of a process, also if each task has unpickled it: a program whose
+module a worker cannot import sends its functions by value. A model stays until the process ends.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import typing
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from functools import update_wrapper
+from threading import Lock
+from typing import Any, Final, Protocol, TypeVar, overload
+
+import cloudpickle
+
+from penstock.processor.arrays import list_form
+from penstock.processor.column_functions import (
+    MARK,
+    Array,
+    ColumnOf,
+    Marked,
+    Vectorized,
+    result_annotation,
+)
+from penstock.processor.columns import ColumnError
+
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C", bound=Array)
+D = TypeVar("D", bound=Array)
+R = TypeVar("R")
+
+_MOST_MODELS: Final = 64
+"""Maximum number of models that a process keeps for later tasks; the one that was used first goes first."""
+
+
+class MakesModel(Protocol):
+    """The decorator that `model` returns, for type checkers."""
+
+    @overload
+    def __call__(self, factory: Callable[[], Callable[[list[A]], Sequence[R]]]) -> Vectorized[A, R]: ...
+    @overload
+    def __call__(
+        self, factory: Callable[[], Callable[[list[A], list[B]], Sequence[R]]]
+    ) -> Vectorized[tuple[A, B], R]: ...
+    @overload
+    def __call__(self, factory: Callable[[], Callable[[C], ColumnOf[R]]]) -> Vectorized[Any, R]: ...
+    @overload
+    def __call__(self, factory: Callable[[], Callable[[C, D], ColumnOf[R]]]) -> Vectorized[Any, R]: ...
+
+
+def model(*, batch_size: int = 64) -> MakesModel:
+    """Return a decorator for a factory of a function on columns, such as one that loads a model.
+
+    The factory runs when the first record arrives, once in each process, whatever its number of tasks. Operators then
+    call the function that it returned with lists of values, or lists of keys and values, or with the arrays that the
+    return annotation of the factory names: `Callable[[np.ndarray], np.ndarray]`.
+
+    Args:
+        batch_size: maximum number of rows in a call.
+
+    Raises:
+        TypeError: `batch_size` is not a whole number, or what is decorated is not a Python function.
+        ValueError: `batch_size` is less than 1.
+    """
+    size = _checked(batch_size)
+
+    def decorated(factory: Any) -> Any:
+        if not inspect.isfunction(factory) or inspect.iscoroutinefunction(factory):
+            raise TypeError(f"Expected a function for model, got {factory!r}: decorate a factory made with def.")
+        loaded = _Loaded(factory)
+
+        def call(*columns: Any) -> Any:
+            return loaded.function()(*columns)
+
+        update_wrapper(call, factory, ("__module__", "__name__", "__qualname__", "__doc__"), ())
+        vars(call).pop("__wrapped__")  # its parameters are not those of the factory
+        arguments = typing.get_args(result_annotation(factory))
+        taken = arguments[0] if len(arguments) == 2 and isinstance(arguments[0], list) else []
+        result = arguments[1] if len(arguments) == 2 else None
+        setattr(call, MARK, Marked(tuple(map(list_form, taken)), result, size))
+        return call
+
+    return decorated
+
+
+def _checked(batch_size: Any) -> int:
+    if not isinstance(batch_size, int) or isinstance(batch_size, bool):
+        raise TypeError(f"Expected batch_size of model as a whole number of rows, got {batch_size!r}.")
+    if batch_size < 1:
+        raise ValueError(f"Expected batch_size of model to be 1 or more, got {batch_size}.")
+    return batch_size
+
+
+class _Loaded:
+    """The function of a model, which is made when it is first called.
+
+    Args:
+        factory: makes it.
+    """
+
+    def __init__(self, factory: Callable[[], Callable[..., Any]]) -> None:
+        self._factory = factory
+        self._function: Callable[..., Any] | None = None
+        self._lock = Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _shared, (self._factory,)
+
+    def function(self) -> Callable[..., Any]:
+        """Return the function, made by the first call; raises ColumnError if it cannot be made."""
+        if self._function is None:
+            with self._lock:  # tasks of several threads may call at the same time
+                if self._function is None:
+                    self._function = self._made()
+        return self._function
+
+    def _made(self) -> Callable[..., Any]:
+        name = self._factory.__qualname__
+        try:
+            made: Any = self._factory()
+        except Exception as error:
+            raise ColumnError(f"The factory of the model {name} failed ({type(error).__name__}: {error}).") from error
+        if not callable(made) or inspect.iscoroutinefunction(made):
+            raise ColumnError(
+                f"The factory of the model {name} returned {made!r:.100} where a function on columns was expected: "
+                "return a function made with def, or a bound method, such as estimator.predict."
+            )
+        function: Callable[..., Any] = made
+        return function
+
+
+_models: OrderedDict[bytes, _Loaded] = OrderedDict()
+_models_lock = Lock()
+
+
+def _shared(factory: Callable[[], Callable[..., Any]]) -> _Loaded:
+    """Return the model of an unpickled factory: that of an equal one, if this process has it."""
+    digest = hashlib.sha256(cloudpickle.dumps(factory)).digest()
+    with _models_lock:
+        found = _models.setdefault(digest, _Loaded(factory))
+        if len(_models) > _MOST_MODELS:
+            _models.popitem(last=False)
+    return found
