@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from penstock.config.isolation_level import IsolationLevel
     from penstock.dsl.branched import Branched, BranchedKStream
     from penstock.dsl.builder import StreamsBuilder
+    from penstock.dsl.calls import Calls, Retry
     from penstock.dsl.cogrouped import (
         CogroupedKStream,
         SessionWindowedCogroupedKStream,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from penstock.plan.topology_config import TopologyConfig
     from penstock.processor.api import Cancellable, Processor, ProcessorContext, ProcessorSupplier, PunctuationType
     from penstock.processor.backoff import Backoff
+    from penstock.processor.calls import CallContext
     from penstock.processor.column_functions import vectorized
     from penstock.processor.fixed_key import (
         FixedKeyProcessor,
@@ -142,6 +144,7 @@ _MODULES = {
     "penstock.config.isolation_level": ("IsolationLevel",),
     "penstock.dsl.branched": ("Branched", "BranchedKStream"),
     "penstock.dsl.builder": ("StreamsBuilder",),
+    "penstock.dsl.calls": ("Calls", "Retry"),
     "penstock.dsl.cogrouped": (
         "CogroupedKStream",
         "SessionWindowedCogroupedKStream",
@@ -178,6 +181,7 @@ _MODULES = {
         "PunctuationType",
     ),
     "penstock.processor.backoff": ("Backoff",),
+    "penstock.processor.calls": ("CallContext",),
     "penstock.processor.column_functions": ("vectorized",),
     "penstock.processor.model": ("model",),
     "penstock.processor.fixed_key": (
@@ -277,6 +281,8 @@ __all__ = [
     "BranchedKStream",
     "BufferConfig",
     "CalendarWindows",
+    "CallContext",
+    "Calls",
     "Cancellable",
     "CloseOptions",
     "CogroupedKStream",
@@ -346,6 +352,7 @@ __all__ = [
     "RecordMetadata",
     "Repartitioned",
     "ResultOrder",
+    "Retry",
     "RocksDBConfigSetter",
     "Serde",
     "Serdes",

@@ -54,6 +54,19 @@ class ConfigError(StreamsError, ValueError):
     """
 
 
+class CallFailedError(StreamsError):
+    """The function of an operator with `Calls` failed at the last attempt for a record, or did not end in time.
+
+    What to do: Correct the cause that the message names, or give Calls more attempts with `retry=`. To go on without
+    such records, give it `on_failure="skip"`, or a topic for them with `then=`.
+    """
+
+    def __init__(self, node: str, failure: str, attempts: int, details: str) -> None:
+        super().__init__(f"The call of {node} failed at attempt {attempts}: {failure}")
+        if details:
+            self.add_note(details)
+
+
 class SerializationError(StreamsError):
     """A serde cannot serialise or deserialise a value (Kafka class: SerializationException).
 
@@ -228,7 +241,7 @@ class MissingSourceTopicError(StreamsError):
 
 
 class MissingInternalTopicError(StreamsError):
-    """A changelog or repartition topic in use by the application was deleted.
+    """A changelog, repartition or answers topic in use by the application was deleted.
 
     What to do: Stop all instances, then rewrite the changelogs from the local state (`penstock recover FILE
     --from-state`), start over (`penstock reset FILE`), or continue without the records of the deleted topics (`penstock

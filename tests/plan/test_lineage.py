@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from penstock import (
+    Calls,
     Consumed,
     Grouped,
     JoinWindows,
@@ -192,6 +193,21 @@ def test_the_content_of_a_store_has_an_origin_over_repartition_topics() -> None:
     found = of(builder.build())
     origins = {store.name: found.origin(store.sources) for part in found.parts for store in part.stores}
     assert origins == {"counts": ("lines", "rates"), "rates-store": ("rates",)}
+
+
+def test_answers_of_calls_are_no_input() -> None:
+    async def service(value: str) -> str:
+        return value
+
+    builder = StreamsBuilder()
+    builder.stream("in").map_values(service, "call", calls=Calls()).to("out")
+    topology = builder.build()
+    assert outputs(topology) == {"out": ("in",)}
+    (part,) = of(topology).subtopologies
+    assert {source.node: source.internal for source in part.sources} == {
+        "KSTREAM-SOURCE-0000000000": False,
+        "call-answers": True,
+    }
 
 
 def test_topologies_of_an_application_have_ids_of_their_own() -> None:

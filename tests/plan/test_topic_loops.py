@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock import KafkaStreams, Produced, Serdes, StreamsBuilder, TimeWindows, Topology
+from penstock import KafkaStreams, Serdes, StreamsBuilder, Topology
 from penstock.testing import TopologyTestDriver
 
 CONFIG = {"application.id": "app", "default.key.serde": Serdes.string(), "default.value.serde": Serdes.string()}
@@ -29,15 +29,6 @@ def test_a_sink_that_feeds_its_own_source_is_named_with_the_lines_of_both(caplog
     assert warning.startswith(
         f"KSTREAM-SINK-0000000002 {at} writes to in, the topic that its source KSTREAM-SOURCE-0000000000 {at} reads: "
     )
-
-
-def test_dropped_records_that_would_be_dropped_again_are_named(caplog: pytest.LogCaptureFixture) -> None:
-    builder = StreamsBuilder()
-    windows = TimeWindows.of_size_with_no_grace(10)
-    builder.stream("in").group_by_key().windowed_by(windows).count().late_to("in", Produced.as_("late"))
-    [warning] = warnings_of(builder.build(), caplog)
-    assert warning.startswith("late (created at ")
-    assert "writes to in, the topic that its source KSTREAM-SOURCE-0000000000" in warning
 
 
 def _two_topics(builder: StreamsBuilder) -> None:

@@ -79,7 +79,7 @@ def test_the_layout_of_an_entry_is_fixed() -> None:
     assert WaitingRecords(store).append(record(b"k")) == 1
     assert store.changes() == {
         b"\0\0\0\0\0\0\0\x01k": bytes.fromhex(
-            "01 9b c4016b c40176 05 92 92a168c40131 92a168c0 a2696e 02 11 00 00 a0 c0"
+            "02 9c c4016b c40176 05 92 92a168c40131 92a168c0 a2696e 02 11 00 00 a0 c0 a0"
         )
     }
 
@@ -87,10 +87,14 @@ def test_the_layout_of_an_entry_is_fixed() -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"\x02\x90", "Store 'waiting' has a waiting record in layout 02; this version reads layout 01. Run the "),
+        (
+            b"\x01\x90",
+            "record in layout 01; this version reads layout 02. Run a version after 0.2.0 and before this one, ",
+        ),
+        (b"\x03\x90", "record in layout 03; this version reads layout 02. Run the version of Penstock that wrote it"),
         (b"", "in layout of no bytes"),
-        (b"\x01\x90", "Store 'waiting' has a damaged waiting record: "),
-        (b"\x01\xff\xff", "damaged"),
+        (b"\x02\x90", "Store 'waiting' has a damaged waiting record: "),
+        (b"\x02\xff\xff", "damaged"),
     ],
 )
 def test_an_unreadable_entry_fails_with_the_name_of_the_store(data: bytes, message: str) -> None:
@@ -98,6 +102,14 @@ def test_an_unreadable_entry_fails_with_the_name_of_the_store(data: bytes, messa
     store.put(sequenced_key(1, b"k"), data)
     with pytest.raises(ProcessorStateError, match=message):
         WaitingRecords(store)
+
+
+def test_a_digest_depends_on_each_field() -> None:
+    one = record(b"k")
+    assert len(one.digest()) == 8
+    assert one.digest() == unpack_waiting(one.pack(), "waiting").digest()
+    others = [replace(one, value=b"w"), replace(one, offset=18), one.of_call("in-2-17-op:1")]
+    assert len({each.digest() for each in (one, *others)}) == 4
 
 
 def test_the_next_record_of_a_key_follows_the_first() -> None:

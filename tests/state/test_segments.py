@@ -88,6 +88,19 @@ def test_a_commit_is_cut_into_parts_of_bounded_size(changes: dict[bytes, bytes |
         assert [item for s in segments for item in s.changes.get(store, {}).items()] == sorted(changes.items())
 
 
+def test_only_the_stores_that_are_asked_for_are_decoded() -> None:
+    changes: dict[str, dict[bytes, bytes | None]] = {
+        "counts": {b"a": b"1", b"b": None},
+        "names": {b"a": b"x", b"b": b"", b"c": None},
+        "other": {b"d": b"2"},
+    }
+    (segment,) = encode(SegmentHeader(None, STORES, b"end"), changes)
+    for stores in ({"names"}, {"counts", "other"}, {"absent"}, set(changes)):
+        found = decode(segment.data, stores=stores)
+        assert found.changes == {name: each for name, each in changes.items() if name in stores}
+        assert found.checkpoint == b"end"
+
+
 def test_an_entry_above_the_limit_is_in_its_own_segment() -> None:
     changes: dict[bytes, bytes | None] = {b"a": b"1", b"b": bytes(range(256)) * 200, b"c": b"3"}
     parts = encode(SegmentHeader(None, STORES), {"names": changes}, max_bytes=18_000)

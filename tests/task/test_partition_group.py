@@ -11,12 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock import Calls, Consumed, Produced, StreamsBuilder
 from penstock.errors import StreamsError
 from penstock.plan.topology import Topology
 from penstock.processor.timestamps import use_partition_time_on_invalid_timestamp, wallclock_timestamp_extractor
 from penstock.record import ConsumerRecord, TopicPartition
 from penstock.task.idling import NO_WAIT, InputWait
 from penstock.task.priority_queue import PriorityQueue
+from tests.task.calls import STRING, add_answers, answer_to, commit, service
 from tests.task.topologies import batch_of, sent, task_of
 
 Lanes = dict[tuple[str, int], list[int]]
@@ -70,6 +72,33 @@ def test_records_are_taken_by_the_smallest_head(lanes: Lanes) -> None:
         task.add_records(topic, 0, batch_of(*((None, f"{topic}{lane}-{p}", t) for p, t in enumerate(times))), lane)
     task.process()
     assert [value for _, _, value, _ in sent(task)] == by_heads(lanes)
+
+
+@given(
+    st.dictionaries(
+        st.tuples(st.sampled_from("cb"), st.integers(0, 3)), st.lists(st.integers(0, 9), max_size=12), max_size=6
+    ),
+    st.integers(1, 5),
+)
+def test_records_come_in_the_same_order_if_a_full_store_of_calls_divides_them(lanes: Lanes, most: int) -> None:
+    builder = StreamsBuilder()
+    first, *others = (builder.stream(topic, Consumed.with_(STRING, STRING)) for topic in "cb")
+    for each in others:
+        first = first.merge(each)
+    first.map_values(service, "call", calls=Calls(max_records=most)).to("out", Produced.with_(STRING, STRING))
+    task = task_of(builder.build())
+    for (topic, lane), times in lanes.items():
+        task.add_records(topic, 0, batch_of(*((None, f"{topic}{lane}-{p}", t) for p, t in enumerate(times))), lane)
+    seen = []
+    while task.waiting():
+        task.process()
+        commit(task)
+        calls = [*task.take_calls()["call"]]
+        assert len(calls) <= most
+        seen += [(record.value or b"").decode() for _, record in calls]
+        add_answers(task, *(answer_to(call, "x") for call in calls), first_offset=len(seen) - len(calls))
+        task.process_answers()
+    assert seen == by_heads(lanes)
 
 
 @given(st.dictionaries(st.sampled_from("cb"), st.tuples(st.lists(st.integers(0, 9)), st.integers(0, 12)), min_size=1))

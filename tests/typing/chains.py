@@ -13,6 +13,8 @@ import numpy.typing as npt
 from penstock import (
     Backoff,
     CalendarWindows,
+    CallContext,
+    Calls,
     Consumed,
     GlobalKTable,
     JoinWindows,
@@ -22,6 +24,7 @@ from penstock import (
     Materialized,
     Park,
     Record,
+    Retry,
     Serdes,
     SessionWindows,
     StreamsBuilder,
@@ -56,6 +59,50 @@ def count_trade(key: str, trade: Trade, total: int) -> int:
     return total + 1
 
 
+async def length(line: str) -> int:
+    return len(line)
+
+
+async def asked(key: str, line: str, *, client: object, call: CallContext) -> float:
+    return call.attempt / 2
+
+
+def blocking(line: str, *, client: object) -> int:
+    return len(line)
+
+
+def blocking_words(line: str, *, client: object) -> list[str]:
+    return line.split()
+
+
+def blocking_key(key: str, line: str, *, client: object) -> int:
+    return len(key)
+
+
+def blocking_pair(key: str, line: str, *, client: object) -> tuple[int, str]:
+    return len(key), line
+
+
+def blocking_check(key: str, line: str, *, client: object) -> bool:
+    return len(line) < 10
+
+
+async def split(line: str) -> list[str]:
+    return line.split()
+
+
+async def pair(key: str, line: str) -> tuple[int, str]:
+    return len(key), line
+
+
+async def pairs(key: str, line: str) -> list[tuple[int, str]]:
+    return [(len(key), line)]
+
+
+async def is_short(key: str, line: str) -> bool:
+    return len(line) < 10
+
+
 builder = StreamsBuilder()
 lines = builder.stream("lines", Consumed.with_(key_serde=Serdes.string(), value_serde=Serdes.string()))
 trades = builder.stream("trades", Consumed.with_(key_serde=Serdes.string(), value_serde=Serdes.json(Trade)))
@@ -79,6 +126,27 @@ assert_type(lines.map_values(len, "sizes", on_error=park), KStream[str, int])
 assert_type(lines.map(lambda key, line: (len(line), key), on_error=park), KStream[int, str])
 assert_type(lines.filter(lambda key, line: True, on_error=park), KStream[str, str])
 assert_type(lines.flat_map_values(words_of), KStream[str, str])
+calls = Calls(capacity=10, timeout=timedelta(seconds=5), retry=Retry(attempts=3), order="key")
+assert_type(lines.map_values(length, "lengths", calls=calls), KStream[str, int])
+assert_type(lines.map_values(asked, calls=calls), KStream[str, float])
+assert_type(lines.map_values(len, calls=Calls(threads=4)), KStream[str, int])
+threads = Calls(threads=4)
+assert_type(lines.map_values(blocking, calls=threads), KStream[str, int])
+assert_type(lines.flat_map_values(blocking_words, calls=threads), KStream[str, str])
+assert_type(lines.map(blocking_pair, calls=threads), KStream[int, str])
+assert_type(lines.select_key(blocking_key, calls=threads), KStream[int, str])
+assert_type(lines.group_by(blocking_key, calls=threads), KGroupedStream[int, str])
+assert_type(lines.filter(blocking_check, calls=threads), KStream[str, str])
+assert_type(lines.peek(blocking_key, calls=threads), KStream[str, str])
+assert_type(lines.flat_map_values(split, calls=calls), KStream[str, str])
+assert_type(lines.map(pair, calls=calls), KStream[int, str])
+assert_type(lines.flat_map(pairs, calls=calls), KStream[int, str])
+assert_type(lines.filter(is_short, calls=calls), KStream[str, str])
+assert_type(lines.filter_not(is_short, calls=calls), KStream[str, str])
+assert_type(lines.peek(is_short, calls=calls), KStream[str, str])
+assert_type(lines.select_key(asked, calls=calls), KStream[float, str])
+assert_type(lines.group_by(asked, calls=calls), KGroupedStream[float, str])
+lines.foreach(is_short, "send", calls=calls)
 assert_type(lines.flat_map_values(lambda line: line.encode()), KStream[str, int])
 assert_type(lines.map(lambda key, line: (len(key), line)), KStream[int, str])
 assert_type(lines.flat_map(lambda key, line: [(len(line), key)]), KStream[int, str])
@@ -213,7 +281,7 @@ def lengths(values: list[str]) -> list[int]:
 
 
 @vectorized
-def pairs(keys: list[str], values: list[str]) -> list[tuple[str, int]]:
+def paired(keys: list[str], values: list[str]) -> list[tuple[str, int]]:
     return [(key, len(value)) for key, value in zip(keys, values, strict=True)]
 
 
@@ -241,11 +309,11 @@ assert_type(trades.map_values(scorer), KStream[str, float])
 assert_type(trades.map_values(of_pairs), KStream[str, int])
 assert_type(trades.select_key(of_pairs), KStream[int, Trade])
 assert_type(lines.map_values(lengths), KStream[str, int])
-assert_type(lines.map_values(pairs), KStream[str, tuple[str, int]])
+assert_type(lines.map_values(paired), KStream[str, tuple[str, int]])
 assert_type(lines.flat_map_values(words), KStream[str, str])
 assert_type(lines.filter(same).filter_not(same).peek(same), KStream[str, str])
-assert_type(lines.select_key(pairs), KStream[tuple[str, int], str])
-assert_type(lines.group_by(pairs).count(), KTable[tuple[str, int], int])
+assert_type(lines.select_key(paired), KStream[tuple[str, int], str])
+assert_type(lines.group_by(paired).count(), KTable[tuple[str, int], int])
 assert_type(trades.map_values(lambda trade: trade.price).map_values(halves), KStream[str, Any])
 assert_type(lines.filter(long_names), KStream[str, str])
 assert_type(lines.select_key(long_names), KStream[Any, str])

@@ -234,6 +234,14 @@ def check_serdes(options: object, *names: str) -> None:
             raise TypeError(f"Expected a Serde as {name} of {where}, got {given!r}{serde_hint(given)}.")
 
 
+def check_number(what: str, number: object, smallest: int = 1) -> None:
+    """Raise TypeError unless `number` is a whole number, ValueError if it is below `smallest`."""
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise TypeError(f"Expected {what} as a whole number, got {number!r}.")
+    if number < smallest:
+        raise ValueError(f"Expected {what} to be {smallest} or more, got {number!r}.")
+
+
 def check_windows(windows: object) -> None:
     """Raise TypeError if `windows` cannot group records."""
     if not isinstance(windows, Windows | SlidingWindows | SessionWindows):

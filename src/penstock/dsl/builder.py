@@ -25,9 +25,9 @@ from penstock.plan.explicit_names import generated_names
 from penstock.plan.internal_topics import DATA_FRAME_SOURCE_SUFFIX, check_no_pattern
 from penstock.plan.optimize import optimizations
 from penstock.plan.subtopology import DataFrameSource
-from penstock.plan.suppliers import SupplierLike, checked_supplier
+from penstock.plan.suppliers import SupplierLike, check_store_builder, checked_supplier
 from penstock.plan.topic_history import topic_history
-from penstock.plan.topology import Topology, check_store_builder
+from penstock.plan.topology import Topology
 from penstock.plan.topology_config import TopologyConfig
 from penstock.processor.api import ProcessorSupplier
 from penstock.state.api import StoreBuilder, filled_by_topic

@@ -25,14 +25,18 @@ def checked(function: Callable[..., Any], form: str) -> Callable[..., Any]:
 
 def checked_items(function: Callable[..., Any], form: str) -> Callable[..., Any]:
     """Like `checked`, but accepts a generator function, since the result is iterated."""
+    _check_plain(function, form.partition("(")[0])
+    return checked_form(function, form)
+
+
+def checked_form(function: Callable[..., Any], form: str) -> Callable[..., Any]:
+    """Like `checked`, but also accepts a generator function and a coroutine function."""
     role, _, arguments = form.partition("(")
     if not callable(function):
         raise TypeError(f"Expected a function {form}, got {function!r}.")
-    _check_plain(function, role)
     if (why := misfit(function, *filter(None, arguments.rstrip(")").split(", ")))) is not None:
-        raise TypeError(
-            f"The {role} cannot be called as {form}: {_name(function)}{signature_of(function)} does not fit ({why})."
-        )
+        shown = f"{name_of_function(function)}{signature_of(function)}"
+        raise TypeError(f"The {role} cannot be called as {form}: {shown} does not fit ({why}).")
     return function
 
 
@@ -50,6 +54,12 @@ def takes_key(function: Callable[..., Any], role: str, values: tuple[str, ...] =
 
 def items_take_key(function: Callable[..., Any], role: str, values: tuple[str, ...] = ("value",)) -> bool:
     """Like `takes_key`, but accepts a generator function, since the result is iterated."""
+    _check_plain(function, role)
+    return form_takes_key(function, role, values)
+
+
+def form_takes_key(function: Callable[..., Any], role: str, values: tuple[str, ...] = ("value",)) -> bool:
+    """Like `takes_key`, but also accepts a generator function and a coroutine function."""
     what = "the value, or of key and value" if len(values) == 1 else "the two values, or of key and values"
     return _keys_taken(function, role, ("key",), values, what) == 1
 
@@ -61,6 +71,7 @@ def joiner_keys(function: Callable[..., Any]) -> int:
     All else is as in `takes_key`.
     """
     _check_no_generator(function, "joiner")
+    _check_plain(function, "joiner")
     what = "the two values, of key and values, or of both keys and values"
     return _keys_taken(function, "joiner", ("key", "mapped_key"), ("value", "table_value"), what)
 
@@ -78,7 +89,6 @@ def _keys_taken(
     forms = f"{', '.join(written[:-1])} or {written[-1]}"
     if not callable(function):
         raise TypeError(f"Expected a function {forms}, got {function!r}.")
-    _check_plain(function, role)
     signature = None if isinstance(function, type) else signature_of(function)
     if signature is None:
         return 0
@@ -94,40 +104,43 @@ def _keys_taken(
     return max(0, required - len(values))
 
 
-def _check_plain(function: Callable[..., Any], role: str) -> None:
+def _check_plain(function: object, role: str) -> None:
+    if not callable(function):  # which has an error with the forms of the function
+        return
     if not isinstance(function, ColumnFunction) and takes_columns_only(function):
         raise TypeError(
-            f"The {role} {_name(function)} takes whole columns, but this operator calls it for each record: write a "
-            "function of single values. docs/columns.md lists the operators that take columns."
+            f"The {role} {name_of_function(function)} takes whole columns, but this operator calls it for each record: "
+            "write a function of single values. docs/columns.md lists the operators that take columns."
         )
-    called = _called(function)
+    called = called_code(function)
     if inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called):
         kind = "a coroutine function" if inspect.iscoroutinefunction(called) else "an asynchronous generator function"
         raise TypeError(
-            f"The {role} {_name(function)} is {kind}, which operators would call and never await: write `def`, not "
-            "`async def`."
+            f"The {role} {name_of_function(function)} is {kind}, which operators would call and never await: write "
+            "`def`, not `async def`. A stateless operator of a stream awaits it if it is given calls=Calls()."
         )
 
 
-def _check_no_generator(function: Callable[..., Any], role: str) -> None:
-    if inspect.isgeneratorfunction(_called(function)):
+def _check_no_generator(function: object, role: str) -> None:
+    if callable(function) and inspect.isgeneratorfunction(called_code(function)):
         raise TypeError(
-            f"The {role} {_name(function)} is a generator function, whose code would not run: operators use what it "
-            "returns. Replace `yield` by `return`; flat_map and flat_map_values take generators."
+            f"The {role} {name_of_function(function)} is a generator function, whose code would not run: operators use "
+            "what it returns. Replace `yield` by `return`; flat_map and flat_map_values take generators."
         )
 
 
-def _called(function: Callable[..., Any]) -> Any:
+def called_code(function: Callable[..., Any]) -> Any:
     """Return the code that a call of `function` runs: for an object with `__call__`, that method."""
     if isinstance(function, ColumnFunction):
-        return _called(function.function)
+        return called_code(function.function)
     plain = inspect.isroutine(function) or isinstance(function, type | partial)
     return function if plain else type(function).__call__
 
 
-def _name(function: Callable[..., Any]) -> str:
+def name_of_function(function: Callable[..., Any]) -> str:
+    """Return the name of `function` for messages."""
     return function.__qualname__ if inspect.isroutine(function) else repr(function)
 
 
 def _shown(function: Callable[..., Any], signature: inspect.Signature) -> str:
-    return f"{_name(function)}{signature}"
+    return f"{name_of_function(function)}{signature}"

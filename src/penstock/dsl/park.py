@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from penstock.dsl.arguments import check_serdes, inherited
+from penstock.dsl.arguments import check_number, check_serdes, inherited
 from penstock.plan import nodes
 from penstock.plan.internal_topics import check_topic_name
 from penstock.plan.names import check_name
@@ -65,11 +65,7 @@ class Park:
                 f"Expected a Backoff for Park, got {self.backoff!r}: write Backoff(timedelta(seconds=1)), for example."
             )
         for name in ("attempts", "max_records", "max_bytes"):
-            number = getattr(self, name)
-            if not isinstance(number, int) or isinstance(number, bool):
-                raise TypeError(f"Expected {name} of Park as a whole number, got {number!r}.")
-            if number < 1:
-                raise ValueError(f"Expected {name} of Park to be 1 or more, got {number!r}.")
+            check_number(f"{name} of Park", getattr(self, name))
         if self.then is not None:
             if not isinstance(self.then, str):
                 raise TypeError(f"Expected the name of a topic for then of Park, got {self.then!r}.")

@@ -9,13 +9,14 @@ configuration has no default.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 from penstock.config import StreamsConfig
 from penstock.dsl.arguments import check_same_builder, inherited, option
 from penstock.dsl.branched import BranchedKStream
+from penstock.dsl.calls import Calls
 from penstock.dsl.column_functions import ArrayFunction, C, D
 from penstock.dsl.functions import checked
 from penstock.dsl.graph import Graph
@@ -41,7 +42,9 @@ from penstock.plan.suppliers import (
 from penstock.processor.api import ProcessorSupplier
 from penstock.processor.column_functions import Vectorized
 from penstock.serdes import Serde
-from penstock.serdes.annotated import serde_of_annotation
+from penstock.serdes.annotated import (
+    serde_of_annotation,
+)
 from penstock.serdes.format import are_alike
 
 if TYPE_CHECKING:
@@ -277,15 +280,27 @@ class KStream(StatelessOperators[K, V], StreamJoins[K, V], StreamDeduplication[K
         self, key_selector: Vectorized[tuple[K, V], KR], grouped: Grouped | None = None
     ) -> KGroupedStream[KR, V]: ...
     @overload
-    def group_by(self, key_selector: Callable[[K, V], KR], grouped: Grouped | None = None) -> KGroupedStream[KR, V]: ...
+    def group_by(
+        self, key_selector: Callable[..., Awaitable[KR]], grouped: Grouped | None = None, *, calls: Calls
+    ) -> KGroupedStream[KR, V]: ...
+    @overload
+    def group_by(
+        self, key_selector: Callable[[K, V], KR], grouped: Grouped | None = None, *, calls: Calls | None = None
+    ) -> KGroupedStream[KR, V]: ...
+    @overload
+    def group_by(
+        self, key_selector: Callable[..., KR], grouped: Grouped | None = None, *, calls: Calls
+    ) -> KGroupedStream[KR, V]: ...
     @overload
     def group_by(
         self, key_selector: ArrayFunction[C, D, KR], grouped: Grouped | None = None
     ) -> KGroupedStream[KR, V]: ...
-    def group_by(self, key_selector: Callable[..., Any], grouped: Grouped | None = None) -> KGroupedStream[Any, V]:
+    def group_by(
+        self, key_selector: Callable[..., Any], grouped: Grouped | None = None, *, calls: Calls | None = None
+    ) -> KGroupedStream[Any, V]:
         """Return the records grouped by `key_selector(key, value)`, repartitioned by that key."""
         options = option(grouped, Grouped())
-        id, key_serde = self._select_key(key_selector, options.name)
+        id, key_serde = self._select_key(key_selector, options.name, (None, calls))
         return self._grouped(id, inherited("group_by", options, key_serde, self._value_serde), True)
 
     def _grouped(self, id: nodes.NodeId, options: Grouped, repartition_required: bool) -> KGroupedStream:

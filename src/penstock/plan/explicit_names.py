@@ -14,12 +14,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from penstock.plan import nodes as n
+from penstock.plan.internal_topics import ANSWERS_SUFFIX
 from penstock.state.api import StoreBuilder
 from penstock.topic_names import CHANGELOG_SUFFIX
 
 _GENERATED_STORE = re.compile(r".*STATE-STORE-[0-9]{10}")
 _GENERATED_BUFFER = re.compile(r".*-[0-9]{10}-Buffer")
 _GENERATED_PARK = re.compile(r".*-[0-9]{10}-parked")
+_GENERATED_CALLS = re.compile(r".*-[0-9]{10}")
 _GENERATED_TOPIC = re.compile(r".*-[0-9]{10}-repartition")
 _NAMED_JOIN_STORE = "-this-join-store"
 
@@ -31,6 +33,7 @@ class _Unnamed:
     changelogs: dict[str, None] = field(default_factory=dict)
     stores: dict[str, None] = field(default_factory=dict)
     repartition_topics: dict[str, None] = field(default_factory=dict)
+    answers_topics: dict[str, None] = field(default_factory=dict)
 
     def add_stores(self, stores: Iterable[StoreBuilder]) -> None:
         for store in stores:
@@ -73,6 +76,10 @@ class _Unnamed:
                 | n.ForeignKeyJoinNode(store=store)
             ) if _GENERATED_STORE.fullmatch(store.name):
                 self.add_stores([store])
+            case n.FunctionNode(calling=n.Calling(store=store), name=name) if _GENERATED_CALLS.fullmatch(name):
+                self.answers_topics[name + ANSWERS_SUFFIX] = None
+                if store.name.startswith(name):
+                    self.add_stores([store])
             case n.FunctionNode(parking=n.Parking(store=store)) if _GENERATED_PARK.fullmatch(store.name):
                 self.add_stores([store])
             case _:
@@ -82,7 +89,7 @@ class _Unnamed:
 def generated_names(plan: n.Plan) -> str:
     """Return the list of generated names in `plan` as text, empty without any.
 
-    The names are those of changelog topics, stores and repartition topics. Kafka:
+    The names are those of changelog topics, stores, repartition topics and answers topics. Kafka:
     InternalTopologyBuilder.checkUnprovidedNames.
     """
     unnamed = _Unnamed()
@@ -92,6 +99,7 @@ def generated_names(plan: n.Plan) -> str:
         "changelog topic": unnamed.changelogs,
         "state store": unnamed.stores,
         "repartition topic": unnamed.repartition_topics,
+        "answers topic": unnamed.answers_topics,
     }
     return "".join(
         f"Following {kind}(s) has not been named: {', '.join(names)}\n" for kind, names in found.items() if names

@@ -20,6 +20,7 @@ from penstock.topic_names import CHANGELOG_SUFFIX, changelog_name, why_illegal
 from penstock.windows import LONG_MAX
 
 REPARTITION_SUFFIX = "-repartition"
+ANSWERS_SUFFIX = "-answers"
 DATA_FRAME_SOURCE_SUFFIX = "-source"
 DATA_FRAME_SINK_SUFFIX = "-sink"
 INTERNAL_SUFFIXES = (REPARTITION_SUFFIX, CHANGELOG_SUFFIX)
@@ -84,6 +85,14 @@ def repartition_topic(application_id: str, topic: str, partitions: int | None) -
     if partitions is not None and partitions < 1:
         raise ValueError("Number of partitions must be at least 1.")
     return InternalTopic(check_topic_name(full_name(application_id, topic)), dict(_REPARTITION_CONFIG), partitions)
+
+
+def answers_topic(application_id: str, topic: str) -> InternalTopic:
+    """Return the topic `topic` (name without prefix) of the answers of an operator with calls.
+
+    Its number of partitions is that of the tasks that read it.
+    """
+    return InternalTopic(check_topic_name(full_name(application_id, topic)), dict(_REPARTITION_CONFIG))
 
 
 def changelog_topic(

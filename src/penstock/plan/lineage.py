@@ -42,7 +42,7 @@ class SourceLineage:
         node: the name of the source.
         topics: full names; empty with a pattern.
         topic_pattern: matches whole names of topics; None with `topics`.
-        internal: whether it reads a repartition topic.
+        internal: whether it reads a repartition topic or an answers topic.
     """
 
     node: str
@@ -185,7 +185,7 @@ def _lineage_of(part: SubtopologySpec, shared: SubtopologySpec | None, config: S
         match node:
             case SourceSpec():
                 formats = _formats(node, config)
-                sources.append(SourceLineage(node.name, node.topics, node.pattern_text, node.repartition, *formats))
+                sources.append(SourceLineage(node.name, node.topics, node.pattern_text, node.is_internal, *formats))
             case SinkSpec():
                 name = None if node.topic_extractor is None else function_name(node.topic_extractor)
                 origin, formats = graph.origin(node.parents), _formats(node, config)
@@ -267,8 +267,9 @@ def _origin(parts: tuple[SubtopologyLineage, ...], names: Iterable[str]) -> tupl
         if topic not in reached:
             reached.add(topic)
             rest.extend(internal.get(topic, ()))
-    inputs = dict.fromkeys(topic for part in parts for source in part.sources for topic in source.inputs)
-    return tuple(topic for topic in inputs if topic in reached and topic not in internal)
+    sources = (source for part in parts for source in part.sources if not source.internal)
+    inputs = dict.fromkeys(topic for source in sources for topic in source.inputs)
+    return tuple(topic for topic in inputs if topic in reached)
 
 
 def _formats(node: SourceSpec | SinkSpec, config: StreamsConfig) -> tuple[DataFormat, DataFormat]:

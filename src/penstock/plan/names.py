@@ -15,6 +15,9 @@ from penstock.errors import TopologyError
 from penstock.plan.internal_topics import REPARTITION_SUFFIX
 from penstock.topic_names import LEGAL, MAX_LENGTH
 
+INBOX_SUFFIX = "-calls"
+"""The end of the names of the inbox and the store of an operator with calls."""
+
 STREAM_SOURCE = "KSTREAM-SOURCE-"
 STREAM_SINK = "KSTREAM-SINK-"
 STREAM_FILTER = "KSTREAM-FILTER-"

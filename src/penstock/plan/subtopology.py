@@ -10,11 +10,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
+from penstock.config.offset_reset import EARLIEST
 from penstock.plan.topic_history import TopicHistory
 from penstock.processor.api import ProcessorSupplier
+from penstock.processor.calls import CallSpec
 from penstock.processor.stream_partitioner import PartitionerWithHeaders, check_partitioner
-from penstock.processor.timestamps import TimestampExtractor
-from penstock.serdes import Serde
+from penstock.processor.timestamps import TimestampExtractor, fail_on_invalid_timestamp
+from penstock.serdes import BytesSerde, Serde
 from penstock.state.api import RecordContext, StoreBuilder
 
 
@@ -64,6 +66,7 @@ class SourceSpec:
         pattern: instead of `topics`, a pattern that matches their whole names.
         repartition: whether its topic is an internal repartition topic.
         broadcast: whether that topic has each record in every partition (`plan/broadcast.py`).
+        calls: the operator whose answers its internal topic has, one partition for each task; None for other topics.
     """
 
     name: str
@@ -76,6 +79,12 @@ class SourceSpec:
     children: tuple[str, ...] = ()
     repartition: bool = False
     broadcast: bool = False
+    calls: CallSpec | None = None
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether its topic is an internal one that the application writes itself: repartition or answers."""
+        return self.repartition or self.calls is not None
 
     @property
     def pattern_text(self) -> str | None:
@@ -85,6 +94,19 @@ class SourceSpec:
         missing = self.pattern.flags & ~re.compile(self.pattern.pattern).flags
         letters = "".join(letter for letter, flag in _FLAGS.items() if missing & flag)
         return f"(?{letters}){self.pattern.pattern}" if letters else self.pattern.pattern
+
+
+def answers_source(name: str, calls: CallSpec) -> SourceSpec:
+    """Return the source of the answers topic `name` (no prefix) of an operator."""
+    return SourceSpec(
+        name,
+        (name,),
+        key_serde=BytesSerde(),
+        value_serde=BytesSerde(),
+        timestamp_extractor=fail_on_invalid_timestamp,
+        offset_reset=EARLIEST,
+        calls=calls,
+    )
 
 
 @dataclass(frozen=True)
@@ -134,8 +156,8 @@ class DroppedSinkSpec(SinkSpec):
 
 
 @dataclass(frozen=True)
-class ParkedSinkSpec(DroppedSinkSpec):
-    """A sink of the parked records on which its parent has failed at each attempt."""
+class DeadLetterSinkSpec(DroppedSinkSpec):
+    """A sink of the records on which its parent has failed at each attempt."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,7 +200,7 @@ class SubtopologySpec:
     Args:
         nodes: the nodes in the order of their addition, parents before children.
         stores: the stores in Kafka's order: by the first node that uses each; stores of the same node in HashSet order.
-        source_topics: full names, including the repartition topics.
+        source_topics: full names, including the repartition topics, without the answers topics.
         sink_topics: full names, including the repartition topics; dynamic sinks add no topics.
         changelogs: topic and configuration of each changelog, by store name.
     """
@@ -199,6 +221,15 @@ class SubtopologySpec:
         return {name: topic for name, (topic, _) in self.changelogs.items() if topic not in self.source_topics}
 
     @property
+    def answers_topics(self) -> Mapping[str, CallSpec]:
+        """The calls of its operators by the full names of their answers topics.
+
+        Each topic has a partition for each task. They have no part in the number of tasks and in their input.
+        """
+        sources = [node for node in self.nodes if isinstance(node, SourceSpec)]
+        return {topic: node.calls for node in sources if node.calls is not None for topic in node.topics}
+
+    @property
     def store_kinds(self) -> dict[str, str]:
         """The kind of each store."""
         return {name: builder.kind for name, builder in self.stores.items()}
@@ -214,7 +245,7 @@ class SubtopologySpec:
 
 @dataclass(frozen=True)
 class InternalTopic:
-    """A repartition or changelog topic.
+    """A repartition, changelog or answers topic.
 
     Args:
         partitions: the number of partitions, None if it follows from the topology.
@@ -232,6 +263,7 @@ class BuiltTopology:
     Args:
         subtopologies: the sub-topologies by ascending id; a missing id belongs to a global store.
         repartition_topics: the repartition topics by full name.
+        answers_topics: the topics of the answers of operators with calls, by full name.
         copartition_groups: sets of full topic names that must have equal numbers of partitions.
         global_topology: the nodes and stores of all global stores, None without global stores; it makes no tasks.
         config_overrides: values that override the application's configuration for this topology.
@@ -246,6 +278,7 @@ class BuiltTopology:
 
     subtopologies: tuple[SubtopologySpec, ...]
     repartition_topics: Mapping[str, InternalTopic] = field(default_factory=dict)
+    answers_topics: Mapping[str, InternalTopic] = field(default_factory=dict)
     copartition_groups: tuple[frozenset[str], ...] = ()
     global_topology: SubtopologySpec | None = None
     config_overrides: Mapping[str, Any] = field(default_factory=dict)
@@ -256,6 +289,14 @@ class BuiltTopology:
     node_order: tuple[str, ...] = ()
     node_lines: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     store_lines: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        self.__dict__.update({"answers_topics": {}, **state})  # a topology that 0.2.0 wrote has no `answers_topics`
+
+    @property
+    def operators_of_answers(self) -> dict[str, str]:
+        """The name of the operator of each answers topic."""
+        return {topic: calls.node for spec in self.subtopologies for topic, calls in spec.answers_topics.items()}
 
     def without_data_frames(self) -> BuiltTopology:
         """Return the topology without DataFrames, functions of DataFrames and histories.

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
 from penstock.plan.broadcast import broadcasts_of
-from penstock.plan.internal_topics import changelog_topic, full_name, repartition_topic
+from penstock.plan.internal_topics import answers_topic, changelog_topic, full_name, repartition_topic
 from penstock.plan.java_collections import hash_order
 from penstock.plan.subtopology import BuiltTopology, NodeSpec, ProcessorSpec, SinkSpec, SourceSpec, SubtopologySpec
 from penstock.state.api import StoreBuilder, StoreSource
@@ -77,14 +77,11 @@ def build_topology(
         global_nodes: the nodes of all global stores.
         data_frame_topics: the topics (no prefix) between the topology and Spark DataFrames.
     """
-    full_names = {topic: full_name(application_id, topic) for topic in (*internal_topics, *data_frame_topics)}
+    sources = [node for group in groups.values() for node in group if isinstance(node, SourceSpec)]
+    answers = [topic for node in sources if node.calls is not None for topic in node.topics]
+    full_names = {topic: full_name(application_id, topic) for topic in (*internal_topics, *data_frame_topics, *answers)}
     broadcasts = internal_topics.keys() & broadcasts_of(node for group in groups.values() for node in group)
-    topics_of = {
-        node.name: {full_names.get(topic, topic) for topic in node.topics}
-        for group in groups.values()
-        for node in group
-        if isinstance(node, SourceSpec)
-    }
+    topics_of = {node.name: {full_names.get(topic, topic) for topic in node.topics} for node in sources}
     return BuiltTopology(
         subtopologies=tuple(
             _subtopology(id, application_id, nodes, stores, full_names, internal_topics, broadcasts, store_topics)
@@ -94,8 +91,9 @@ def build_topology(
             full_names[topic]: repartition_topic(application_id, topic, partitions)
             for topic, partitions in internal_topics.items()
         },
+        answers_topics={full_names[topic]: answers_topic(application_id, topic) for topic in answers},
         copartition_groups=_united(
-            {topic for source in sources for topic in topics_of[source]} for sources in copartitioned_sources
+            {topic for source in together for topic in topics_of[source]} for together in copartitioned_sources
         ),
         global_topology=_subtopology(-1, application_id, global_nodes, stores, full_names, {}, frozenset(), {})
         if global_nodes
@@ -129,7 +127,9 @@ def _subtopology(
         id=id,
         nodes=finished,
         stores=connected,
-        source_topics=_unique(topic for node in finished if isinstance(node, SourceSpec) for topic in node.topics),
+        source_topics=_unique(
+            topic for node in finished if isinstance(node, SourceSpec) and node.calls is None for topic in node.topics
+        ),
         sink_topics=_unique(node.topic for node in finished if isinstance(node, SinkSpec) and node.topic is not None),
         changelogs={
             name: changelog_topic(application_id, store, store_topics.get(name))

@@ -187,3 +187,14 @@ def _check_process(processor: Processor | FixedKeyProcessor) -> None:
 def _name(supplier: object) -> str:
     kind = supplier if isinstance(supplier, type) else type(supplier)
     return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def check_store_builder(builder: object) -> None:
+    """Raise TypeError unless `builder` is a StoreBuilder."""
+    if builder is None:
+        raise TypeError("storeBuilder cannot be null")
+    if not isinstance(builder, StoreBuilder):
+        raise TypeError(
+            f"Expected a StoreBuilder, got {builder!r:.100}: Stores.key_value_store_builder(supplier, key_serde, "
+            "value_serde) returns one, for example."
+        )

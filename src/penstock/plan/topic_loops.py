@@ -20,7 +20,7 @@ def warn_of_topic_loops(built: BuiltTopology) -> None:
         read: dict[str, dict[str, str]] = {}  # node -> topic -> the source above it
         for node in part.nodes:  # parents before children
             if isinstance(node, SourceSpec):
-                read[node.name] = {} if node.repartition else dict.fromkeys(node.topics, node.name)
+                read[node.name] = {} if node.is_internal else dict.fromkeys(node.topics, node.name)
                 continue
             above = read[node.name] = {topic: at for name in node.parents for topic, at in read[name].items()}
             if isinstance(node, SinkSpec) and node.topic in above:

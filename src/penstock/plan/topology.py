@@ -36,12 +36,14 @@ from penstock.plan.subtopology import (
     SourceSpec,
     StreamPartitioner,
     TopicNameExtractor,
+    answers_source,
 )
 from penstock.plan.subtopology_builder import QuickUnion, build_topology, node_groups
-from penstock.plan.suppliers import SupplierLike, checked_supplier, wrapped_supplier
+from penstock.plan.suppliers import SupplierLike, check_store_builder, checked_supplier, wrapped_supplier
 from penstock.plan.topic_history import TopicHistory
 from penstock.plan.topology_config import TopologyConfig
 from penstock.plan.user_lines import calling_line
+from penstock.processor.calls import CallSpec
 from penstock.processor.timestamps import TimestampExtractor
 from penstock.serdes import Serde
 from penstock.state.api import StoreBuilder, filled_by_topic
@@ -175,6 +177,13 @@ class InternalTopologyBuilder:
         `partitions` is the number that the user fixed, None if it follows from the topology.
         """
         self._internal_topics[topic] = partitions
+
+    def add_answers(self, name: str, calls: CallSpec) -> None:
+        """Add the source of the answers topic `name` (no prefix); raises TopologyError if the name is taken."""
+        self._check_new(name)
+        self._check_topic(name)
+        self._source_topics.add(name)
+        self._add_node(answers_source(name, calls))
 
     def add_data_frame_source(self, topic: str, source: DataFrameSource) -> None:
         """Declare that a DataFrame fills `topic` (no prefix).
@@ -573,17 +582,6 @@ def _check_given(**arguments: object) -> None:
     for name, value in arguments.items():
         if value is None:
             raise TypeError(f"{name} must not be null")
-
-
-def check_store_builder(builder: object) -> None:
-    """Raise TypeError unless `builder` is a StoreBuilder."""
-    if builder is None:
-        raise TypeError("storeBuilder cannot be null")
-    if not isinstance(builder, StoreBuilder):
-        raise TypeError(
-            f"Expected a StoreBuilder, got {builder!r:.100}: Stores.key_value_store_builder(supplier, key_serde, "
-            "value_serde) returns one, for example."
-        )
 
 
 def built_topology(topology: object, application_id: str) -> BuiltTopology:

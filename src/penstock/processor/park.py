@@ -16,16 +16,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from penstock.errors import ConfigError, StreamsError
+from penstock.errors import StreamsError
 from penstock.processor.api import EngineContext, Processor, ProcessorContext
 from penstock.processor.backoff import Backoff
 from penstock.processor.first_results import UsesResults
+from penstock.processor.kept_results import KeptResults
 from penstock.processor.waiting_records import WaitingRecord, WaitingRecords
-from penstock.record import NO_METADATA, Headers, Record, RecordMetadata
-from penstock.serdes import Serde
-from penstock.serdes.sequenced_key import SequencedKeySerde
-from penstock.serdes.waiting_value import WaitingValueSerde
-from penstock.topic_names import changelog_name
+from penstock.processor.waiting_serdes import serdes_of_store
+from penstock.record import NO_METADATA, Record, RecordMetadata
 
 _MOST_AT_ONCE = 1_000
 """Maximum number of attempts in one punctuation; the next one follows 1 ms later."""
@@ -53,22 +51,6 @@ class ParkRules:
     max_bytes: int
 
 
-class _Results:
-    """Receives the results of an operator instead of the children of its node."""
-
-    def __init__(self) -> None:
-        self.records: list[Record[Any, Any]] = []
-
-    def forward(self, record: Record[Any, Any], child_name: str | None = None) -> None:
-        """Keep a result."""
-        self.records.append(record)
-
-    def take(self) -> list[Record[Any, Any]]:
-        """Remove and return the results."""
-        taken, self.records = self.records, []
-        return taken
-
-
 class StreamPark(Processor, UsesResults):
     """Runs an operator of a stream, and parks the records on which its function fails.
 
@@ -84,7 +66,7 @@ class StreamPark(Processor, UsesResults):
         self._operator = make()
         self._store_name = store_name
         self._rules = rules
-        self._results = _Results()
+        self._results = KeptResults()
         self._turn: int | None = None
 
     def users(self) -> Iterable[UsesResults]:
@@ -100,12 +82,7 @@ class StreamPark(Processor, UsesResults):
         self._engine = cast(EngineContext, context)
         self._operator.init(cast(ProcessorContext, self._results))
         store = context.get_state_store(self._store_name)
-        self._serdes = _RecordSerdes(
-            self._store_name,
-            changelog_name(context.application_id, self._store_name),
-            _inner(store.key_serde, "key", self._store_name),
-            _inner(store.value_serde, "value", self._store_name),
-        )
+        self._serdes = serdes_of_store("Park", store, context.application_id)
         self._records = WaitingRecords(store)
         self._alarm = self._engine.alarm(self._retry)
         self._alarm.ring_at(self._records.next_due())
@@ -193,15 +170,7 @@ class StreamPark(Processor, UsesResults):
         return left
 
     def _waiting(self, record: Record[Any, Any]) -> WaitingRecord:
-        key, value, headers = self._serdes.serialized(record)
-        return WaitingRecord(
-            key,
-            value,
-            record.timestamp,
-            headers,
-            *(self.context.record_metadata or NO_METADATA),
-            source=self._engine.source_record(),
-        )
+        return self._serdes.waiting(record, self.context.record_metadata or NO_METADATA, self._engine.source_record())
 
     @property
     def _is_full(self) -> bool:
@@ -218,75 +187,6 @@ class StreamPark(Processor, UsesResults):
     def _sizes(self) -> str:
         records, size, rules = len(self._records), self._records.size_bytes, self._rules
         return f"it has {records} of {rules.max_records} records and {size} of {rules.max_bytes} bytes"
-
-
-class _RecordSerdes:
-    """Converts records of the operator to bytes and back, as a topic between two nodes would.
-
-    Args:
-        store_name: the name of the store, for errors.
-        topic: the name of its changelog topic, for the serdes.
-        key_serde: of the records.
-        value_serde: of the records.
-    """
-
-    def __init__(self, store_name: str, topic: str, key_serde: Serde, value_serde: Serde) -> None:
-        self._store_name = store_name
-        self._topic = topic
-        self._key_serde = key_serde
-        self._value_serde = value_serde
-
-    def key_of(self, record: Record[Any, Any]) -> bytes | None:
-        """Return the serialised key of a record; raises StreamsError if its serde cannot write it."""
-        return self._written(self._key_serde, "key", record.key, record.headers)[0]
-
-    def serialized(self, record: Record[Any, Any]) -> tuple[bytes | None, bytes | None, Headers]:
-        """Return key, value and headers; raises StreamsError if a serde cannot write its part."""
-        key, headers = self._written(self._key_serde, "key", record.key, record.headers)
-        value, headers = self._written(self._value_serde, "value", record.value, headers)
-        return key, value, headers
-
-    def record_of(self, waiting: WaitingRecord) -> Record[Any, Any]:
-        """Return the record of an entry; raises StreamsError if a serde cannot read its part."""
-        return Record(
-            self._read(self._key_serde, "key", waiting.key, waiting.headers),
-            self._read(self._value_serde, "value", waiting.value, waiting.headers),
-            max(waiting.timestamp, 0),
-            waiting.headers,
-        )
-
-    def _written(self, serde: Serde, what: str, part: Any, headers: Headers) -> tuple[bytes | None, Headers]:
-        if part is None:
-            return None, headers
-        try:
-            return serde.serialize_record(self._topic, part, headers)
-        except Exception as error:
-            raise StreamsError(
-                f"Store {self._store_name!r} cannot keep the {what} {part!r:.100} of a record that must wait: "
-                f"{type(serde).__name__} does not write it ({error}). Name the serde of the {what}s in Park, with "
-                f"{what}_serde=."
-            ) from error
-
-    def _read(self, serde: Serde, what: str, data: bytes | None, headers: Headers) -> Any:
-        if data is None:
-            return None
-        try:
-            return serde.deserialize(self._topic, data, headers)
-        except Exception as error:
-            raise StreamsError(
-                f"Store {self._store_name!r} has a waiting record whose {what} {type(serde).__name__} cannot read "
-                f"({error}): run the program with the {what}_serde of Park that wrote it."
-            ) from error
-
-
-def _inner(serde: SequencedKeySerde | WaitingValueSerde, what: str, store_name: str) -> Serde:
-    """Return the serde of the records' keys or values; raises ConfigError without one."""
-    if serde.inner is None:
-        raise ConfigError(
-            f"Store {store_name!r} of parked records has no {what} serde: name one in Park, with {what}_serde=, or set "
-            f"default.{what}.serde."
-        )
-    return serde.inner
 
 
 def _text(error: Exception) -> str:

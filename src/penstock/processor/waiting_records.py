@@ -7,17 +7,19 @@ Rules:
   key is the head of a line of its own, and their order is not kept.
 - The key of an entry is `SequencedKeySerde`'s: the number in 8 bytes, big-endian, and the key of the record, by which
   the state is re-partitioned.
-- The value of an entry is one byte with the version of the layout, 1, and an array of MessagePack: key, value,
-  timestamp, headers, topic, partition, offset, attempts, due time, failure, source. Key and value are bytes or nil;
-  the source is the key and the value of the input record, true if they are those of this record, or nil if unknown.
-- Numbers grow. After a restart they continue after the largest one in the store, so a number whose record has been
-  removed may occur again. That is safe, since only the object over the open store uses them: keep none elsewhere.
+- The value of an entry is one byte with the version of the layout, 2, and an array of MessagePack: key, value,
+  timestamp, headers, topic, partition, offset, attempts, due time, failure, source, id of its call. Key and value are
+  bytes or nil; the source is the key and the value of the input record, true if they are those of this record, nil if
+  unknown. Layout 1, of versions between 0.2.0 and this one, had a number instead of the id.
+- Numbers grow. After a restart they continue after the largest one in the store, or from `first_number`. Without it, a
+  number whose record has been removed may occur again, which is safe only if they are kept nowhere else.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from heapq import heappop, heappush
 
 import msgspec
@@ -27,13 +29,21 @@ from penstock.record import Headers
 from penstock.serdes.sequenced_key import sequenced_key, split_sequenced_key
 from penstock.state.api import KeyValueStore
 
-_VERSION = b"\x01"
+_VERSION = b"\x02"
+
+_WRITERS = {b"\x01": "a version after 0.2.0 and before this one"}
+"""The versions that wrote other layouts."""
+
+_DIGEST_BYTES = 8
+
+_FEW_OUTDATED = 100
+"""Number of outdated due times in memory that costs less than their removal."""
 
 SourceBytes = tuple[bytes | None, bytes | None]
 """The key and the value of an input record."""
 
 _DECODER = msgspec.msgpack.Decoder(
-    tuple[bytes | None, bytes | None, int, Headers, str | None, int, int, int, int, str, SourceBytes | bool | None]
+    tuple[bytes | None, bytes | None, int, Headers, str | None, int, int, int, int, str, SourceBytes | bool | None, str]
 )
 
 
@@ -53,6 +63,7 @@ class WaitingRecord:
         due: the time in ms, by the wall clock, before which it is not processed.
         failure: the first error, as a text; empty without one.
         source: the key and the value of the input record; None if unknown.
+        call_id: the idempotency key of its call; empty for a record that waits for no call.
     """
 
     key: bytes | None
@@ -66,6 +77,15 @@ class WaitingRecord:
     due: int = 0
     failure: str = ""
     source: SourceBytes | None = None
+    call_id: str = ""
+
+    def of_call(self, call_id: str) -> WaitingRecord:
+        """Return the record with the idempotency key of its call."""
+        return replace(self, call_id=call_id)
+
+    def digest(self) -> bytes:
+        """Return 8 bytes that tell this record from others, also after a change of its number."""
+        return blake2b(self.pack(), digest_size=_DIGEST_BYTES).digest()
 
     def pack(self) -> bytes:
         """Serialise the record."""
@@ -81,6 +101,7 @@ class WaitingRecord:
             self.due,
             self.failure,
             True if self.source == (self.key, self.value) else self.source,
+            self.call_id,
         )
         return _VERSION + msgspec.msgpack.encode(fields)
 
@@ -88,15 +109,16 @@ class WaitingRecord:
 def unpack_waiting(data: bytes, store: str) -> WaitingRecord:
     """Deserialise a waiting record of the store of that name; raises ProcessorStateError if it cannot be read."""
     if data[:1] != _VERSION:
+        writer = _WRITERS.get(data[:1], "the version of Penstock that wrote it")
         raise ProcessorStateError(
             f"Store {store!r} has a waiting record in layout {data[:1].hex() or 'of no bytes'}; this version reads "
-            f"layout {_VERSION.hex()}. Run the version of Penstock that wrote it."
+            f"layout {_VERSION.hex()}. Run {writer}, until no record waits."
         )
     try:
         fields = _DECODER.decode(data[1:])
     except msgspec.DecodeError as error:
         raise ProcessorStateError(f"Store {store!r} has a damaged waiting record: {error}.") from error
-    record, source = WaitingRecord(*fields[:10]), fields[10]
+    record, source = WaitingRecord(*fields[:10], call_id=fields[11]), fields[10]
     return replace(record, source=(record.key, record.value) if source is True else source or None)
 
 
@@ -112,9 +134,10 @@ class WaitingRecords:
 
     Args:
         store: a store of bytes, with SequencedKeySerde as its key serde, and without a record cache.
+        first_number: the smallest number of a record that is added.
     """
 
-    def __init__(self, store: KeyValueStore) -> None:
+    def __init__(self, store: KeyValueStore, first_number: int = 1) -> None:
         self._store = store
         self._keys: dict[int, bytes | None] = {}
         self._lines: dict[bytes, deque[int]] = {}
@@ -127,6 +150,7 @@ class WaitingRecords:
                 sequence, _ = split_sequenced_key(entry_key)
                 self._enter(sequence, unpack_waiting(data, store.name))
                 self._bytes += len(entry_key) + len(data)
+        self._next = max(self._next, first_number)
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -135,6 +159,11 @@ class WaitingRecords:
     def size_bytes(self) -> int:
         """The size of all entries in bytes, keys and values."""
         return self._bytes
+
+    @property
+    def next_number(self) -> int:
+        """The number of the next record that is added."""
+        return self._next
 
     def append(self, record: WaitingRecord) -> int:
         """Add a record as the last one of its key; return its number."""
@@ -146,6 +175,10 @@ class WaitingRecords:
     def get(self, sequence: int) -> WaitingRecord | None:
         """Return the record of a number, or None if absent."""
         return self._read(sequence) if sequence in self._keys else None
+
+    def waiting(self) -> list[Waiting]:
+        """Return all records, in order of arrival."""
+        return [(sequence, self._read(sequence)) for sequence in self._keys]
 
     def first(self, key: bytes | None) -> Waiting | None:
         """Return the first record of `key`, or None if no record of it waits. A null key has none."""
@@ -194,6 +227,8 @@ class WaitingRecords:
         self._store.delete(sequenced_key(sequence, key))
         del self._keys[sequence]
         was_head = self._heads.pop(sequence, None) is not None
+        if len(self._by_due) > 2 * len(self._heads) + _FEW_OUTDATED:
+            self._by_due = sorted((due, each) for each, due in self._heads.items())
         if key is None:
             return
         line = self._lines[key]

@@ -51,7 +51,7 @@ class AnnotatedSerde(Serde[Any]):
 
 def serde_of_result(function: Callable[..., Any], *, is_key: bool = False) -> Serde | None:
     """Return the serde selected by the return annotation of `function`, or None."""
-    return serde_of_annotation(_result(function), is_key=is_key)
+    return serde_of_annotation(result_of(function), is_key=is_key)
 
 
 def serde_of_aggregate(initializer: Callable[..., Any], *aggregators: Callable[..., Any]) -> Serde | None:
@@ -67,7 +67,7 @@ def serde_of_items(function: Callable[..., Any]) -> Serde | None:
 
     The return annotation selects it.
     """
-    arguments = typing.get_args(_result(function))
+    arguments = typing.get_args(result_of(function))
     return serde_of_annotation(arguments[0]) if len(arguments) == 1 else None
 
 
@@ -76,7 +76,7 @@ def serdes_of_pair(function: Callable[..., Any]) -> tuple[Serde | None, Serde | 
 
     The return annotation selects them; each may be None.
     """
-    return _pair(_result(function))
+    return _pair(result_of(function))
 
 
 def serdes_of_pairs(function: Callable[..., Any]) -> tuple[Serde | None, Serde | None]:
@@ -84,7 +84,7 @@ def serdes_of_pairs(function: Callable[..., Any]) -> tuple[Serde | None, Serde |
 
     The return annotation selects them; each may be None.
     """
-    arguments = typing.get_args(_result(function))
+    arguments = typing.get_args(result_of(function))
     return _pair(arguments[0]) if len(arguments) == 1 else (None, None)
 
 
@@ -105,7 +105,7 @@ def serde_of_annotation(annotation: Any, *, is_key: bool = False) -> Serde | Non
     return None if serde is None else AnnotatedSerde(serde, is_key=is_key)
 
 
-def _result(function: Callable[..., Any]) -> Any:
+def result_of(function: Callable[..., Any]) -> Any:
     """Return the return annotation of `function`, or None if it is missing or unreadable.
 
     A class returns its own instances.

@@ -18,7 +18,7 @@ Layout: magic, version, length of header and body, id; header (JSON); body: colu
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from hashlib import blake2b
@@ -208,8 +208,8 @@ def encode_snapshot(
             return encoded
 
 
-def decode(data: bytes, expected_id: bytes | None = None) -> Segment:
-    """Decode a segment.
+def decode(data: bytes, expected_id: bytes | None = None, stores: Collection[str] | None = None) -> Segment:
+    """Decode a segment, with the changes of some `stores`, or of all if None.
 
     Raises CorruptedSegmentError if `data` is not a segment, torn or damaged, or has another id than `expected_id`;
     IncompatibleCheckpointError if a newer version of Penstock wrote it.
@@ -223,6 +223,10 @@ def decode(data: bytes, expected_id: bytes | None = None) -> Segment:
     carried = [record for record in columns.take() if record is not None]
     changes: dict[str, dict[bytes, bytes | None]] = {}
     for store in header["changed"]:
+        if stores is not None and store not in stores:
+            columns.skip()
+            columns.skip()
+            continue
         keys: list[Any] = columns.take()
         changes[store] = dict(zip(keys, columns.take(), strict=True))
     last = identity if header["last"] is None else bytes.fromhex(header["last"])
@@ -474,19 +478,27 @@ class _Columns:
 
     def take(self) -> list[bytes | None]:
         """Return the next column."""
-        body, at = self._body, self._at
-        count = int.from_bytes(body[at : at + 4], "little")
-        at += 4
-        lengths = np.frombuffer(body, "<i4", count, at)
-        at += lengths.nbytes
+        body = self._body
+        lengths, at = self._lengths()
         sizes = np.maximum(lengths, 0).tolist()
         ends = list(accumulate(sizes, initial=at))
         self._at = ends[-1]
         items: list[bytes | None] = [body[start:stop] for start, stop in pairwise(ends)]
-        if count and int(lengths.min()) < 0:
+        if len(lengths) and int(lengths.min()) < 0:
             for place in np.flatnonzero(lengths < 0).tolist():
                 items[place] = None
         return items
+
+    def skip(self) -> None:
+        """Leave out the next column."""
+        lengths, at = self._lengths()
+        self._at = at + int(np.maximum(lengths, 0).sum(dtype=np.int64))
+
+    def _lengths(self) -> tuple[npt.NDArray[np.int32], int]:
+        """Return the lengths of the next column's items, -1 for None, and the start of their content."""
+        count = int.from_bytes(self._body[self._at : self._at + 4], "little")
+        lengths = np.frombuffer(self._body, "<i4", count, self._at + 4)
+        return lengths, self._at + 4 + lengths.nbytes
 
 
 def _hex(identity: bytes | None) -> str:

@@ -7,9 +7,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence, Set
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, UnsupportedOperationError
@@ -20,6 +21,8 @@ from penstock.metrics.observer import NOT_OBSERVED, TaskObserver
 from penstock.plan.internal_topics import INTERNAL_SUFFIXES
 from penstock.plan.user_lines import made_at
 from penstock.processor.api import Alarm, Cancellable, HeldResults, ProcessorContext, PunctuationType, Punctuator
+from penstock.processor.call_inbox import CallInbox
+from penstock.processor.waiting_records import WaitingRecord
 from penstock.record import (
     NO_METADATA,
     NO_TIMESTAMP,
@@ -90,11 +93,30 @@ class ServedNode(Protocol):
         ...
 
 
-class TaskStores(NamedTuple):
-    """The stores of a task, and the global stores that it reads, by name."""
+@dataclass
+class CallState:
+    """The calls of a task.
 
-    own: Mapping[str, EngineStore] = {}
-    shared: Mapping[str, StateStore] = {}
+    Args:
+        inboxes: of its operators with calls, by name.
+        repartition_topics: the topics whose offsets tell no record from others.
+        repeated_before: the offsets before which failed answers are ignored, because their calls are made again.
+        answered: the id of the call whose answer is used; None without one.
+    """
+
+    inboxes: dict[str, CallInbox] = field(default_factory=dict)
+    repartition_topics: Set[str] = frozenset()
+    repeated_before: dict[TopicPartition, int] = field(default_factory=dict)
+    answered: str | None = None
+
+
+@dataclass(frozen=True)
+class TaskStores:
+    """The stores of a task, and the global stores that it reads, by name, and its calls."""
+
+    own: Mapping[str, EngineStore] = field(default_factory=dict)
+    shared: Mapping[str, StateStore] = field(default_factory=dict)
+    calls: CallState = field(default_factory=CallState)
 
 
 class TaskContext:
@@ -197,7 +219,7 @@ def _serialized(serde: Serde | None, what: str, topic: str, part: Any, headers: 
 
 
 class NodeContext:
-    """The context of one processor (implements ProcessorContext and EngineContext).
+    """The context of one processor (implements ProcessorContext, EngineContext and CallsContext).
 
     Args:
         task: the context of the task.
@@ -446,13 +468,15 @@ class NodeContext:
     def in_record_context(self, context: RecordContext) -> Iterator[None]:
         """Set `context` as that of the current record during the `with` block."""
         task = self._task
-        outer = task.metadata, task.record
+        outer, is_earlier = (task.metadata, task.record), task.source_records.place_is_earlier
+        task.source_records.place_is_earlier = is_earlier or context.metadata != task.metadata
         task.metadata = context.metadata
         task.record = Record(None, None, max(context.timestamp, 0), context.headers)
         try:
             yield
         finally:
             task.metadata, task.record = outer
+            task.source_records.place_is_earlier = is_earlier
 
     @contextmanager
     def in_stored_record_context(self, context: RecordContext) -> Iterator[None]:
@@ -493,6 +517,37 @@ class NodeContext:
         letter = record.with_headers((*record.headers, *ExceptionHandler.error_headers(error, source)))
         for sink in self._node.dropped_sinks:
             sink.process(letter)
+
+    def call_inbox(self, node: str, make: Callable[[], CallInbox]) -> CallInbox:
+        """Return the inbox of the operator `node` in this task, made by `make` at first."""
+        inboxes = self._task.stores.calls.inboxes
+        if node not in inboxes:
+            inboxes[node] = make()
+        return inboxes[node]
+
+    def process_answered(self, record: Record[Any, Any], waiting: WaitingRecord) -> None:
+        """Pass the record of an answer to this node, as when it arrived."""
+        calls = self._task.stores.calls
+        calls.answered = waiting.call_id
+        self.process_again(record, RecordMetadata(waiting.topic, waiting.partition, waiting.offset), waiting.source)
+        calls.answered = None  # not after an error, which ends the task
+
+    def call_origin(self) -> str | None:
+        """Return the beginning of the ids of the calls that follow from the current record; None without one."""
+        records, calls = self._task.source_records, self._task.stores.calls
+        place = self._task.metadata or NO_METADATA
+        if records.are_earlier:
+            return None
+        if records.are_stored:
+            return None if calls.answered is None else f"{calls.answered}/"
+        if place.topic is None or place.topic in calls.repartition_topics:
+            return None
+        return f"{place.topic}-{place.partition}-{place.offset}-"
+
+    def is_repeated(self, answer: RecordMetadata) -> bool:
+        """Return whether the call of the answer at this place is made again if it has failed."""
+        topic, partition, offset = answer
+        return offset < self._task.stores.calls.repeated_before.get(TopicPartition(topic or "", partition), 0)
 
     def source_partition(self) -> TopicPartition:
         """Return the topic and partition of the batch in `process_batch`."""

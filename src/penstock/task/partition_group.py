@@ -12,7 +12,8 @@ Two methods follow this rule, and a host uses one of them. They differ in the fi
   would be invisible, the partitions are taken one after another.
 - `take_next` returns one record, and others may arrive before the next call. The first to arrive begins.
 
-No record after the last one of an awaited partition is taken: the rest stays buffered.
+No record after the last one of an awaited partition is taken: the rest stays buffered. Answers of calls have no part in
+this order: they are taken alone, by `take_answers`.
 """
 
 from __future__ import annotations
@@ -224,24 +225,48 @@ class PartitionGroup:
             for lane, batches in sorted(queues.items())
         ]
 
-    def take(self, awaited: Set[TopicPartition] = frozenset()) -> Iterator[RecordRun | MixedRun]:
-        """Remove and yield the buffered records in processing order.
+    @property
+    def rows(self) -> int:
+        """The number of buffered records, without those found by `find_heads`."""
+        return sum(len(batch) for queue in self._queues.values() for batch in queue)
 
-        Stops before the first record that may have to wait for one of a partition in `awaited`.
+    def take(
+        self, awaited: Set[TopicPartition] = frozenset(), limit: int | None = None
+    ) -> Iterator[RecordRun | MixedRun]:
+        """Remove and yield the buffered records in processing order, without answers.
+
+        Stops before the first record that may have to wait for one of a partition in `awaited`, and after `limit`
+        records.
         """
-        lanes = sorted(self._queues)
-        taken = {lane: RecordBatch.concat(self._queues.pop(lane)) for lane in lanes}
+        return self._take([lane for lane in self._queues if not self._has_answers(lane)], awaited, limit)
+
+    def take_answers(self) -> Iterator[RecordRun | MixedRun]:
+        """Remove and yield the buffered answers of calls in processing order."""
+        return self._take(filter(self._has_answers, [*self._queues]), frozenset(), None)
+
+    def _has_answers(self, lane: Lane) -> bool:
+        return self._sources[lane.partition.topic].spec.calls is not None
+
+    def _take(
+        self, from_lanes: Iterable[Lane], awaited: Set[TopicPartition], limit: int | None
+    ) -> Iterator[RecordRun | MixedRun]:
+        lanes = sorted(from_lanes)
+        taken = {lane: self._remove_rows(lane, limit) for lane in lanes}
+        cut = {lane for lane in lanes if lane in self._queues}
         source_records = taken if self._keep_source_records else {}
         serialized = all(self._stays_serialized(lane, batch) for lane, batch in taken.items())
         prepared = [(lane, batch if serialized else self._prepare(lane, batch)) for lane, batch in taken.items()]
         kept = [(lane, batch) for lane, batch in prepared if len(batch)]
         order = self._order(kept)
-        if awaited and kept:
-            kept, all_kept = self._hold_back(kept, taken, order, awaited), kept
+        if (awaited or limit is not None) and kept:
+            stop = _stop(kept, order, awaited, cut, limit)
+            kept, all_kept = self._hold_back(kept, taken, order, stop), kept
             order = _within(kept, all_kept, order)
         if not self._queues:
             self._recent = []
         for lane, batch in kept:
+            if self._has_answers(lane):  # their times are those of earlier records
+                continue
             time = self.partition_times.get(lane.partition, NO_TIMESTAMP)
             self.partition_times[lane.partition] = max(time, int(batch.timestamps.max()))
         if len(kept) == 1:
@@ -285,7 +310,7 @@ class PartitionGroup:
         Drops those that are unreadable or without a valid timestamp, if the handlers permit it.
         """
         known = {head.lane for head in self._heads}
-        for lane in [lane for lane in self._queues if lane not in known]:
+        for lane in [lane for lane in self._queues if lane not in known and not self._has_answers(lane)]:
             while lane in self._queues:
                 came = self._remove_first(lane)
                 serialized = self._stays_serialized(lane, came)
@@ -305,6 +330,22 @@ class PartitionGroup:
         numbers = np.full(1, lane.lane, np.int64)
         return self._run(lane.partition, numbers, batch, serialized, came if self._keep_source_records else None)
 
+    def _remove_rows(self, lane: Lane, limit: int | None) -> RecordBatch:
+        """Remove and return the first records of a queue, at most `limit`."""
+        if limit is None:
+            return RecordBatch.concat(self._queues.pop(lane))
+        queue, rows, removed = self._queues[lane], 0, list[RecordBatch]()
+        while queue and rows < limit:
+            first, left = queue.popleft(), limit - rows
+            if len(first) > left:
+                queue.appendleft(first.slice(left, len(first)))
+                first = first.slice(0, left)
+            removed.append(first)
+            rows += len(first)
+        if not queue:
+            del self._queues[lane]
+        return RecordBatch.concat(removed)
+
     def _remove_first(self, lane: Lane) -> RecordBatch:
         queue = self._queues[lane]
         first = queue.popleft()
@@ -319,29 +360,22 @@ class PartitionGroup:
         queues: list[tuple[Lane, RecordBatch]],
         came: Mapping[Lane, RecordBatch],
         order: Int64Array,
-        awaited: Set[TopicPartition],
+        stop: int,
     ) -> list[tuple[Lane, RecordBatch]]:
-        """Return the records, in `order`, before one of `awaited` runs out of records.
+        """Return the first `stop` records in `order`.
 
         The rest stays buffered unchanged, without dropped records.
         """
-        rank = np.empty(len(order), np.int64)
-        rank[order] = np.arange(len(order))
-        ranks = np.split(rank, np.cumsum([len(batch) for _, batch in queues])[:-1])
-        last: dict[TopicPartition, int] = {}
-        for (lane, _), own in zip(queues, ranks, strict=True):
-            last[lane.partition] = max(last.get(lane.partition, -1), int(own[-1]))
-        stop = 1 + min(last.get(partition, -1) for partition in awaited)
         free: list[tuple[Lane, RecordBatch]] = []
         taken: dict[TopicPartition, int] = {}
-        for (lane, batch), own in zip(queues, ranks, strict=True):
+        for (lane, batch), own in zip(queues, _ranks(queues, order), strict=True):
             count = int(np.searchsorted(own, stop))
             if count:
                 free.append((lane, batch.slice(0, count)))
                 taken[lane.partition] = max(taken.get(lane.partition, -1), int(own[count - 1]))
             if count < len(batch):
                 rows = _places(batch.offsets, came[lane].offsets)[count:]
-                self._queues[lane] = deque([came[lane].take(rows)])
+                self._queues.setdefault(lane, deque()).appendleft(came[lane].take(rows))
         self._recent = [each for each in self._recent if each not in taken] + sorted(taken, key=taken.__getitem__)
         return free
 
@@ -464,6 +498,39 @@ def _numbered(queues: Sequence[tuple[Lane, RecordBatch]]) -> tuple[list[TopicPar
     partitions = sorted({lane.partition for lane, _ in queues})
     numbers = [partitions.index(lane.partition) for lane, _ in queues]
     return partitions, np.repeat(np.array(numbers, np.int64), [len(batch) for _, batch in queues])
+
+
+def _ranks(queues: Sequence[tuple[Lane, RecordBatch]], order: Int64Array) -> list[Int64Array]:
+    """Return the places in `order` of the rows of each queue, which ascend."""
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    return np.split(rank, np.cumsum([len(batch) for _, batch in queues])[:-1])
+
+
+def _stop(
+    queues: Sequence[tuple[Lane, RecordBatch]],
+    order: Int64Array,
+    awaited: Set[TopicPartition],
+    cut: Set[Lane],
+    limit: int | None,
+) -> int:
+    """Return the number of records, in `order`, that need no others.
+
+    Args:
+        queues: the records.
+        order: their rows in processing order.
+        awaited: partitions whose next records may have to come before others.
+        cut: lanes whose next records are buffered, but not among these.
+        limit: the largest number; None without a limit.
+    """
+    last: dict[TopicPartition, int] = {}
+    last_of_cut = dict.fromkeys(cut, -1)
+    for (lane, _), own in zip(queues, _ranks(queues, order), strict=True):
+        last[lane.partition] = max(last.get(lane.partition, -1), int(own[-1]))
+        if lane in cut:
+            last_of_cut[lane] = int(own[-1])
+    stops = [1 + last.get(partition, -1) for partition in awaited] + [1 + each for each in last_of_cut.values()]
+    return min(stops if limit is None else [*stops, limit])
 
 
 def _within(

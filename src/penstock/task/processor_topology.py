@@ -28,6 +28,7 @@ from penstock.plan.broadcast import every_partition
 from penstock.plan.serde_check import node_serde
 from penstock.plan.subtopology import DroppedSinkSpec, ProcessorSpec, SinkSpec, SourceSpec, SubtopologySpec
 from penstock.processor.api import Processor
+from penstock.processor.call_answers import StreamCallAnswers
 from penstock.processor.columns import FEWEST_ROWS
 from penstock.processor.first_results import WARN_NONE_RESULTS, watch_results
 from penstock.processor.park import StreamPark
@@ -534,10 +535,16 @@ class ProcessorTopology:
         return True
 
     def tap(self, name: str) -> None:
-        """Pass each record that a node processes alone to the task's taps."""
-        before = vars(self.nodes[name]).get("process")
-        if self.before_each(name, partial(self._task.tap, name)):
+        """Pass each record that a node processes alone to the task's taps, without answers of calls."""
+        node, tap = self.nodes[name], partial(self._task.tap, name)
+        before = vars(node).get("process")
+        has_calls = isinstance(node, ProcessorNode) and isinstance(node.processor, StreamCallAnswers)
+        if self.before_each(name, self._stored_only(tap) if has_calls else tap):
             self._untapped[name] = before
+
+    def _stored_only(self, tap: Callable[[Record[Any, Any]], None]) -> Callable[[Record[Any, Any]], None]:
+        """Return `tap` for records that waited in a store, not for the answers that release them."""
+        return lambda record: tap(record) if self._task.source_records.are_stored else None
 
     def untap(self, name: str) -> None:
         """Restore a node to its state before `tap`."""

@@ -49,6 +49,8 @@ class SourceRecords:
     def __init__(self) -> None:
         self._kept: dict[TopicPartition, list[_Run]] = {}
         self._current: dict[TopicPartition, RecordBatch] = {}
+        self.place_is_earlier = False
+        """Whether the current record has the place of an earlier one, which an operator has kept."""
         self._are_hidden = False
         self._are_flushed = False
         self._stored: tuple[RecordMetadata, _Bytes | None] | None = None
@@ -111,6 +113,11 @@ class SourceRecords:
         self._stored = metadata, source
         yield
         self._stored = None  # not after an error, which ends the task and names this record
+
+    @property
+    def are_earlier(self) -> bool:
+        """Whether the current record is from a cache, or has the context of an earlier one."""
+        return self._are_hidden or self._are_flushed or self.place_is_earlier
 
     @property
     def are_stored(self) -> bool:

@@ -8,11 +8,9 @@ task unusable: the host drops it and restarts from the last commit, whose state 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, NoReturn
-
-import numpy as np
 
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, TaskCorruptedError, TaskMigratedError
@@ -24,25 +22,28 @@ from penstock.metrics.observer import NOT_OBSERVED, RecordingObserver, TaskObser
 from penstock.plan.subtopology import SinkSpec, SourceSpec, SubtopologySpec, TaskId
 from penstock.processor.api import HeldResults, PunctuationType
 from penstock.processor.timestamps import fail_on_invalid_timestamp
+from penstock.processor.waiting_records import Waiting
 from penstock.record import NO_METADATA, PartitionBatch, Record, RecordBatch, TopicPartition
 from penstock.state.api import Base, Changes, RecordContext, StateStore
 from penstock.state.record_cache import RecordCache
-from penstock.task.batch_tracing import BatchTrace
 from penstock.task.context import NodeContext, TaskContext, TaskStores
 from penstock.task.environment import TaskEnvironment
 from penstock.task.error_handling import ErrorHandling, ProcessingError, told_cause
-from penstock.task.execution import MAXIMUM_MIXED_ROWS, Execution
+from penstock.task.execution import Execution
 from penstock.task.idling import NO_WAIT, Idling, InputWait
+from penstock.task.intake import Intake, order_trace
 from penstock.task.key_placement import KeyPlacement
-from penstock.task.order_trace import OrderTrace, TracedCommit
+from penstock.task.order_trace import TracedCommit
 from penstock.task.partition_group import BufferSize, MixedRun, PartitionGroup, RecordRun
 from penstock.task.processor_state_manager import ProcessorStateManager
 from penstock.task.processor_topology import ProcessorTopology
 from penstock.task.punctuation import Schedule
 from penstock.task.record_collector import RecordCollector, SentRecord
 from penstock.task.record_sender import DeadLetterSink, RecordSender
-from penstock.task.stream_time import MAXIMUM, MaximumStreamTime, MinimumStreamTime, StreamTime, partitions_ahead
+from penstock.task.run_processing import RunProcessing
+from penstock.task.stream_time import MAXIMUM, partitions_ahead, task_stream_time
 from penstock.task.taps import TappedRecord
+from penstock.task.task_calls import TaskCalls
 from penstock.task.task_checkpoint import TaskCheckpoint
 from penstock.task.task_measurements import TaskMeasurements
 
@@ -130,13 +131,19 @@ class StreamTask:
         self._sender = RecordSender(self._collector, partitions, task_id, self._context.offset)
         self._placement = KeyPlacement(spec, config, partitions, self._context.described)
         self._make_nodes(spec, config, self._sender)
-        self._group = self._make_group(config, checkpoint)
-        self._stream_time = _stream_time(spec, task_id, config, checkpoint, environment.input_partitions)
-        self._order = None if config["penstock.trace.order"] is None else OrderTrace()
-        self._tracing = environment.tracing
+        self._group = _group(self._topology, self._context, self._execution, self._errors, checkpoint)
+        stream_time = task_stream_time(spec, task_id, config, checkpoint.partition_times, environment.input_partitions)
+        self._intake = Intake(self._context, self._measurements, stream_time, order_trace(config))
+        self._processing = RunProcessing(
+            self._context, self._intake, self._execution, self._state.evict, environment.tracing
+        )
+        self._calls = TaskCalls(spec, self._context.stores.calls.inboxes)
 
     def _make_nodes(self, spec: SubtopologySpec, config: StreamsConfig, sender: RecordSender) -> None:
         self._context.sender = sender.send
+        sources = [node for node in spec.nodes if isinstance(node, SourceSpec)]
+        repartition_topics = {topic for node in sources if node.repartition for topic in node.topics}
+        self._context.stores.calls.repartition_topics = repartition_topics
         self._errors = ErrorHandling.of_task(self._context, sender)
         self._topology = ProcessorTopology(spec, self._context, self._collector, sender, self._errors)
         sinks = [node for node in spec.nodes if isinstance(node, SinkSpec)]
@@ -151,18 +158,6 @@ class StreamTask:
             self._punctuate_stream_time,
         )
 
-    def _make_group(self, config: StreamsConfig, checkpoint: TaskCheckpoint) -> PartitionGroup:
-        return PartitionGroup(
-            self._topology.sources,
-            config["default.timestamp.extractor"] or fail_on_invalid_timestamp,
-            checkpoint.partition_times,
-            self._execution,
-            self._context.count_dropped,
-            self._errors.need_source_records or self._topology.writes_dropped,
-            config["stream.time.policy"] == MAXIMUM,
-            lambda: self._context.wall_clock,
-        )
-
     def initialize(self) -> None:
         """Call `init` of every processor; raises StreamsError with the name of a failed one."""
         for node in self._topology.processors:
@@ -174,7 +169,7 @@ class StreamTask:
         for source in self._topology.sources:
             if source.name == source_name:
                 self._group.add_source_topic(topic, source)
-                self._stream_time.add_partition(TopicPartition(topic, self.task_id.partition))
+                self._intake.add_partition(TopicPartition(topic, self.task_id.partition))
                 return
         raise StreamsError(f"Task {self.task_id} has no source node {source_name!r}.")
 
@@ -189,17 +184,71 @@ class StreamTask:
     def process(self, wait: InputWait = NO_WAIT) -> int:
         """Process all buffered records that need not wait; return the number of records taken.
 
-        Stream-time punctuations run in between. Raises StreamsError with node, topic, partition and offset if a user's
-        function fails.
+        Answers of calls come first. As soon as so many records wait for answers that the task takes no others, the rest
+        stays buffered. Stream-time punctuations run in between.
+
+        Raises StreamsError with node, topic, partition and offset if a user's function fails.
         """
+        answers = self.process_answers()
+        if self.waits_for_answers:
+            self.awaited = frozenset()
+            return answers
+        wait = self._calls.without_answers(wait)
         now = self._context.wall_clock
         awaited = self._idling.awaited(wait, self._group.buffered(), now)
-        taken = self._process_runs(self._group.take(awaited))
+        taken = self._process_input(awaited)
         left = self._group.buffered() if awaited else frozenset()
-        self.awaited = frozenset(awaited - left) if left else frozenset()
+        self.awaited = frozenset(awaited - left) if left and not self.waits_for_answers else frozenset()
         if wait.idle_ms > 0:
             self._idling.found_empty(awaited - wait.lagging - left, now + wait.idle_ms)
+        return answers + taken
+
+    def _process_input(self, awaited: Set[TopicPartition]) -> int:
+        """Process the buffered records that need not wait, in pieces if they may fill an inbox of calls."""
+        if not self._calls.has_inboxes:
+            return self._process_runs(self._group.take(awaited))
+        taken, before = 0, -1
+        while not self.waits_for_answers and before != self._group.rows:
+            before = self._group.rows
+            piece = self._process_runs(self._group.take(awaited, self._calls.room()))
+            self._calls.took(piece)
+            taken += piece
         return taken
+
+    def process_answers(self) -> int:
+        """Process all buffered answers of calls; return their number. Raises StreamsError as `process` does."""
+        return self._process_runs(self._group.take_answers())
+
+    @property
+    def waits_for_answers(self) -> bool:
+        """Whether so many records wait for answers that the task takes no others."""
+        return self._calls.waits_for_answers
+
+    @property
+    def adds_calls(self) -> bool:
+        """Whether records wait for a commit before their calls."""
+        return self._calls.has_uncommitted
+
+    @property
+    def waiting_calls(self) -> int:
+        """The number of records that wait for the answers of their calls."""
+        return self._calls.waiting
+
+    def call_again_before(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Ignore failures among the answers before these offsets of answers topics; their calls are made again.
+
+        For the opening of a task, before it processes records: a failure that ended the last run, or the process, must
+        not end this one too. It concerns operators that raise the failures of their calls, and answers that their
+        operators cannot use.
+        """
+        self._context.stores.calls.repeated_before.update(offsets)
+
+    def take_calls(self) -> Mapping[str, list[Waiting]]:
+        """Remove and return the committed records that wait for a call, by operator, with their numbers.
+
+        The first call returns all records of the stores, later ones those of the commits since the last call.
+        """
+        return self._calls.take()
 
     def process_next(self, wait: InputWait = NO_WAIT) -> TopicPartition | None:
         """Like `process`, for the single record that Kafka takes next, also with equal timestamps.
@@ -207,6 +256,9 @@ class StreamTask:
         Returns its partition, or None if no record is available or all must wait. For a host that commits after each
         record.
         """
+        wait = self._calls.without_answers(wait)
+        if self.waits_for_answers:
+            return None
         self._group.find_heads()
         buffered = self._group.buffered()
         if not buffered or self._idling.must_wait(wait, buffered, self._context.wall_clock):
@@ -218,25 +270,10 @@ class StreamTask:
         return run.partition
 
     def _process_runs(self, runs: Iterable[RecordRun | MixedRun]) -> int:
-        """Process `runs`, as one batch for a tracer; return the number of records."""
-        if self._tracing is None:
-            return self._process_each(runs)
-        with self._tracing.batch() as trace:
-            return self._process_each(_traced(runs, trace))
-
-    def _process_each(self, runs: Iterable[RecordRun | MixedRun]) -> int:
-        taken = 0
         try:
-            for run in runs:
-                taken += len(run.batch)
-                if isinstance(run, MixedRun):
-                    self._process_mixed(run)
-                else:
-                    self._process_run(run)
+            return self._processing.process(runs)
         except ProcessingError as failure:
             self._fail(failure)
-        self._context.metadata = None
-        return taken
 
     def give_up_buffered(self) -> tuple[list[PartitionBatch], int | None]:
         """Remove and return the waiting records, unchanged, with the time of the next check.
@@ -245,45 +282,6 @@ class StreamTask:
         """
         records = self._group.give_up()
         return records, self._idling.next_deadline(self._context.wall_clock) if records else None
-
-    def _process_run(self, run: RecordRun) -> None:
-        batch = run.batch
-        self._measurements.observer.processed(run.source.name, len(batch))
-        self._context.taps.take(run.source.name, run.partition, batch, self._context.wall_clock)
-        self._context.source_records.take(run.partition, run.source_records)
-        if self._order is not None:
-            self._order.take(run.partition, run.lanes, batch.offsets)
-        stream_times = self._stream_time.advance(run.partition, batch.timestamps, self._context.stream_time)
-        self._measurements.add_lateness(stream_times, batch.timestamps)
-        execute = self._execution.run_serialized if run.serialized else self._execution.run
-        start = 0
-        while start < len(batch):
-            stop = start + self._execution.rows_at_once(run.source, run.serialized)
-            execute(run.source, run.partition, batch.slice(start, stop), stream_times[start:stop])
-            self._state.evict()
-            start = stop
-
-    def _process_mixed(self, run: MixedRun) -> None:
-        batch = run.batch
-        counts = np.bincount(run.numbers, minlength=len(run.sources)).tolist()
-        for source, records in zip(run.sources, counts, strict=True):
-            self._measurements.observer.processed(source.name, records)
-        if self._context.taps.are_open:
-            for number, start, stop in run.turns():
-                source, partition = run.sources[number], run.partitions[number]
-                self._context.taps.take(source.name, partition, batch.slice(start, stop), self._context.wall_clock)
-        if self._order is not None:
-            for number, start, stop in run.turns():
-                self._order.take(run.partitions[number], run.lanes[start:stop], batch.offsets[start:stop])
-        current = self._context.stream_time
-        stream_times = self._stream_time.advance(run.partitions[0], batch.timestamps, current)
-        self._measurements.add_lateness(stream_times, batch.timestamps)
-        for start in range(0, len(batch), MAXIMUM_MIXED_ROWS):
-            rows = slice(start, start + MAXIMUM_MIXED_ROWS)
-            self._execution.run_mixed(
-                run.sources, run.partitions, run.numbers[rows], batch.slice(rows.start, rows.stop), stream_times[rows]
-            )
-            self._state.evict()
 
     def partitions_to_pause(self) -> frozenset[TopicPartition]:
         """Return the partitions too far ahead of the task's slowest one.
@@ -375,7 +373,7 @@ class StreamTask:
             self.checkpoint(),
             output,
             dict(self._context.dropped_records),
-            None if self._order is None else self._order.commit(self._context.wall_clock),
+            self._intake.traced_commit(),
             measured,
             sensors,
         )
@@ -438,6 +436,7 @@ class StreamTask:
     def committed(self, changes: Changes, stamp: bytes) -> None:
         """Apply the changes of a commit to the base, once the rest is durable."""
         self._state.committed(changes, stamp)
+        self._calls.committed()
         self._context.commit_requested = False
 
     def checkpoint(self) -> TaskCheckpoint:
@@ -519,6 +518,25 @@ class StreamTask:
         raise _process_error(failure, self.task_id, self._context) from failure.error
 
 
+def _group(
+    topology: ProcessorTopology,
+    context: TaskContext,
+    execution: Execution,
+    errors: ErrorHandling,
+    checkpoint: TaskCheckpoint,
+) -> PartitionGroup:
+    return PartitionGroup(
+        topology.sources,
+        context.config["default.timestamp.extractor"] or fail_on_invalid_timestamp,
+        checkpoint.partition_times,
+        execution,
+        context.count_dropped,
+        errors.need_source_records or topology.writes_dropped,
+        context.config["stream.time.policy"] == MAXIMUM,
+        lambda: context.wall_clock,
+    )
+
+
 def _process_error(failure: ProcessingError, task_id: TaskId, context: TaskContext) -> StreamsError:
     """Return the error of a task for a record that a node could not process."""
     metadata = context.metadata or NO_METADATA
@@ -540,28 +558,3 @@ def _observer(
     if nanoseconds is None or RecordingLevel[config["metrics.recording.level"]] < RecordingLevel.DEBUG:
         return NOT_OBSERVED
     return RecordingObserver(nanoseconds, wall_clock_ms)
-
-
-def _stream_time(
-    spec: SubtopologySpec,
-    task_id: TaskId,
-    config: StreamsConfig,
-    checkpoint: TaskCheckpoint,
-    input_partitions: Collection[TopicPartition] | None,
-) -> StreamTime:
-    if config["stream.time.policy"] == MAXIMUM:
-        return MaximumStreamTime()
-    if input_partitions is None:
-        sources = [node for node in spec.nodes if isinstance(node, SourceSpec)]
-        outside = [node for node in sources if not node.repartition]  # repartition topics only without others
-        input_partitions = [
-            TopicPartition(topic, task_id.partition) for node in outside or sources for topic in node.topics
-        ]
-    return MinimumStreamTime(input_partitions, checkpoint.partition_times)
-
-
-def _traced(runs: Iterable[RecordRun | MixedRun], trace: BatchTrace) -> Iterator[RecordRun | MixedRun]:
-    """Yield `runs`, each reported to `trace` before it is processed."""
-    for run in runs:
-        trace.take(run.partitions if isinstance(run, MixedRun) else (run.partition,), run.batch)
-        yield run

@@ -8,11 +8,13 @@ and otherwise independent of the number of buffered records. Neither clock ever 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
 import numpy as np
 
+from penstock.config import StreamsConfig
+from penstock.plan.subtopology import SourceSpec, SubtopologySpec, TaskId
 from penstock.record import NO_TIMESTAMP, Int64Array, TopicPartition, running_maximum
 
 MAXIMUM = "max"
@@ -84,3 +86,31 @@ def partitions_ahead(partition_times: Mapping[TopicPartition, int], threshold_ms
     known = {partition: time for partition, time in partition_times.items() if time != NO_TIMESTAMP}
     slowest = min(known.values(), default=0)
     return frozenset(partition for partition, time in known.items() if time - slowest > threshold_ms)
+
+
+def task_stream_time(
+    spec: SubtopologySpec,
+    task_id: TaskId,
+    config: StreamsConfig,
+    partition_times: Mapping[TopicPartition, int],
+    input_partitions: Collection[TopicPartition] | None,
+) -> StreamTime:
+    """Return the clock of a task by `stream.time.policy`. Answers of calls have no part in it.
+
+    Args:
+        spec: the nodes of the task.
+        task_id: the task.
+        config: the configuration.
+        partition_times: those of the last commit (ms).
+        input_partitions: the partitions of the task; None for one of each topic, with the number of the task.
+    """
+    if config["stream.time.policy"] == MAXIMUM:
+        return MaximumStreamTime()
+    if input_partitions is None:
+        sources = [node for node in spec.nodes if isinstance(node, SourceSpec)]
+        outside = [node for node in sources if not node.is_internal]  # repartition topics only without others
+        input_partitions = [
+            TopicPartition(topic, task_id.partition) for node in outside or sources for topic in node.topics
+        ]
+    answers = spec.answers_topics
+    return MinimumStreamTime((each for each in input_partitions if each.topic not in answers), partition_times)

@@ -9,7 +9,7 @@ the stores, and the errors of Kafka's driver.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any
 
@@ -157,6 +157,18 @@ class TopologyTestDriver:
     def queue_size(self, topic: str) -> int:
         """Return the number of unread records of `topic`, 0 for an unwritten topic."""
         return len(self._queues.get(topic, ()))
+
+    def answers(self, node: str, answers: Iterable[Any]) -> None:
+        """Use `answers` for the next calls of an operator with Calls, instead of its function.
+
+        Args:
+            node: the name of the operator.
+            answers: one for each attempt: a result, or an error to raise. After the last one, the function is called.
+
+        Raises:
+            ValueError: no operator of this name has calls.
+        """
+        self._host.give_answers(node, answers)
 
     def _collect(self) -> None:
         for record in self._host.take_output():

@@ -13,7 +13,7 @@ import pytest
 from penstock.errors import StreamsError
 from penstock.tools.cli import program_process, saved_program
 from penstock.tools.cli.program import ProgramError, load_program
-from penstock.tools.cli.program_process import Answer, Order, ProgramProcess
+from penstock.tools.cli.program_process import Order, ProgramAnswer, ProgramProcess
 from penstock.tools.cli.saved_program import SavedProgram
 
 PROGRAM = """
@@ -171,10 +171,10 @@ def test_what_a_program_has_started_is_killed_with_it(tmp_path: Path) -> None:
 def test_only_one_request_loads_it(saved: Saved, monkeypatch: pytest.MonkeyPatch) -> None:
     saved.file.write_text(PROGRAM + "# saved\n")
 
-    def answer(program: SavedProgram) -> Answer:
+    def answer(program: SavedProgram) -> ProgramAnswer:
         with pytest.raises(StreamsError, match="is being loaded: ask again"):
             saved.compare()
-        return Answer(("store x is new",))
+        return ProgramAnswer(("store x is new",))
 
     monkeypatch.setattr(SavedProgram, "_answer", answer)
     assert saved.compare() == ["store x is new"]

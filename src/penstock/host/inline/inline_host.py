@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 from penstock.exception_handlers import LogAndContinueExceptionHandler
 from penstock.host.deployment.layout import own_topics
+from penstock.host.inline.inline_calls import InlineCalls
 from penstock.host.measuring.batch_tracing import batch_tracing
 from penstock.metrics import Metric, MetricName
 from penstock.metrics.host_metrics import HostMeasurements, Operation, streams_metrics
@@ -70,6 +72,14 @@ _Record = tuple[bytes | None, bytes | None, int, Headers]
 """Key, value, timestamp in ms, headers."""
 
 
+@dataclass
+class _Counts:
+    """The numbers of commits and of processed records."""
+
+    commits: int = 0
+    processed: int = 0
+
+
 class InlineHost:
     """Runs one topology record by record, and keeps its output until `take_output`.
 
@@ -90,14 +100,14 @@ class InlineHost:
         self._spec, self._config, self._clock = spec, config, clock
         self._global_task = _global_task(topology, config, clock)
         self._sources = [node for node in spec.nodes if isinstance(node, SourceSpec)]
+        self._calls = InlineCalls(spec, config)
         self._unmatched = own_topics(topology) | unread_dead_letters(config)
         self._topics: dict[str, None] = {}
         self._wait = self._wait_for(topic for source in self._sources for topic in source.topics)
         self._offsets: Counter[str] = Counter()
         self._output: list[ProducedRecord] = []
         self._produced = 0
-        self._commits = 0
-        self._processed = 0
+        self._counts = _Counts()
         self._measurements = HostMeasurements(config["metrics.num.samples"], config["metrics.sample.window.ms"])
         self._closed = False
         self._change_log = ChangeLog(_changelog_topics(spec))
@@ -175,7 +185,7 @@ class InlineHost:
         for name, measurement in measured.items():
             self._measurements.take(Operation.reported(name, task), measurement, now)
         self._measurements.take_sensors(sensors, now)
-        counts = RecordCounts(processed={task: self._processed}, dropped={task: self.dropped_records()})
+        counts = RecordCounts(processed={task: self._counts.processed}, dropped={task: self.dropped_records()})
         return streams_metrics(self._config.client_id(), {}, counts, self._measurements.at(now))
 
     def close(self) -> None:
@@ -183,15 +193,21 @@ class InlineHost:
         if not self._closed:
             self._closed = True
             try:
-                self._task.close()
+                self._calls.close()
             finally:
-                if self._global_task is not None:
-                    self._global_task.close()
+                self._close_tasks()
+
+    def _close_tasks(self) -> None:
+        try:
+            self._task.close()
+        finally:
+            if self._global_task is not None:
+                self._global_task.close()
 
     def _read(self) -> list[str]:
         """Return the topics and patterns that the topology reads."""
         patterns = [node.pattern.pattern for node in self._sources if node.pattern is not None]
-        named = {topic for node in self._sources for topic in node.topics}
+        named = {topic for node in self._sources if node.calls is None for topic in node.topics}
         return sorted(named.union(() if self._global_task is None else self._global_task.topics, patterns))
 
     def _accept(self, topic: str, record: _Record) -> bool:
@@ -227,7 +243,7 @@ class InlineHost:
 
     def _enqueue(self, source: SourceSpec, topic: str, record: _Record) -> None:
         log = self._log_of(source, topic)
-        if topic not in self._topics:
+        if topic not in self._topics and source.calls is None:
             self._topics[topic] = None
             self._task.add_source_topic(topic, source.name)
             self._wait = self._wait_for([*(partition.topic for partition in self._wait.partitions), topic])
@@ -244,7 +260,7 @@ class InlineHost:
         followed = 0
         while True:
             while (taken := self._task.process_next(self._wait)) is not None:
-                self._processed += 1
+                self._counts.processed += 1
                 followed += 1
                 if followed > MAXIMUM_FOLLOWING:
                     raise StreamsError(
@@ -252,8 +268,26 @@ class InlineHost:
                         f"{taken.topic}: does the topology write to a topic that it reads, in an endless loop?"
                     )
                 self._commit()
+            if self._take_answers():
+                continue
             if not self._take_sent():  # by a handler, for records that cannot be deserialized
                 return
+
+    def _take_answers(self) -> bool:
+        """Make the calls of committed records, and process the answers; return whether there were any."""
+        for topic, key, value, timestamp in self._calls.answers(self._task.take_calls()):
+            self._accept(topic, (key, value, timestamp, ()))
+        answers = self._task.process_answers()
+        if answers:
+            self._commit()
+        return answers > 0
+
+    def give_answers(self, node: str, answers: Iterable[Any]) -> None:
+        """Use `answers` for the next calls of the operator `node`, each an attempt: a result, or an error to raise.
+
+        Raises ValueError if no operator of this name has calls.
+        """
+        self._calls.give_answers(node, answers)
 
     def _wait_for(self, topics: Iterable[str]) -> InputWait:
         """Return a wait for `topics`, all of whose records are already buffered."""
@@ -267,8 +301,8 @@ class InlineHost:
             timestamp = self._clock.milliseconds() if change.timestamp is None else max(change.timestamp, 0)
             self._produce(topic, (change.key, change.value, timestamp, change.headers))
         self._take_sent()
-        self._commits += 1
-        self._task.committed(changes, self._commits.to_bytes(8, "big"))
+        self._counts.commits += 1
+        self._task.committed(changes, self._counts.commits.to_bytes(8, "big"))
 
     def _take_sent(self) -> bool:
         """Move the task's sent records to the output; return whether it had any."""

@@ -13,8 +13,8 @@ from typing import assert_never
 from penstock.plan import nodes as n
 from penstock.plan.java_collections import copied_hash_order
 from penstock.plan.lower.dropped import add_dropped_records
+from penstock.plan.lower.functions import add_function
 from penstock.plan.lower.lowering import Lowering
-from penstock.plan.lower.parked import add_function
 from penstock.plan.partitioning import WindowedStreamPartitioner
 from penstock.plan.topology import Topology
 from penstock.plan.versions import is_versioned_store
@@ -53,21 +53,21 @@ def add_stream_node(lowering: Lowering, id: n.NodeId, node: n.StreamNode) -> Non
         case n.AddStateStoreNode():
             topology.add_state_store(node.store)
         case n.FilterNode():
-            function(node, partial(StreamFilter, node.predicate, node.negate))
+            function(node, StreamFilter, node.predicate, node.negate)
         case n.MapNode():
-            function(node, partial(StreamMap, node.mapper))
+            function(node, StreamMap, node.mapper)
         case n.FlatMapNode():
-            function(node, partial(StreamFlatMap, node.mapper))
+            function(node, StreamFlatMap, node.mapper)
         case n.MapValuesNode():
-            function(node, partial(StreamMapValues, node.mapper, node.with_key))
+            function(node, StreamMapValues, node.mapper, node.with_key)
         case n.FlatMapValuesNode():
-            function(node, partial(StreamFlatMapValues, node.mapper, node.with_key))
+            function(node, StreamFlatMapValues, node.mapper, node.with_key)
         case n.SelectKeyNode():
-            function(node, partial(StreamSelectKey, node.selector))
+            function(node, StreamSelectKey, node.selector)
         case n.PeekNode():
-            function(node, partial(StreamPeek, node.action))
+            function(node, StreamPeek, node.action)
         case n.ForeachNode():
-            function(node, partial(StreamForeach, node.action))
+            function(node, StreamForeach, node.action)
         case n.PrintNode():
             processor(partial(StreamPrint, node.label, node.mapper, node.path))
         case n.MergeNode() | n.BranchNode():

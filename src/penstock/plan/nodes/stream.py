@@ -16,6 +16,7 @@ from penstock.plan.nodes.base import BaseNode, NodeId
 from penstock.plan.subtopology import DataFrameSink, DataFrameSource, StreamPartitioner, TopicNameExtractor
 from penstock.plan.topic_history import TopicHistory
 from penstock.processor.api import ProcessorSupplier
+from penstock.processor.calls import CallSpec
 from penstock.processor.park import ParkRules
 from penstock.processor.timestamps import TimestampExtractor
 from penstock.serdes import Serde
@@ -67,14 +68,31 @@ class Parking:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Calling:
+    """The store and the calls of an operator whose function is called outside of its task.
+
+    Args:
+        store: the waiting records.
+        spec: the calls.
+        dead_letters: the topic of the records whose last attempt failed, or None.
+    """
+
+    store: StoreBuilder
+    spec: CallSpec
+    dead_letters: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class FunctionNode(BaseNode):
     """The base of operators with a function and no store of their own.
 
     Args:
         parking: what happens to records on which the function fails; None leaves them to the handler.
+        calling: how the function is called outside of the task; None for a call by the operator itself.
     """
 
     parking: Parking | None = None
+    calling: Calling | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,7 +30,7 @@ from penstock.tools.cli.common import (
     set_verbose,
 )
 from penstock.tools.cli.program import file_state, load_program
-from penstock.tools.cli.program_process import Answer, Order, ProgramProcess
+from penstock.tools.cli.program_process import Order, ProgramAnswer, ProgramProcess
 from penstock.tools.cli.run import HostOption, with_broker
 
 _LOOK_SECONDS: Final = 0.2
@@ -157,7 +157,7 @@ class _Session:
         stays = "The previous version keeps running." if is_running else "Nothing runs until you save the file again."
         self._events.tell(event, "\n".join([f"{self._file} cannot run:", *reasons, stays]), **more)
 
-    def _replace(self, candidate: ProgramProcess, answer: Answer) -> None:
+    def _replace(self, candidate: ProgramProcess, answer: ProgramAnswer) -> None:
         if self._shape is not None or answer.lines:
             lines = answer.lines or ("nothing changes",)
             self._events.tell("changed", "\n".join([f"{self._file} has changed:", *lines]), lines=lines)

@@ -22,7 +22,7 @@ from penstock.host.open import check_host
 from penstock.termination import terminating
 from penstock.tools.cli.common import FAILED, report, set_verbose
 from penstock.tools.cli.program import LoadedProgram, file_state, load_program, modules_beside
-from penstock.tools.cli.program_process import Answer, Order
+from penstock.tools.cli.program_process import Order, ProgramAnswer
 from penstock.tools.cli.run import create_missing_topics, run_program
 
 
@@ -41,7 +41,7 @@ def main() -> None:
             except (StreamsError, OSError, ValueError) as error:
                 notes = vars(error).get("__notes__", ())
                 files = {**modules_beside(path, error), str(path): before}
-                answer = Answer(error="\n".join([str(error), *notes]), files=files)
+                answer = ProgramAnswer(error="\n".join([str(error), *notes]), files=files)
             answers.write(msgspec.json.encode(answer))
         if not sys.stdin.buffer.readline():
             return
@@ -53,7 +53,7 @@ def main() -> None:
             sys.exit(FAILED)
 
 
-def _answer(program: LoadedProgram, config: StreamsConfig, order: Order) -> Answer:
+def _answer(program: LoadedProgram, config: StreamsConfig, order: Order) -> ProgramAnswer:
     check_host(config)
     if order.creates_topics:
         create_missing_topics(program, config)
@@ -61,7 +61,7 @@ def _answer(program: LoadedProgram, config: StreamsConfig, order: Order) -> Answ
     shape = msgspec.json.decode(msgspec.json.encode(savepoints.shape_of(program.topology, config)))
     evolution = savepoints.changes(program.topology, config, order.before)
     lines = tuple(evolution.lines()) if evolution.differences else ()
-    return Answer(lines, bool(evolution.refused), shape, files=program.files)
+    return ProgramAnswer(lines, bool(evolution.refused), shape, files=program.files)
 
 
 def _end_with_the_command() -> None:

@@ -45,7 +45,7 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Answer:
+class ProgramAnswer:
     """The effects of a program on the running one.
 
     Args:
@@ -86,7 +86,7 @@ class ProgramProcess:
             )
         self._write(msgspec.json.encode(order))
 
-    def answer(self) -> Answer:
+    def answer(self) -> ProgramAnswer:
         """Return the answer of the process; an error if it does not answer."""
         deadline = time.monotonic() + _LOAD_SECONDS
         os.set_blocking(self._answers.fileno(), False)
@@ -96,11 +96,13 @@ class ProgramProcess:
                 part = self._answers.read()
                 if part == b"":
                     if said:
-                        return msgspec.json.decode(said, type=Answer)
-                    return Answer(error=f"the process ended while it loaded the program, code {self._process.wait()}.")
+                        return msgspec.json.decode(said, type=ProgramAnswer)
+                    return ProgramAnswer(
+                        error=f"the process ended while it loaded the program, code {self._process.wait()}."
+                    )
                 said += part or b""
                 time.sleep(_LOOK_SECONDS)
-        return Answer(
+        return ProgramAnswer(
             error=f"it did not finish loading within {_LOAD_SECONDS:.0f} s: move code that waits or runs the "
             'application under `if __name__ == "__main__"`.'
         )

@@ -14,7 +14,7 @@ from penstock.extras import load
 from penstock.named_topologies import KafkaStreamsNamedTopologyWrapper
 from penstock.streams import KafkaStreams
 from penstock.tools.cli.program import FileState, LoadedProgram, ProgramError, file_state
-from penstock.tools.cli.program_process import Answer, Order, ProgramProcess
+from penstock.tools.cli.program_process import Order, ProgramAnswer, ProgramProcess
 
 _END_SECONDS: Final = 1.0
 """How long a process that has only loaded a program may take to end."""
@@ -36,7 +36,7 @@ class SavedProgram:
         self._config = config
         self._overrides = {**overrides, "application.id": config.required("application.id")}
         self._comparing = threading.Lock()
-        self._compared: Answer | None = None
+        self._compared: ProgramAnswer | None = None
 
     def compare(self) -> Comparison:
         """Return the changes of the saved program.
@@ -60,7 +60,7 @@ class SavedProgram:
             raise ProgramError(f"{self._program.path} was saved since the start, and cannot be loaded: {answer.error}")
         return Comparison(f"{self._program.path} was saved since the start.", answer.lines)
 
-    def _answer(self) -> Answer:
+    def _answer(self) -> ProgramAnswer:
         savepoints = load("penstock.savepoints", "the comparison of programs")
         order = Order(
             str(self._program.path),

@@ -1,0 +1,124 @@
+"""A call of an operator's function for a waiting record, and the answer that follows from its end.
+
+Each way to make calls uses it, so that all of them pass the same arguments and write the same answers.
+"""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from functools import partial
+from typing import Any, Final
+
+from penstock.errors import SerializationError
+from penstock.processor.calls import Answer, CallContext, CallSpec
+from penstock.processor.waiting_records import WaitingRecord
+from penstock.processor.waiting_serdes import RecordSerdes, record_serdes
+from penstock.serdes import Serde
+from penstock.serdes.sequenced_key import SequencedKeySerde
+from penstock.serdes.waiting_value import WaitingValueSerde
+
+_LONGEST_FAILURE: Final = 1_000
+_LONGEST_DETAILS: Final = 10_000
+
+
+class CallFunction:
+    """The function of one operator, for its waiting records.
+
+    Args:
+        spec: the operator.
+        topic: the full name of its answers topic.
+        serdes: of its waiting records.
+    """
+
+    def __init__(self, spec: CallSpec, topic: str, serdes: RecordSerdes) -> None:
+        self._spec = spec
+        self._topic = topic
+        self._serdes = serdes
+
+    def bound(self, waiting: WaitingRecord, attempt: int, client: Any) -> Callable[[], Any]:
+        """Return the function with the arguments of an attempt.
+
+        Args:
+            waiting: the record.
+            attempt: the number of the attempt, from 1.
+            client: the object that `open` made, None without it.
+
+        Raises:
+            StreamsError: a serde cannot read its part of the record.
+        """
+        spec, record = self._spec, self._serdes.record_of(waiting)
+        arguments = (record.key, record.value) if spec.with_key else (record.value,)
+        keywords: dict[str, Any] = {"client": client} if "client" in spec.takes else {}
+        if "call" in spec.takes:
+            keywords["call"] = CallContext.of(waiting, record.key, attempt)
+        return partial(spec.function, *arguments, **keywords)
+
+    def answer(self, sequence: int, waiting: WaitingRecord, attempts: int, result: Any) -> Answer:
+        """Return the answer with a result; one that cannot be written is a failure, and paid only once."""
+        if inspect.isawaitable(result):
+            return self.failure(sequence, waiting, attempts, self._not_awaited(result))
+        try:
+            data = None if result is None else self._spec.answer_serde.serialize(self._topic, result)
+        except Exception as error:
+            raised = SerializationError(
+                f"The result {result!r:.100} of {self._spec.node} cannot be an answer: {error} Annotate the result of "
+                "the function, or name its serde in Calls, with answer_serde=."
+            )
+            raised.__cause__ = error
+            return self.failure(sequence, waiting, attempts, raised)
+        return Answer(sequence, waiting.digest(), attempts, data)
+
+    def _not_awaited(self, result: Any) -> TypeError:
+        """Return the error of a blocking function that returned a coroutine."""
+        if inspect.iscoroutine(result):
+            result.close()  # without a warning that it was never awaited
+        return TypeError(
+            f"The function of {self._spec.node} returned a {type(result).__name__}, which is not awaited: write "
+            "`async def`, and Calls without threads=."
+        )
+
+    def failure(self, sequence: int, waiting: WaitingRecord, attempts: int, error: BaseException) -> Answer:
+        """Return the answer of a call whose last attempt failed."""
+        text = _short(f"{type(error).__name__}: {error}", _LONGEST_FAILURE)
+        details = _short("".join(traceback.format_exception(error)), _LONGEST_DETAILS)
+        return Answer(sequence, waiting.digest(), attempts, None, text, details)
+
+    def tries_again(self, error: BaseException, attempts: int) -> bool:
+        """Return whether another attempt follows the error of the last one of `attempts`."""
+        rules = self._spec.rules
+        return attempts < rules.attempts and isinstance(error, rules.retry_on)
+
+
+def call_function(
+    spec: CallSpec, topic: str, application_id: str, key_serde: Serde | None, value_serde: Serde | None
+) -> CallFunction:
+    """Return the function of an operator.
+
+    Args:
+        spec: the operator.
+        topic: the full name of its answers topic.
+        application_id: of the application.
+        key_serde: the default serde of keys.
+        value_serde: the default serde of values.
+
+    Raises:
+        ConfigError: a serde of its records is missing.
+    """
+    keys = SequencedKeySerde(spec.key_serde).with_defaults(key_serde, value_serde)
+    values = WaitingValueSerde(spec.value_serde).with_defaults(key_serde, value_serde)
+    return CallFunction(spec, topic, record_serdes("Calls", spec.store, application_id, keys, values))
+
+
+def checked_client(node: str, made: object) -> AbstractAsyncContextManager[Any] | AbstractContextManager[Any]:
+    """Return what `open` of an operator made; raises TypeError if it is no context manager."""
+    if isinstance(made, AbstractAsyncContextManager | AbstractContextManager):
+        return made
+    raise TypeError(f"open of {node} returned {made!r:.100}: expected a context manager, such as httpx.AsyncClient().")
+
+
+def _short(text: str, length: int) -> str:
+    """Return the beginning of a text, as UTF-8 can encode it."""
+    return text[:length].encode(errors="backslashreplace").decode()

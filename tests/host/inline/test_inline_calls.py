@@ -1,0 +1,177 @@
+"""Calls of the inline host: one after another, in a thread, with clients and time limits."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import pytest
+
+from penstock import Calls, Consumed, Retry, Serdes, StreamsBuilder
+from penstock.config import StreamsConfig
+from penstock.host.inline.inline_calls import InlineCalls
+from penstock.host.inline.inline_host import whole_topology
+from penstock.processor.calls import unpack_answer
+from penstock.processor.waiting_records import WaitingRecord
+from penstock.serdes.answers import PlainAnswerSerde
+
+STRING = Serdes.string()
+WAITING = WaitingRecord(b"k", b"v", -1, (), "in", 2, 17)
+
+
+@pytest.fixture
+def make() -> Iterator[Callable[..., InlineCalls]]:
+    made: list[InlineCalls] = []
+
+    def calls_of(function: Any, **options: Any) -> InlineCalls:
+        builder = StreamsBuilder()
+        builder.stream("in", Consumed.with_(STRING, STRING)).map_values(function, "call", calls=Calls(**options))
+        spec = whole_topology(builder.build().build("app"))
+        made.append(InlineCalls(spec, StreamsConfig({"application.id": "app"}, environment={})))
+        return made[-1]
+
+    yield calls_of
+    for each in made:
+        each.close()
+
+
+Make = Callable[..., InlineCalls]
+
+
+def outcome(calls: InlineCalls) -> tuple[int, Any]:
+    """Return the attempts, and the result or the error of a call."""
+    (record,) = calls.answers({"call": [(3, WAITING)]})
+    assert (record.topic, record.key, record.timestamp) == ("app-call-answers", b"\0\0\0\0\0\0\0\3", 0)
+    answer = unpack_answer(record.value, record.topic)
+    assert answer.answers(3, WAITING)
+    if answer.failure:
+        return answer.attempts, answer.failure
+    return answer.attempts, None if answer.result is None else PlainAnswerSerde().deserialize("", answer.result)
+
+
+def test_an_object_that_is_no_context_manager_fails_the_call(make: Make) -> None:
+    async def asked(value: str, *, client: str) -> Any:
+        return value
+
+    attempts, failure = outcome(make(asked, open=lambda: 5))
+    assert (attempts, failure) == (
+        1,
+        "TypeError: open of call returned 5: expected a context manager, such as httpx.AsyncClient().",
+    )
+
+
+def test_calls_of_other_operators_are_made_in_their_order(make: Make) -> None:
+    made: list[str] = []
+
+    async def note(value: str) -> Any:
+        made.append(value)
+
+    calls = make(note)
+    records = [(number, WaitingRecord(None, text, 0, (), "in", 0, number)) for number, text in enumerate([b"x", b"y"])]
+    assert [record.key[-1] for record in calls.answers({"call": records})] == [0, 1]
+    assert made == ["x", "y"]
+
+
+def test_a_program_with_a_loop_can_make_calls(make: Make) -> None:
+    async def thread(value: str) -> Any:
+        return threading.current_thread() is threading.main_thread()
+
+    async def program() -> tuple[int, Any]:
+        return outcome(make(thread))
+
+    assert asyncio.run(program()) == (1, False)
+
+
+@pytest.mark.parametrize("kind", [asynccontextmanager, contextmanager])
+def test_a_client_is_opened_once_and_left_at_the_end(make: Make, kind: Any) -> None:
+    events: list[str] = []
+
+    if kind is asynccontextmanager:
+
+        @asynccontextmanager
+        async def client() -> Any:
+            events.append("opened")
+            yield "client"
+            events.append("left")
+
+    else:
+
+        @contextmanager
+        def client() -> Any:
+            events.append("opened")
+            yield "client"
+            events.append("left")
+
+    async def asked(value: str, *, client: str) -> Any:
+        return client
+
+    calls = make(asked, open=client)
+    assert [outcome(calls), outcome(calls)] == [(1, "client"), (1, "client")]
+    calls.close()
+    calls.close()
+    assert events == ["opened", "left"]
+
+
+def test_a_client_that_cannot_be_opened_fails_the_attempt(make: Make) -> None:
+    def client() -> Any:
+        raise OSError("no service")
+
+    async def asked(value: str) -> Any: ...
+
+    assert outcome(make(asked, open=client, retry=Retry(attempts=2))) == (2, "OSError: no service")
+
+
+def test_a_blocking_function_that_takes_too_long_is_left(make: Make) -> None:
+    end = threading.Event()
+
+    def wait(value: str) -> Any:
+        end.wait(60)
+
+    assert outcome(make(wait, threads=1, timeout=20)) == (1, "TimeoutError: No answer within 20 ms.")
+    end.set()
+
+
+def test_a_time_out_of_the_function_is_its_own(make: Make) -> None:
+    async def late(value: str) -> Any:
+        raise TimeoutError("of the service")
+
+    assert outcome(make(late)) == (1, "TimeoutError: of the service")
+
+
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, asyncio.CancelledError])
+def test_an_exit_of_a_function_fails_its_call(make: Make, kind: type[BaseException]) -> None:
+    def leave(value: str) -> Any:
+        raise kind
+
+    async def leave_loop(value: str) -> Any:
+        raise kind
+
+    expected = (1, f"StreamsError: The function of call ended with {kind.__name__}.")
+    assert outcome(make(leave, threads=1)) == expected
+    assert outcome(make(leave_loop)) == expected
+
+
+def test_the_end_of_an_iteration_fails_its_call(make: Make) -> None:
+    attempts, failure = outcome(make(lambda value: next(iter(())), threads=1))
+    assert (attempts, "StopIteration" in failure) == (1, True)
+
+
+def test_a_coroutine_that_cancels_itself_fails(make: Make) -> None:
+    async def cancelled(value: str) -> Any:
+        raise asyncio.CancelledError
+
+    assert outcome(make(cancelled)) == (1, "StreamsError: The function of call ended with CancelledError.")
+
+
+def test_given_answers_are_used_first(make: Make) -> None:
+    async def asked(value: str) -> Any:
+        return "asked"
+
+    calls = make(asked, retry=Retry(attempts=2))
+    calls.give_answers("call", [OSError("x"), "given"])
+    assert [outcome(calls), outcome(calls)] == [(2, "given"), (1, "asked")]
+    with pytest.raises(ValueError, match="Operator 'x' has no calls; those with calls: call"):
+        calls.give_answers("x", [])

@@ -1,0 +1,95 @@
+"""The function of a call with its arguments, and the answers that follow from its end."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+
+from penstock import Backoff, Calls, Retry, Serdes
+from penstock.dsl.calls import calling
+from penstock.errors import ConfigError, StreamsError
+from penstock.processor.call_function import CallFunction, call_function, checked_client
+from penstock.processor.calls import Answer
+from penstock.processor.waiting_records import WaitingRecord
+from penstock.serdes.answers import NoAnswerSerde
+
+STRING = Serdes.string()
+WAITING = WaitingRecord(b"k", b"v", 5, (), "in", 2, 17)
+
+
+async def asked(key: str, value: str, *, client: Any, call: Any) -> list[int]:
+    return []
+
+
+def function_of(function: Any = asked, *, with_key: bool = True, **options: Any) -> CallFunction:
+    spec = calling(Calls(**options), "call", function, (None, None), with_key=with_key).spec
+    return call_function(spec, "app-call-answers", "app", STRING, STRING)
+
+
+def test_a_function_gets_the_record_the_client_and_the_call() -> None:
+    seen = []
+    function = function_of(lambda key, value, *, client, call: seen.append((key, value, client, call.attempt)))
+    function.bound(WAITING, 3, "client")()
+    assert seen == [("k", "v", "client", 3)]
+
+
+def test_a_function_of_the_value_gets_nothing_else() -> None:
+    seen: list[Any] = []
+    function_of(seen.append, with_key=False).bound(WAITING, 1, "client")()
+    assert seen == ["v"]
+
+
+def test_a_record_that_cannot_be_read_fails_with_the_store() -> None:
+    function = function_of(value_serde=Serdes.long())
+    with pytest.raises(StreamsError, match="Store 'call-calls' has a waiting record whose value LongSerde cannot read"):
+        function.bound(WAITING, 1, None)
+
+
+def test_a_serde_is_necessary() -> None:
+    spec = calling(Calls(), "call", asked, (None, None)).spec
+    with pytest.raises(ConfigError, match="Store 'call-calls' of waiting records has no key serde: name one in Calls"):
+        call_function(spec, "app-call-answers", "app", None, STRING)
+
+
+def test_a_result_is_written_by_its_annotation() -> None:
+    assert function_of().answer(4, WAITING, 2, [1, 2]) == Answer(4, WAITING.digest(), 2, b"\x92\x01\x02")
+    assert function_of().answer(4, WAITING, 1, None).result is None
+
+
+def test_a_result_that_cannot_be_written_is_a_failure() -> None:
+    answer = function_of().answer(4, WAITING, 1, {"no": "list"})
+    assert answer.result is None
+    assert answer.failure.startswith("SerializationError: The result {'no': 'list'} of call cannot be an answer: ")
+
+
+def test_a_result_that_nothing_awaits_is_a_failure() -> None:
+    async def later() -> None: ...
+
+    answer = function_of(answer_serde=NoAnswerSerde()).answer(4, WAITING, 1, later())
+    assert answer.failure.startswith("TypeError: The function of call returned a coroutine, which is not awaited")
+
+
+def test_a_client_is_a_context_manager() -> None:
+    manager = nullcontext()
+    assert checked_client("call", manager) is manager
+    with pytest.raises(TypeError, match="open of call returned 5: expected a context manager, such as httpx"):
+        checked_client("call", 5)
+
+
+def test_a_failure_has_the_text_and_the_traceback_of_the_error() -> None:
+    try:
+        raise OSError("no \udcff answer")
+    except OSError as error:
+        answer = function_of().failure(4, WAITING, 3, error)
+    assert (answer.sequence, answer.attempts, answer.failure) == (4, 3, "OSError: no \\udcff answer")
+    assert "test_a_failure_has_the_text" in answer.details
+    assert len(function_of().failure(1, WAITING, 1, OSError("x" * 5_000)).failure) == 1_000
+
+
+def test_errors_of_the_named_types_are_tried_again() -> None:
+    function = function_of(retry=Retry(attempts=2, backoff=Backoff(1), on=OSError))
+    assert function.tries_again(TimeoutError(), 1)
+    assert not function.tries_again(TimeoutError(), 2)
+    assert not function.tries_again(ValueError(), 1)
