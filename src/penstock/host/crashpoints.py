@@ -76,6 +76,12 @@ When it writes, or starts from, a snapshot of `penstock.state.remote.dir`:
     snapshot.written        the snapshot exists, older ones are not deleted
     snapshot.loaded         the base of a task has a part of a snapshot
 
+In the process that makes calls, with the number of its attempts of an operator, or of its written answers, as epoch:
+
+    call.made               an attempt begins, its function is not called
+    call.answered           the function has returned, its answer is not written
+    call.written            brokers have the answer, no task has received it
+
 In `penstock redrive` and `penstock mirror`, with the number of transactions since the start as epoch:
 
     transfer.fenced         earlier processes are fenced, the progress is not read
@@ -159,6 +165,12 @@ SNAPSHOT_POINTS = (
     "snapshot.loaded",
 )
 
+CALL_POINTS = (
+    "call.made",
+    "call.answered",
+    "call.written",
+)
+
 TRANSFER_POINTS = (
     "transfer.fenced",
     "transfer.read",
@@ -182,7 +194,15 @@ def _orders() -> tuple[_Order, ...]:
 def _order(text: str) -> _Order:
     head, _, also = text.partition(":")
     point, _, epoch = head.partition("@")
-    known = (*POINTS, *TOPOLOGY_POINTS, *SAVEPOINT_POINTS, *THREADS_POINTS, *SNAPSHOT_POINTS, *TRANSFER_POINTS)
+    known = (
+        *POINTS,
+        *TOPOLOGY_POINTS,
+        *SAVEPOINT_POINTS,
+        *THREADS_POINTS,
+        *SNAPSHOT_POINTS,
+        *CALL_POINTS,
+        *TRANSFER_POINTS,
+    )
     is_point = point in known
     if not is_point or also not in ("", "jvm", "driver", "group", "stop"):
         raise ValueError(

@@ -76,6 +76,12 @@ SUPPRESSION_EMIT: Final = "suppression-emit"
 SUPPRESSION_BUFFER_SIZE: Final = "suppression-buffer-size"
 SUPPRESSION_BUFFER_COUNT: Final = "suppression-buffer-count"
 PARKED_RECORDS: Final = "parked-records"
+CALLS_IN_FLIGHT: Final = "calls-in-flight"
+CALLS_WAITING: Final = "calls-waiting"
+CALLS_ANSWERED: Final = "calls-answered"
+CALLS_FAILED: Final = "calls-failed"
+CALL_RETRIES: Final = "call-retries"
+CALL: Final = "call"
 BLOCKED_TIME: Final = "blocked-time"
 BUFFER_COUNT: Final = "active-buffer-count"
 BUFFER_BYTES: Final = "input-buffer-bytes-total"
@@ -206,6 +212,16 @@ DESCRIPTIONS: Mapping[tuple[str, str], str] = {
     (_STATE, "iterator-duration-avg"): "The average time in ns from the opening of an iterator to its end",
     (_STATE, "iterator-duration-max"): "The longest time in ns from the opening of an iterator to its end",
     (_NODE, PARKED_RECORDS): "The number of records that wait for another attempt at the last commit (on_error)",
+    (_NODE, CALLS_IN_FLIGHT): "The number of attempts to call the function of the node that run in the process",
+    (_NODE, CALLS_WAITING): "The number of records in the process that wait for the answers of their calls",
+    (_NODE, "calls-answered-total"): "The number of calls that were answered, with a result or a failure",
+    (_NODE, "calls-answered-rate"): "The number of calls that are answered a second",
+    (_NODE, "calls-failed-total"): "The number of calls that have failed in their last attempt",
+    (_NODE, "calls-failed-rate"): "The number of calls that fail in their last attempt a second",
+    (_NODE, "call-retries-total"): "The number of attempts that followed a failed one",
+    (_NODE, "call-retries-rate"): "The number of attempts a second that follow a failed one",
+    (_NODE, "call-latency-avg"): "The average time of an attempt in ms",
+    (_NODE, "call-latency-max"): "The longest time of an attempt in ms",
     (_NODE, "suppression-emit-total"): "The number of updates that left the suppression buffer",
     (_NODE, "suppression-emit-rate"): "The number of updates that leave the suppression buffer a second",
     (_STATE, "suppression-buffer-size-avg"): "The average of the bytes that the updates in the buffer count for",
@@ -278,6 +294,8 @@ _STATS: Final[Mapping[tuple[str, str], tuple[tuple[str, MeasurableStat], ...]]] 
     (_TASK, DEAD_LETTER_RECORDS): (_TOTAL, _RATE),
     (_TASK, RECORD_LATENESS): _LEVEL,
     (_NODE, PROCESS): (_TOTAL, _RATE),
+    **{(_NODE, name): (_TOTAL, _RATE) for name in (CALLS_ANSWERED, CALLS_FAILED, CALL_RETRIES)},
+    (_NODE, CALL): _LATENCY,
     (_NODE, RECORD_E2E_LATENCY): _SPREAD,
     (_CACHE, HIT_RATIO): _SPREAD,
     (_NODE, SUPPRESSION_EMIT): (_TOTAL, _RATE),
@@ -312,7 +330,7 @@ _OF_ALL_TASKS: Final = frozenset((POLL, POLL_RECORDS))
 _GAUGES: Final = frozenset(
     (
         *(*ROCKSDB_PROPERTIES, STREAM_TIME, STATE_SIZE, NUM_KEYS, PARKED_RECORDS, BUFFER_COUNT),
-        *(OPEN_ITERATORS, OLDEST_ITERATOR, *FALLING),
+        *(OPEN_ITERATORS, OLDEST_ITERATOR, CALLS_IN_FLIGHT, CALLS_WAITING, *FALLING),
     )
 )
 """Values that are not added up; only the last value is shown."""
@@ -575,7 +593,7 @@ def _place(operation: Operation) -> tuple[str, Sequence[tuple[str, str]]]:
         return _NODE, [task, (NODE_ID, dropped.place), (REASON, dropped.reason)]
     if operation.tag:
         group = _STATE if operation.tag.endswith(_STATE_ID) else _GROUPS[operation.tag]
-        return group, [task, (operation.tag, operation.id)]
+        return group, [*([task] if operation.task else ()), (operation.tag, operation.id)]
     if operation.task:
         return _TASK, [task]
     return (_UPDATER if operation.name in _OF_UPDATER else _THREAD), []

@@ -127,7 +127,7 @@ def test_a_missing_topic_is_named_with_the_node_its_purpose_and_the_line() -> No
         check_sink_topics(built_topology(builder.build(), "app"), {"in": 1}, config)
     said = "\n".join(caught.value.__notes__)
     for part in (
-        r"length-dead-letters writes what still fails in length after .* by Park\(then=\), to failed \(.*\.py:\d+\)",
+        r"length-dead-letters writes what still fails in length .* by then= of Park or Calls, to failed \(.*\.py:\d+\)",
         r"writes the records of length to lengths \(.*\.py:\d+\)",
         r"writes what count drops, by late_to, to late \(.*\.py:\d+\)",
         r"errors\.dead\.letter\.queue\.topic\.name names dead for dead letters",

@@ -7,16 +7,22 @@ SETTINGS: further configuration, as JSON. PROGRAM: a key of PROGRAMS.
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import sys
+import uuid
+from pathlib import Path
 from typing import Any
 
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
+from penstock.dsl.calls import Calls
 from penstock.dsl.options import Grouped, Materialized, Produced
 from penstock.host.threads.host import ThreadsHost
 from penstock.plan.topology import built_topology
 from penstock.processor.api import Processor, ProcessorContext
+from penstock.processor.calls import CallContext
 from penstock.record import Record
 from penstock.serdes import Serdes
 from penstock.state.stores import Stores
@@ -76,7 +82,25 @@ def expiring(builder: StreamsBuilder, source: str, sink: str) -> None:
     last.to_stream().map(lambda word, line: (f"last {word}", f"{line}")).to(sink, texts)
 
 
-PROGRAMS = {"counts": counts, "everywhere": everywhere, "expiring": expiring, "largest": largest}
+async def paid(value: str, *, call: CallContext) -> str:
+    """Note the call in a file, and return the record with a receipt that no other call has."""
+    receipt = uuid.uuid4().hex
+    with Path(os.environ[CALLS_FILE]).open("a") as file:
+        file.write(f"{call.idempotency_key} {receipt}\n")
+    await asyncio.sleep(0.002)
+    return f"{value} {receipt}"
+
+
+def calls(builder: StreamsBuilder, source: str, sink: str) -> None:
+    """Write each line with the receipt of its call."""
+    receipts = builder.stream(source).map_values(paid, named="pay", calls=Calls(capacity=CAPACITY))
+    receipts.to(sink, Produced.with_(Serdes.string(), Serdes.string()))
+
+
+PROGRAMS = {"calls": calls, "counts": counts, "everywhere": everywhere, "expiring": expiring, "largest": largest}
+CAPACITY = 5
+CALLS_FILE = "TEST_CALLS_FILE"
+"""The environment variable with the path of the file of calls."""
 _LONGS = Produced.with_(Serdes.string(), Serdes.long())
 
 

@@ -26,6 +26,7 @@ from tests.support.waiting import until
 TASK = TaskId(0, 0)
 PARTITION = TopicPartition("in", 0)
 LONG_MS = 600_000  # no wait of a test ends by time
+_WORKERS = SimpleNamespace(follow=lambda event: None)
 
 
 def polling_of(
@@ -116,7 +117,7 @@ def test_records_stay_with_the_consumer_until_they_can_be_processed_and_answers_
 
     figures = InstanceFigures(2, LONG_MS, lambda topic: False, SystemClock().milliseconds)
     membership = SimpleNamespace(start=lambda: polling.post(v.Assigned(frozenset([TASK]))))
-    workers = SimpleNamespace(do=answer)
+    workers = SimpleNamespace(do=answer, follow=lambda event: None)
     polling = polling_of(core, consumer, membership, workers, figures)
     polling.run()
     assert sum(isinstance(event, v.Arrived) for event in core.seen) == 2
@@ -195,7 +196,7 @@ def ends_told(awaitable: bool, *polls: tuple[list[int], int | None] | v.Position
     membership = SimpleNamespace(start=lambda: polling.post(v.Assigned(frozenset([TASK]))))
     figures = InstanceFigures(2, LONG_MS, lambda topic: False, SystemClock().milliseconds)
     wanted = frozenset([PARTITION]) if awaitable else frozenset()
-    polling = polling_of(core, consumer, membership, None, figures, poll_ms=0, awaitable=wanted)
+    polling = polling_of(core, consumer, membership, _WORKERS, figures, poll_ms=0, awaitable=wanted)
     polling.run()
     return [end for event in core.seen if isinstance(event, v.EndsReached) for end in event.ends.values()]
 
@@ -235,7 +236,9 @@ def test_what_a_commit_flushes_counts_as_time_of_its_topology() -> None:
     figures = InstanceFigures(2, LONG_MS, lambda topic: False, SystemClock().milliseconds)
     membership = SimpleNamespace(start=lambda: polling.post(v.Assigned(frozenset([TASK]))))
     workers = SimpleNamespace(
-        do=lambda action: polling.post(v.CommitPrepared(TASK, (), {}, nanoseconds=1)), worker_of=lambda task: 0
+        do=lambda action: polling.post(v.CommitPrepared(TASK, (), {}, nanoseconds=1)),
+        worker_of=lambda task: 0,
+        follow=lambda event: None,
     )
     polling = polling_of(_Committing(), None, membership, workers, figures, turns=committing)
     polling.run()

@@ -5,14 +5,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Generator
 from contextlib import nullcontext
-from unittest.mock import Mock
+from unittest.mock import Mock, call
 
 import pytest
 
 from penstock.host.threads import task_threads
 from penstock.host.threads import vocabulary as v
+from penstock.host.threads.action_dispatcher import ActionDispatcher
 from penstock.host.threads.task_threads import TaskThreads
 from penstock.plan.subtopology import TaskId
+from penstock_broker.common.clock import Clocks
 from tests.support.waiting import until
 
 SECONDS = 60.0
@@ -30,13 +32,25 @@ def test_copies_are_closed_though_the_restore_thread_takes_longer_than_the_end_w
 
     opener, standbys = Mock(purge=purge), Mock(close=closed.set)
     standbys.advance.return_value = None
-    threads = TaskThreads("test", Mock(), opener, standbys, Mock(), Mock(), Mock(updating=nullcontext))
+    threads = TaskThreads("test", Mock(), opener, standbys, Mock(), Mock(), Mock(updating=nullcontext), Mock())
     threads.restore(v.Purge({}))
     assert is_asking.wait(SECONDS)
     threads.close()
     assert not closed.is_set()  # the thread may be using them
     may_answer.set()
     assert closed.wait(SECONDS)
+
+
+def test_the_calls_of_a_task_end_when_it_is_closed_or_given_up() -> None:
+    closed, held_up = TaskId(0, 0), TaskId(0, 1)
+    opener, standbys, figures, calls = Mock(), Mock(), Mock(updating=nullcontext), Mock()
+    standbys.advance.return_value = None
+    threads = TaskThreads("test", Mock(), opener, standbys, Mock(), Mock(), figures, calls)
+    dispatcher = ActionDispatcher(Mock(), Mock(), Mock(), threads, Mock(), Mock(), Clocks.of(None), Mock())
+    dispatcher.do(v.Close(closed))
+    dispatcher.do(v.GiveUp(frozenset([held_up]), 1))
+    assert calls.closed.mock_calls == [call(closed), call(held_up)]
+    threads.close()
 
 
 class _Opener:
@@ -73,7 +87,7 @@ def test_tasks_with_less_to_restore_run_while_others_are_being_restored() -> Non
     figures = Mock(updating=nullcontext, restoring=nullcontext)
     standbys = Mock()
     standbys.advance.return_value = None
-    threads = TaskThreads("test", Mock(), opener, standbys, Mock(), answers.append, figures)  # type: ignore[arg-type]  # what the thread uses of it
+    threads = TaskThreads("test", Mock(), opener, standbys, Mock(), answers.append, figures, Mock())  # type: ignore[arg-type]  # what the thread uses of it
     opener.threads = threads
     threads.restore(v.Restore(large))
     assert until(lambda: len(answers) == 3)
@@ -88,7 +102,7 @@ def test_the_end_closes_what_is_being_restored() -> None:
     figures = Mock(updating=nullcontext, restoring=nullcontext)
     standbys = Mock()
     standbys.advance.return_value = None
-    threads = TaskThreads("test", Mock(), opener, standbys, Mock(), Mock(), figures)  # type: ignore[arg-type]  # what the thread uses of it
+    threads = TaskThreads("test", Mock(), opener, standbys, Mock(), Mock(), figures, Mock())  # type: ignore[arg-type]  # what the thread uses of it
     threads.restore(v.Restore(task))
     assert until(lambda: bool(opener.steps))
     threads.close()

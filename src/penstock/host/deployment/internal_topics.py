@@ -1,25 +1,32 @@
-"""Creates and checks the repartition and changelog topics of an application (Kafka class: InternalTopicManager)."""
+"""Creates and checks the repartition, answers and changelog topics of an application.
+
+Kafka class: InternalTopicManager.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
 from penstock.client.api import Admin, NewTopic
+from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, TopicExistsError
 from penstock.host.deployment.layout import Layout
 from penstock.plan.internal_topics import changelog_config
 
 
+def topic_settings(config: StreamsConfig) -> dict[str, str]:
+    """Return the user's settings for all internal topics (`topic.`)."""
+    given = config.client_config()
+    return {key.removeprefix("topic."): str(value) for key, value in given.items() if key.startswith("topic.")}
+
+
 def internal_topics(layout: Layout) -> list[NewTopic]:
     """Return the internal topics of the application."""
     topology, config = layout.topology, layout.config
-    extra = {
-        key.removeprefix("topic."): str(value)
-        for key, value in config.client_config().items()
-        if key.startswith("topic.")
-    }
+    extra = topic_settings(config)
     configs: dict[str, Mapping[str, str]] = {
-        name: {**topic.config, **extra} for name, topic in topology.repartition_topics.items()
+        name: {**topic.config, **extra}
+        for name, topic in (*topology.repartition_topics.items(), *topology.answers_topics.items())
     }
     additional_ms = config["windowstore.changelog.additional.retention.ms"]
     for spec in topology.subtopologies:

@@ -22,8 +22,9 @@ from penstock.record import TopicPartition
 class Layout:
     """The tasks of an application.
 
-    topology: with resolved patterns. groups: the partitions of each task. topic_partitions: the number of partitions of
-    each topic, including internal ones. topic_ids: the ids of these topics and of the global ones, if brokers have ids.
+    topology: with resolved patterns. groups: the input partitions of each task, without those of answers.
+    topic_partitions: the number of partitions of each topic, including internal ones. topic_ids: the ids of these
+    topics and of the global ones, if brokers have ids.
     """
 
     topology: BuiltTopology
@@ -39,8 +40,8 @@ class Layout:
 
     @cached_property
     def readers(self) -> Mapping[TopicPartition, TaskId]:
-        """The task of each partition."""
-        return {partition: task for task, group in self.groups.items() for partition in group}
+        """The task of each partition, also of answers."""
+        return {partition: task for task in self.groups for partition in self.read_by(task)}
 
     @cached_property
     def global_partitions(self) -> tuple[TopicPartition, ...]:
@@ -52,6 +53,15 @@ class Layout:
     def spec(self, task: TaskId) -> SubtopologySpec:
         """Return the sub-topology of `task`."""
         return self.specs[task.subtopology]
+
+    def answers(self, task: TaskId) -> dict[str, TopicPartition]:
+        """Return the partition of answers of each operator of `task` with calls. Its number is that of the task."""
+        topics = self.spec(task).answers_topics
+        return {calls.node: TopicPartition(topic, task.partition) for topic, calls in topics.items()}
+
+    def read_by(self, task: TaskId) -> tuple[TopicPartition, ...]:
+        """Return the partitions that `task` reads: its input, and its answers."""
+        return (*self.groups[task], *self.answers(task).values())
 
     def changelogs(self, task: TaskId) -> dict[str, TopicPartition]:
         """Return the changelog partition of each logged store of `task`. Its number is that of the task."""
@@ -111,14 +121,16 @@ def layout_of(topology: BuiltTopology, config: StreamsConfig, topics: Mapping[st
     }
     for spec in resolved.subtopologies:
         tasks = sum(task.subtopology == spec.id for task in groups)
-        counts.update(dict.fromkeys(spec.written_changelogs.values(), tasks))
+        counts.update(dict.fromkeys([*spec.written_changelogs.values(), *spec.answers_topics], tasks))
     return Layout(resolved, config, groups, counts)
 
 
 def own_topics(topology: BuiltTopology) -> frozenset[str]:
     """Return the internal topics of the application, which no pattern matches.
 
-    These are its repartition topics, those between DataFrames and it, and the changelog topics that it writes.
+    These are its repartition and answers topics, those between DataFrames and it, and the changelog topics that it
+    writes.
     """
     changelogs = [topic for spec in topology.subtopologies for topic in spec.written_changelogs.values()]
-    return frozenset([*topology.repartition_topics, *topology.data_frame_topics, *changelogs])
+    own = (*topology.repartition_topics, *topology.answers_topics, *topology.data_frame_topics)
+    return frozenset([*own, *changelogs])

@@ -29,22 +29,24 @@ _LONG: Final = struct.Struct(">q")
 class LostTopic(NamedTuple):
     """A deleted topic that an application has used.
 
-    store: the store of a changelog topic, None for a repartition topic. exists: whether the topic was created again.
+    store: the store of a changelog topic, None for others. answers: the operator of an answers topic, None for others.
+    exists: whether the topic was created again.
     """
 
     name: str
     store: str | None
     exists: bool
+    answers: str | None = None
 
 
 def used_topics(topology: BuiltTopology, spec: SubtopologySpec) -> frozenset[str]:
     """Return the topics that must exist while tasks of a sub-topology have committed offsets.
 
-    These are its changelogs, the repartition topics that it reads and writes, and its sources except those that only a
-    pattern names.
+    These are its changelogs, its answers topics, the repartition topics that it reads and writes, and its sources
+    except those that only a pattern names.
     """
     written = [topic for topic in spec.sink_topics if topic in topology.repartition_topics]
-    used = frozenset([*spec.written_changelogs.values(), *spec.source_topics, *written])
+    used = frozenset([*spec.written_changelogs.values(), *spec.answers_topics, *spec.source_topics, *written])
     return used - pattern_topics(topology)
 
 
@@ -70,8 +72,12 @@ def lost_topics(
     stores = {
         topic: store for spec in layout.topology.subtopologies for store, topic in spec.written_changelogs.items()
     }
-    names = [*layout.topology.repartition_topics, *stores]
-    return [LostTopic(name, stores.get(name), name in topics) for name in _lost(names, topics, ids, committed)]
+    calls = layout.topology.operators_of_answers
+    names = [*layout.topology.repartition_topics, *calls, *stores]
+    return [
+        LostTopic(name, stores.get(name), name in topics, calls.get(name))
+        for name in _lost(names, topics, ids, committed)
+    ]
 
 
 def check_topics(
@@ -126,6 +132,8 @@ def _lost(
 
 def _text(lost: LostTopic) -> str:
     what = "a repartition topic" if lost.store is None else f"the changelog of store {lost.store}"
+    if lost.answers is not None:
+        what = f"the answers of {lost.answers}"
     return f"{lost.name} ({what}{', which was created again' if lost.exists else ''})"
 
 

@@ -27,7 +27,7 @@ def topics_with_own_time(topology: BuiltTopology, config: Mapping[str, Any]) -> 
         topic
         for spec in topology.subtopologies
         for node in spec.nodes
-        if isinstance(node, SourceSpec) and not node.repartition
+        if isinstance(node, SourceSpec) and not node.is_internal
         for topic in node.topics
         if (node.timestamp_extractor or config["default.timestamp.extractor"]) not in _OF_RECORDS
     )

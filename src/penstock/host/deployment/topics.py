@@ -16,9 +16,9 @@ from penstock.plan.copartition import enforce_copartitioning
 from penstock.plan.dead_letters import unread_dead_letters
 from penstock.plan.subtopology import (
     BuiltTopology,
+    DeadLetterSinkSpec,
     DroppedSinkSpec,
     NodeSpec,
-    ParkedSinkSpec,
     SinkSpec,
     SourceSpec,
     SubtopologySpec,
@@ -45,7 +45,10 @@ def resolve_patterns(
     for spec in topology.subtopologies:
         nodes = tuple(resolved(node) for node in spec.nodes)
         sources = dict.fromkeys(
-            [*spec.source_topics, *(t for node in nodes if isinstance(node, SourceSpec) for t in node.topics)]
+            [
+                *spec.source_topics,
+                *(t for n in nodes if isinstance(n, SourceSpec) and n.calls is None for t in n.topics),
+            ]
         )
         subtopologies.append(replace(spec, nodes=nodes, source_topics=tuple(sources)))
     return replace(topology, subtopologies=tuple(subtopologies))
@@ -129,8 +132,8 @@ def check_sink_topics(topology: BuiltTopology, topics: Mapping[str, int], config
 def _written_by(node: SinkSpec) -> str:
     parents = ", ".join(node.parents)
     match node:
-        case ParkedSinkSpec():
-            return f"what still fails in {parents} after the last attempt, by Park(then=),"
+        case DeadLetterSinkSpec():
+            return f"what still fails in {parents} after the last attempt, by then= of Park or Calls,"
         case DroppedSinkSpec():
             return f"what {parents} drops, by late_to,"
         case _:

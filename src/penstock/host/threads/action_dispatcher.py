@@ -77,7 +77,9 @@ class ActionDispatcher:
         self._membership.start()
 
     def answered(self, event: v.Event) -> None:
-        """Note the answer to an action, if `event` is one."""
+        """Note the answer to an action, if `event` is one, and let calls follow the group."""
+        if isinstance(event, v.GroupEvent):
+            self._workers.follow(event)
         match event:
             case v.Ran(task) | v.Started(task) | v.CommitPrepared(task) | v.CommitApplied(task) | v.Closed(task):
                 self._out.discard(task)
@@ -126,6 +128,7 @@ class ActionDispatcher:
                 self._out.add(None)
                 self._membership.commit(self._inputs.with_epochs(offsets))
             case v.GiveUp(tasks, assignments):
+                self._workers.end_calls(tasks)
                 crash_point("group.given_up", 0)
                 self._membership.give_up(tasks, assignments)
             case v.StepBack(error):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
+from functools import cached_property
 
 from penstock.client.api import OffsetAndMetadata
 from penstock.host.threads.arrived_records import ArrivedRecords
@@ -30,15 +31,22 @@ class ActiveTask:
 
     Args:
         id: the task id.
-        partitions: the input partitions.
+        inputs: the input partitions.
         idle_ms: `max.task.idle.ms`.
         time: measures the runs of the task.
+        answers: the partitions of answers, for which the task waits neither by time nor when it is idle.
     """
 
-    def __init__(self, id: TaskId, partitions: Collection[TopicPartition], idle_ms: int, time: RunTime) -> None:
+    def __init__(
+        self,
+        id: TaskId,
+        inputs: Collection[TopicPartition],
+        idle_ms: int,
+        time: RunTime,
+        answers: Iterable[TopicPartition] = (),
+    ) -> None:
         self.id = id
-        self.partitions = frozenset(partitions)
-        self.topics = frozenset(partition.topic for partition in partitions)
+        self.answers = frozenset(answers)
         self.state = ActiveTaskState.CREATED
         self.busy = False
         """Whether an action about the task is unanswered."""
@@ -56,7 +64,9 @@ class ActiveTask:
         """The size of its uncommitted changes of state."""
         self.due_ms: int | None = None
         self.time = time
-        self.arrived = ArrivedRecords(partitions)
+        self.waiting_calls = 0
+        """The number of committed records that wait for the answers of their calls."""
+        self.arrived = ArrivedRecords([*inputs, *self.answers])
         """Records that wait outside the task."""
         self.positions: dict[TopicPartition, int] = {}
         """The next offset of each partition to arrive."""
@@ -69,6 +79,21 @@ class ActiveTask:
         self._idle_ms = idle_ms
         self._looks_again = False
 
+    @cached_property
+    def partitions(self) -> frozenset[TopicPartition]:
+        """The partitions that the task reads."""
+        return frozenset(self.arrived.partitions)
+
+    @cached_property
+    def inputs(self) -> frozenset[TopicPartition]:
+        """The input partitions, without those of answers."""
+        return self.partitions - self.answers
+
+    @cached_property
+    def topics(self) -> frozenset[str]:
+        """The input topics."""
+        return frozenset(partition.topic for partition in self.inputs)
+
     @property
     def is_open(self) -> bool:
         """Whether the task accepts records of its partitions."""
@@ -79,7 +104,7 @@ class ActiveTask:
         self.arrived.clear()
         self.positions, self.held, self.times, self._committable = {}, {}, {}, {}
         self.due_ms, self._looks_again = None, False
-        self.is_out = False
+        self.is_out, self.waiting_calls = False, 0
         self.committed()
 
     def committed(self) -> None:
@@ -97,6 +122,11 @@ class ActiveTask:
     def look_again(self) -> None:
         """Make the task check, after its current action, whether waiting records can be processed."""
         self._looks_again = True
+
+    def heads(self) -> dict[TopicPartition, int]:
+        """Return the timestamp (ms) of the first arrived record of each input partition that has one."""
+        heads = self.arrived.heads()
+        return {p: time for p, time in heads.items() if p not in self.answers} if self.answers else heads
 
     def records(self, partition: TopicPartition) -> int:
         """Return the number of waiting records of `partition`, outside and inside the task."""
@@ -205,14 +235,15 @@ class ActiveTask:
 
     def _wait(self, ends: Mapping[TopicPartition, int], behind: frozenset[str]) -> InputWait:
         """Return the wait of the run, for partitions that have, or may have, more records."""
-        if len(self.arrived.partitions) < 2 or self._idle_ms < 0:
+        inputs = tuple(p for p in self.arrived.partitions if p not in self.answers)
+        if len(inputs) < 2 or self._idle_ms < 0:
             return NO_WAIT
         lagging = {
             partition
-            for partition, records in self.arrived.records.items()
-            if records
+            for partition in inputs
+            if self.arrived.records[partition]
             or partition.topic in behind
             or partition not in ends
             or self.positions.get(partition, 0) < ends[partition]
         }
-        return InputWait(self.arrived.partitions, frozenset(lagging), self._idle_ms)
+        return InputWait(inputs, frozenset(lagging), self._idle_ms)

@@ -25,6 +25,8 @@ from penstock.config import StreamsConfig
 from penstock.config.kafka_keys import EXACTLY_ONCE_V2
 from penstock.errors import StreamsError
 from penstock.extras import load
+from penstock.host.calls.answer_writer import ProducedAnswers
+from penstock.host.calls.runner import CallRunner
 from penstock.host.commits.production import RefusedRecords
 from penstock.host.commits.purging import RecordPurge
 from penstock.host.crashpoints import crash_point
@@ -42,6 +44,7 @@ from penstock.host.threads.group_protocol import max_poll_interval_ms
 from penstock.host.threads.input_consumer import InputConsumer
 from penstock.host.threads.instance import Instance
 from penstock.host.threads.instance_application import InstanceApplication
+from penstock.host.threads.instance_calls import InstanceCalls
 from penstock.host.threads.keys import commit_interval_ms
 from penstock.host.threads.membership import Membership, Post
 from penstock.host.threads.output import AtLeastOnceOutput, ExactlyOnceOutput, Output
@@ -85,12 +88,13 @@ class HostOptions:
 
 @dataclass(frozen=True)
 class InstanceParts:
-    """The parts of an instance used by its host. reader: restores state. processing: runs tasks."""
+    """The parts of an instance used by its host. reader: restores state. processing: runs tasks. calls: of tasks."""
 
     polling: Polling
     standbys: Standbys
     reader: ChangelogReader
     processing: Processing
+    calls: InstanceCalls
 
     def leave_turns(self) -> None:
         """Stop waiting for the turns of other topologies, for the last runs."""
@@ -160,10 +164,13 @@ class InstanceAssembly:
         runner = TaskRunner(layout, self._partition_counts(layout, opened))
         letters = self._partition_counts(layout, opened)
         purge = RecordPurge(self._config["repartition.purge.interval.ms"], elapsed_milliseconds)
-        processing = self._processing(layout, runner, partial(_answered, state.positions, post))
+        calls = self._calls(layout, post, opened)
+        processing = self._processing(layout, runner, partial(_answered, state.positions, calls, post))
         opened.callback(processing.close)
         figures.started(processing.worker_count, clocks.wall.milliseconds())
-        workers = TaskThreads(self._application_id, processing, state.opener, state.standbys, purge, post, figures)
+        workers = TaskThreads(
+            self._application_id, processing, state.opener, state.standbys, purge, post, figures, calls
+        )
         opened.callback(workers.close)
         membership = self._membership(layout, state.positions, processing.worker_count, post)
         opened.callback(membership.close)
@@ -195,7 +202,7 @@ class InstanceAssembly:
         opened.callback(self._queries.close)
         if state.remote is not None:
             self._write_snapshots(layout, state.remote, processing, opened)
-        return InstanceParts(polling, state.standbys, state.reader, processing)
+        return InstanceParts(polling, state.standbys, state.reader, processing, calls)
 
     def _state(self, layout: Layout, admin: Admin, opened: ExitStack) -> _StateParts:
         config, directory, figures = self._config, self._directory, self._figures
@@ -240,6 +247,20 @@ class InstanceAssembly:
         counts = PartitionCounts(layout.topic_partitions, partial(ConfluentAdmin, self._config))
         opened.callback(counts.close)
         return counts
+
+    def _calls(self, layout: Layout, post: Post, opened: ExitStack) -> InstanceCalls:
+        """Return the calls of the tasks, which this process makes."""
+
+        def failed(error: Exception) -> None:
+            post(v.Failed(error))
+
+        made = {topic: calls for spec in layout.topology.subtopologies for topic, calls in spec.answers_topics.items()}
+        topics = {calls.node: topic for topic, calls in made.items()}
+        writer = ProducedAnswers(self._application_id, partial(ConfluentBatchProducer, self._config), failed)
+        calls = InstanceCalls(layout, CallRunner(made.values(), topics, self._config, writer))
+        opened.callback(calls.close)
+        self._figures.follow_calls(calls.take_measured)
+        return calls
 
     def _processing(self, layout: Layout, runner: TaskRunner, answer: Callable[[v.Event], None]) -> Processing:
         """Return the worker processes or the thread for tasks. Worker processes are used if several workers are
@@ -326,8 +347,9 @@ class InstanceAssembly:
         writer.start()
 
 
-def _answered(positions: StatePositions, post: Post, event: v.Event) -> None:
-    """Post the answer of a task to the core. The positions of a closed task are noted first."""
+def _answered(positions: StatePositions, calls: InstanceCalls, post: Post, event: v.Event) -> None:
+    """Post the answer of a task to the core. The positions of a closed task are noted first, and new calls begin."""
+    calls.answered(event)
     if isinstance(event, v.Closed) and event.stamp is not None:
         positions.take(event.task, event.stamp)
     post(event)

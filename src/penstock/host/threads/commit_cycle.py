@@ -2,11 +2,15 @@
 
 A commit covers all tasks. It happens between runs: no task runs from the first flush of a cache until each base has its
 changes. Its steps are phases; an error in any of them undoes the whole commit.
+
+Without transactions, the changelogs of waiting records follow when brokers have all other output: a waiting record must
+not be deleted there while its result may still be refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from penstock.client.api import OffsetAndMetadata
 from penstock.config import StreamsConfig
@@ -18,7 +22,11 @@ from penstock.host.threads.settings import Settings
 from penstock.host.threads.task_manager import TaskManager
 from penstock.host.threads.task_progress import TaskProgress
 from penstock.plan.subtopology import TaskId
+from penstock.processor.waiting_serdes import keeps_waiting_records
 from penstock.record import PartitionBatch, TopicPartition
+
+_CALLS_INTERVAL_MS: Final = 100
+"""The commit interval while records wait for a commit before their calls, unless the configured one is shorter."""
 
 
 class CommitCycle:
@@ -46,13 +54,15 @@ class CommitCycle:
     ) -> None:
         self.commits = 0
         """The number of commits of processed records."""
-        self._repartition_topics = layout.topology.repartition_topics
+        self._purged_topics = {*layout.topology.repartition_topics, *layout.topology.answers_topics}
+        self._last_topics = frozenset() if settings.exactly_once else changelogs_of_waiting_records(layout)
         self._most_uncommitted_bytes: int = layout.config["penstock.uncommitted.max.bytes"]
         self._most_of_all_tasks = most_uncommitted_of_all_tasks(layout.config)
         self._settings = settings
         self._tasks, self._phase, self._progress, self._do = tasks, phase, progress, do
         self._committed_at = now
-        self._is_requested = self._has_processed = False
+        self._is_requested = self._has_processed = self._adds_calls = False
+        self._last_output: dict[TaskId, list[PartitionBatch]] = {}
         self._committing: set[TaskId] = set()
         self._waiting_for: set[TaskId] = set()
         self._offsets: dict[TopicPartition, OffsetAndMetadata] = {}
@@ -61,7 +71,8 @@ class CommitCycle:
     @property
     def due_ms(self) -> int:
         """The end of the commit interval (ms)."""
-        return self._committed_at + self._settings.commit_interval_ms
+        interval = self._settings.commit_interval_ms
+        return self._committed_at + (min(interval, _CALLS_INTERVAL_MS) if self._adds_calls else interval)
 
     def is_due(self, now: int) -> bool:
         """Return whether the commit interval has passed or a commit was requested."""
@@ -91,6 +102,7 @@ class CommitCycle:
         is_large = event.uncommitted_bytes > self._most_uncommitted_bytes or self._are_tasks_large()
         self._is_requested |= event.commit_requested or task.is_slow or is_large
         self._has_processed |= event.records > 0
+        self._adds_calls |= event.adds_calls and not self._settings.exactly_once
 
     def _are_tasks_large(self) -> bool:
         """Return whether a commit would free more than the limit of all tasks."""
@@ -103,7 +115,8 @@ class CommitCycle:
         """Begin a commit: tasks flush their caches. Nothing may be in flight."""
         for task, output in self._tasks.alignment.release():
             self.send(task, output)
-        self._offsets = {}
+        self._offsets, self._last_output = {}, {}
+        self._ends_written = {}
         self._committing = {task.id for task in self._tasks if task.changed and self._is_committed(task)}
         self._waiting_for = set(self._committing)
         if not self._committing:
@@ -127,8 +140,8 @@ class CommitCycle:
             case v.TransactionCommitted(ends):
                 self._sent_is_durable(ends)
                 self._offsets_committed(now)
-            case v.CommitApplied(task, due):
-                self._tasks[task].due_ms = due
+            case v.CommitApplied(task, due, calls):
+                self._tasks[task].due_ms, self._tasks[task].waiting_calls = due, calls.waiting
                 self._answered(task, now)
 
     def _answered(self, id: TaskId, now: int) -> None:
@@ -142,7 +155,10 @@ class CommitCycle:
         if self._phase.current is not Phase.PREPARING:
             return
         self._offsets.update(self._tasks[event.task].committable(event.offsets))
-        self.send(event.task, event.output)
+        last = [batch for batch in event.output if batch.topic in self._last_topics]
+        self.send(event.task, [batch for batch in event.output if batch.topic not in self._last_topics])
+        if last:
+            self._last_output[event.task] = last
         if self._waiting_for:
             return
         if not self._offsets:  # only global stores have changed: no offset needs the group
@@ -158,11 +174,17 @@ class CommitCycle:
         if self._phase.current is not Phase.WRITING:
             return
         self._sent_is_durable(ends)
+        if self._last_output:
+            for task, output in self._last_output.items():
+                self.send(task, output)
+            self._last_output = {}
+            self._do(v.Flush())
+            return
         self._phase.change(Phase.COMMITTING)
         self._do(v.CommitOffsets(dict(self._offsets)))
 
     def _sent_is_durable(self, ends: Mapping[TopicPartition, int]) -> None:
-        self._ends_written = ends
+        self._ends_written = {**self._ends_written, **ends}
         self._tasks.written(ends)
 
     def _offsets_committed(self, now: int) -> None:
@@ -183,16 +205,27 @@ class CommitCycle:
             self._tasks[id].committed()
         self._committing = set()
         self.commits += self._has_processed
-        if read := {p: each.offset for p, each in self._offsets.items() if p.topic in self._repartition_topics}:
+        if read := {p: each.offset for p, each in self._offsets.items() if p.topic in self._purged_topics}:
             self._do(v.Purge(read))
-        self._committed_at, self._is_requested, self._has_processed = now, False, False
+        self._committed_at = now
+        self._is_requested = self._has_processed = self._adds_calls = False
         return had_changes
 
     def undo(self) -> None:
         """Drop this commit's steps, and the output since the last commit. The output is produced again."""
-        self._has_processed = False
-        self._committing, self._waiting_for, self._offsets = set(), set(), {}
+        self._has_processed = self._adds_calls = False
+        self._committing, self._waiting_for, self._offsets, self._last_output = set(), set(), {}, {}
         self._tasks.alignment.forget()
+
+
+def changelogs_of_waiting_records(layout: Layout) -> frozenset[str]:
+    """Return the changelog topics of the stores in which records wait, for their calls or because they are parked."""
+    return frozenset(
+        topic
+        for spec in layout.topology.subtopologies
+        for store, topic in spec.written_changelogs.items()
+        if keeps_waiting_records(spec.stores[store])
+    )
 
 
 def most_uncommitted_of_all_tasks(config: StreamsConfig) -> int | None:

@@ -10,6 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.host.api import HostStatistics
+from penstock.host.calls.measuring import CallFigures
+from penstock.host.measuring.call_measuring import measured_calls
 from penstock.host.measuring.record_counters import RecordCounters
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.commit_times import CommitTimes
@@ -86,6 +88,7 @@ class InstanceFigures:
         self._restoring: set[TaskId] = set()
         self._standing: set[TaskId] = set()
         self._poll_began = 0
+        self._calls: Callable[[], Mapping[str, CallFigures]] = dict
         self._count(TASK_CREATED, 0)
         self._count(TASK_CLOSED, 0)
 
@@ -252,6 +255,17 @@ class InstanceFigures:
             for name, measurement in measured.items():
                 self._measurements.take(Operation.reported(name, ""), measurement, now)
 
+    def follow_calls(self, take: Callable[[], Mapping[str, CallFigures]]) -> None:
+        """Follow the figures of calls. take: returns those since its last call, by operator."""
+        self._calls = take
+
+    def take_calls(self) -> None:
+        """Add the figures of calls since the last time; called at intervals."""
+        now = self._elapsed_ms()
+        with self._lock:
+            for operation, measurement in measured_calls(self._calls()):
+                self._measurements.take(operation, measurement, now)
+
     def _take_prepared(self, event: v.CommitPrepared) -> None:
         task, now = str(event.task), self._elapsed_ms()
         with self._lock:
@@ -270,6 +284,7 @@ class InstanceFigures:
 
     def measured(self) -> Measured:
         """Return the measurements, with rates, averages and extremes of the recent past."""
+        self.take_calls()
         now = self._elapsed_ms()
         with self._lock:
             measured, ratios = self._measurements.at(now), self._shares.at(now)

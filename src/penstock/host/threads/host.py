@@ -252,7 +252,7 @@ class ThreadsHost:
             application = InstanceApplication(listener, lambda: self._rebalances_for(watch.changes(layout)))
             parts = self._parts = self._assembly.build(layout, admin, application, opened)
             if self._paused:
-                parts.polling.post(v.PauseRequested())
+                self._post(v.PauseRequested())
             housekeeping = Housekeeping(
                 f"penstock-{self._application_id}-housekeeping", self._housekeeping(layout, watch)
             )
@@ -270,7 +270,7 @@ class ThreadsHost:
         config, figures = self._config, self._figures
         progress = ProgressLog(self._application_id, config["log.summary.interval.ms"], figures.snapshot)
         clean_up = at_intervals(_CLEAN_UP_MS, self._clean_up_unused)
-        looks = [progress.look, self._dropped.look, clean_up, self._take_statistics_of_clients]
+        looks = [progress.look, self._dropped.look, clean_up, self._take_statistics_of_clients, figures.take_calls]
         if not self._until_end:
             looks.append(partial(self._look_at_topics, watch, layout))
         return looks
@@ -310,6 +310,7 @@ class ThreadsHost:
 
     def _post(self, event: v.Event) -> None:
         if self._parts is not None:
+            self._parts.calls.follow(event)  # at once: after `pause`, no further function is called
             self._parts.polling.post(event)
 
     def _run(self, polling: Polling, listener: HostListener) -> None:

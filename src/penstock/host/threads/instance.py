@@ -156,8 +156,9 @@ class Instance:
         match event:
             case v.Restored(task, state):
                 self._life.restored(task, state)
-            case v.Started(task, due):
+            case v.Started(task, due, calls):
                 self._life.started(task, due, now)
+                self._tasks[task].waiting_calls = calls.waiting
             case v.Closed(task):
                 self._life.closed(task, now)
             case v.Hangs(tasks):

@@ -14,6 +14,7 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from penstock.errors import InvalidStateStoreError, StreamsError
+from penstock.host.calls.gate import CallGate
 from penstock.host.commits.committing import offsets_of
 from penstock.host.deployment.layout import Layout
 from penstock.host.deployment.lost_topics import topic_entries, used_topics
@@ -21,6 +22,7 @@ from penstock.host.measuring.batch_tracing import batch_tracing
 from penstock.host.measuring.task_measuring import TaskMeasuring, measured_drops, of_base
 from penstock.host.supervision.turns import TopologyTurns
 from penstock.host.threads import vocabulary as v
+from penstock.host.threads.new_calls import NO_CALLS, NewCalls
 from penstock.host.threads.readable_store import CommittedEntries, ReadableStore, for_readers, seen
 from penstock.host.threads.visibility import Visibility
 from penstock.host.threads.vocabulary import GLOBAL_TASK, OpenedState
@@ -56,6 +58,7 @@ class _RunningTask(Protocol):
     def stamp(self) -> ChangelogStamp: ...
     def close(self) -> None: ...
     def next_wall_clock_ms(self) -> int | None: ...
+    def new_calls(self) -> NewCalls: ...
     def readable(self, store_name: str, guard: Guard, visible: Visibility) -> ReadableStore | None: ...
     def entries(self, store_name: str) -> int | None: ...
 
@@ -273,7 +276,7 @@ class TaskRunner:
             state.base.close()
             raise
         self._tasks[id] = task
-        return v.Started(id, task.next_wall_clock_ms())
+        return v.Started(id, task.next_wall_clock_ms(), task.new_calls())
 
     def _close(self, id: TaskId, state: OpenedState | None) -> v.Closed:
         stamp = None
@@ -319,6 +322,7 @@ class ActiveStreamTask:
         self._names = tuple(self._builders)
         self._committed: Mapping[TopicPartition, int] = dict(state.positions)
         self._topics = topic_entries(layout.topic_ids, used_topics(layout.topology, layout.spec(id)))
+        self._gate = CallGate(state.ends)
         self._changes: Changes = {}
         self._metadata: Mapping[str, int] = {}
         self._dropped = 0
@@ -342,6 +346,7 @@ class ActiveStreamTask:
             ),
         )
         self._task.initialize()
+        self._task.call_again_before(state.ends)
 
     def stores(self) -> Mapping[str, StateStore]:
         """Return the stores by name."""
@@ -427,6 +432,7 @@ class ActiveStreamTask:
             time.perf_counter_ns() - began,
             tuple(sorted(task.awaited)),
             task.punctuation_nanoseconds - punctuated,
+            task.adds_calls,
         )
 
     def prepare(self, now_ms: int) -> v.CommitPrepared:
@@ -457,7 +463,12 @@ class ActiveStreamTask:
         self._stamp = replace(self._stamp, offsets=offsets, processor_metadata=metadata, inputs=self._committed)
         self._task.committed(self._changes, self._stamp.encode())
         self._changes = {}
-        return v.CommitApplied(self._id, self._task.next_wall_clock_ms())
+        return v.CommitApplied(self._id, self._task.next_wall_clock_ms(), self.new_calls())
+
+    def new_calls(self) -> NewCalls:
+        """Return the records whose calls may be made since the last commit, once earlier answers are used."""
+        added = self._task.take_calls() if self._gate.is_open(self._committed) else {}
+        return NewCalls(added, self._task.waiting_calls)
 
     def _positions_now(self) -> dict[TopicPartition, int]:
         """Return the next offset of every partition; unchanged for partitions without new records."""
@@ -521,6 +532,10 @@ class GlobalTask:
     def next_wall_clock_ms(self) -> int | None:
         """Return None: processors of global stores have no schedules."""
         return None
+
+    def new_calls(self) -> NewCalls:
+        """Return no calls."""
+        return NO_CALLS
 
     def run(self, action: v.RunTask) -> v.Ran:
         """Apply records of global topics to the stores."""

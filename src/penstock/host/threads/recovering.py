@@ -199,7 +199,7 @@ class _Application:
             base.close()
 
     def _offsets(self, task: TaskId) -> dict[TopicPartition, OffsetAndMetadata]:
-        group = self._layout.groups[task]
+        group = self._layout.read_by(task)
         return {partition: self._committed[partition] for partition in group if partition in self._committed}
 
     def _commit(self, tasks: Collection[TaskId], topics: frozenset[str]) -> None:

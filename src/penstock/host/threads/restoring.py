@@ -151,7 +151,8 @@ class StateOpener:
         if changelogs:
             copy.restored_to({partition: each.offset for partition, each in committed.items()})
         checkpoint = checkpoint_of(committed, copy.stamp.processor_metadata, copy.restored_metadata)
-        return OpenedState(base, copy.stamp, positions, checkpoint)
+        answers = {partition: offsets.ends[partition] for partition in self._layout.answers(task).values()}
+        return OpenedState(base, copy.stamp, positions, checkpoint, answers)
 
     def _positions(self, offsets: TaskOffsets) -> dict[TopicPartition, int]:
         """Return the input positions.

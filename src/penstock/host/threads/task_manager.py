@@ -113,11 +113,13 @@ class TaskManager:
     def __getitem__(self, task: TaskId) -> ActiveTask:
         return self._tasks[task]
 
-    def add(self, id: TaskId, partitions: Collection[TopicPartition]) -> ActiveTask:
-        """Add a task."""
+    def add(
+        self, id: TaskId, partitions: Collection[TopicPartition], answers: Iterable[TopicPartition] = ()
+    ) -> ActiveTask:
+        """Add a task with its input partitions, and those of answers."""
         is_downstream = any(partition.topic in self._repartition_topics for partition in partitions)
         time = RunTime(self._slice_ms, _SLICES_DOWNSTREAM if is_downstream else 1)
-        task = self._tasks[id] = ActiveTask(id, partitions, self._idle_ms, time)
+        task = self._tasks[id] = ActiveTask(id, partitions, self._idle_ms, time, answers)
         self._readers.update(dict.fromkeys(task.partitions, task))
         self.alignment.add(task)
         return task
@@ -266,9 +268,13 @@ class TaskManager:
         return min((time for time in (*due, self.alignment.next_due_ms()) if time is not None), default=None)
 
     def is_idle(self, now: int) -> bool:
-        """Return whether all tasks run, and have no work at `now` (ms) and no waiting records."""
+        """Return whether all tasks run, and have no work at `now` (ms), no waiting records and no calls."""
         return not any(
-            task.busy or task.state is not ActiveTaskState.RUNNING or task.has_waiting() or task.is_ready(now, 0)
+            task.busy
+            or task.state is not ActiveTaskState.RUNNING
+            or task.waiting_calls
+            or task.has_waiting()
+            or task.is_ready(now, 0)
             for task in self._tasks.values()
         )
 

@@ -75,7 +75,7 @@ class OffsetsOfTasks:
         self._known.pop(task, None)
 
     def _ask(self, tasks: Collection[TaskId]) -> dict[TaskId, TaskOffsets]:
-        inputs = {task: self._layout.groups[task] for task in tasks}
+        inputs = {task: self._layout.read_by(task) for task in tasks}
         changelogs = {task: self._layout.changelogs(task).values() for task in tasks}
         partitions = sorted({p for each in inputs.values() for p in each})
         found = TaskOffsets(

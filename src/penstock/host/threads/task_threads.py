@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from typing import Final
 
 from penstock.host.commits.purging import RecordPurge
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.changelog_reader import RestoreStoppedError
 from penstock.host.threads.figures import InstanceFigures
+from penstock.host.threads.instance_calls import InstanceCalls
 from penstock.host.threads.membership import Post
 from penstock.host.threads.processing import Processing
 from penstock.host.threads.queued import QueuedThread
@@ -36,6 +37,7 @@ class TaskThreads:
         purge: deletes processed records of repartition topics.
         post: receives the answers of the restore thread.
         figures: measures the restore thread.
+        calls: the calls of the tasks.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class TaskThreads:
         purge: RecordPurge,
         post: Post,
         figures: InstanceFigures,
+        calls: InstanceCalls,
     ) -> None:
         self._processing = processing
         self._opener = opener
@@ -54,6 +57,7 @@ class TaskThreads:
         self._purge = purge
         self._post = post
         self._figures = figures
+        self._calls = calls
         self._openings: dict[TaskId, Generator[None, None, v.OpenedState]] = {}
         self._not_begun: deque[TaskId] = deque()
         self._restoring: QueuedThread[v.RestoreAction | _Last] = QueuedThread(
@@ -65,8 +69,19 @@ class TaskThreads:
         return self._processing.worker_of(task)
 
     def do(self, action: v.TaskAction) -> None:
-        """Queue `action` for a thread or a worker process."""
+        """Queue `action` for a thread or a worker process. The calls of a task end before it is closed."""
+        if isinstance(action, v.Close):
+            self._calls.closed(action.task)
         self._processing.do(action)
+
+    def end_calls(self, tasks: Iterable[TaskId]) -> None:
+        """End the calls of tasks that are given up, also of one that a function holds up."""
+        for task in tasks:
+            self._calls.closed(task)
+
+    def follow(self, event: v.Event) -> None:
+        """Hold back new calls, or release them, as an event requires."""
+        self._calls.follow(event)
 
     def look_for_hung(self, limit_ms: int) -> None:
         """Report the tasks that are blocked because a function has not returned for `limit_ms`."""

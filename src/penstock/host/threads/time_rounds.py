@@ -145,8 +145,13 @@ class TimeRounds:
     def share(self, task: ActiveTask) -> dict[TopicPartition, int] | None:
         """Return the most records per partition for a task now, or None without a limit."""
         if self._until is None:
-            return dict.fromkeys(task.partitions, 0) if self.is_blocked else None
-        return {partition: task.arrived.records_until(partition, self._until) for partition in task.partitions}
+            return self._with_answers(task, dict.fromkeys(task.inputs, 0)) if self.is_blocked else None
+        until = {partition: task.arrived.records_until(partition, self._until) for partition in task.inputs}
+        return self._with_answers(task, until)
+
+    def _with_answers(self, task: ActiveTask, share: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return a share with all answers, whose records have been read already."""
+        return {**share, **{partition: task.arrived.records[partition] for partition in task.answers}}
 
     def sends(self, task: TaskId, output: Sequence[PartitionBatch]) -> Sequence[PartitionBatch]:
         """Return the output of a task to send now; the rest awaits the round's end."""
@@ -189,8 +194,8 @@ class TimeRounds:
     def _left(self, task: ActiveTask) -> list[TopicPartition]:
         """Return the partitions of a task with records left in the round."""
         assert self._until is not None
-        return [p for p, head in task.arrived.heads().items() if task.is_out or head <= self._until] or (
-            list(task.partitions) if task.is_out else []
+        return [p for p, head in task.heads().items() if task.is_out or head <= self._until] or (
+            list(task.inputs) if task.is_out else []
         )
 
     def _end(self) -> None:
@@ -211,18 +216,18 @@ class TimeRounds:
 
     def _are_live(self, wall: int) -> bool:
         tasks = (task for task in self._together() if task.arrived.all_records)
-        return all(head >= wall - self._skew_ms for task in tasks for head in task.arrived.heads().values())
+        return all(head >= wall - self._skew_ms for task in tasks for head in task.heads().values())
 
     def _begin(self, ends: Mapping[TopicPartition, int], now: int, wall: int) -> None:
         """Begin a round if there is history, and all possibly older records have arrived."""
-        heads = {task.id: task.arrived.heads() for task in self._together()}
+        heads = {task.id: task.heads() for task in self._together()}
         counted = {p: at for each in heads.values() for p, at in each.items() if not self._is_silent(p, now)}
         oldest_new = wall - self._skew_ms
         are_old = bool(counted) and min(counted.values()) < oldest_new
         awaited = [
             task
             for task in self._together()
-            for partition in task.partitions - heads[task.id].keys()
+            for partition in task.inputs - heads[task.id].keys()
             if self._is_awaited(task, partition, ends, now, task.times.get(partition, oldest_new - 1) >= oldest_new)
         ]
         # New records do not wait for the restore of another task.

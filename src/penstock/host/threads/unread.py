@@ -18,7 +18,7 @@ def planned_ends(layout: Layout, admin: Admin, before: Mapping[TopicPartition, i
 
     Ends in `before` were planned earlier and remain, unless a topic was recreated and is shorter now.
     """
-    own = layout.topology.repartition_topics
+    own = _own_topics(layout)
     ends = admin.end_offsets([partition for partition in layout.readers if partition.topic not in own], True)
     return {partition: min(end, before.get(partition, end)) for partition, end in ends.items()}
 
@@ -28,12 +28,12 @@ def unread(
 ) -> dict[TopicPartition, Unread]:
     """Return the partitions with uncommitted input.
 
-    Partitions with planned ends count up to those, repartition topics up to their last record. Raises KafkaError if
-    brokers do not answer, StreamsError for a partition without a position whose offset reset is `none`.
+    Partitions with planned ends count up to those, repartition and answers topics up to their last record. Raises
+    KafkaError if brokers do not answer, StreamsError for a partition without a position whose offset reset is `none`.
     """
     group = str(layout.config.required("application.id"))
     committed = admin.committed_offsets(group, list(layout.readers), stable=False)
-    own = layout.topology.repartition_topics
+    own = _own_topics(layout)
     # Requested after the commits, so that the results of committed input are before these ends. Ends of all records,
     # because records of an open transaction may still be committed.
     last = {**ends, **admin.end_offsets([p for p in layout.readers if p.topic in own])}
@@ -46,6 +46,11 @@ def unread(
     found = {p: end for p, end in behind.items() if positions[p] < end}
     stable = admin.end_offsets(sorted(found), read_committed=True) if found else {}
     return {p: Unread(positions[p], end, stable[p]) for p, end in found.items()}
+
+
+def _own_topics(layout: Layout) -> frozenset[str]:
+    """Return the topics whose records follow from other input."""
+    return frozenset([*layout.topology.repartition_topics, *layout.topology.answers_topics])
 
 
 def described(found: Mapping[TopicPartition, Unread]) -> str:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from penstock.client.api import OffsetAndMetadata
 from penstock.host.api import StreamThreadExceptionResponse
 from penstock.host.group_membership_operation import GroupMembershipOperation
+from penstock.host.threads.new_calls import NO_CALLS, NewCalls
 from penstock.metrics import SensorReport
 from penstock.metrics.measurements import Measurement
 from penstock.plan.subtopology import TaskId
@@ -33,7 +34,8 @@ class OpenedState:
     """The state of a restored task.
 
     stamp: of the base. positions: the next offset of each partition that the task reads. checkpoint: the task's state
-    outside of its stores. ends: for the global task, the offsets that it must reach before other tasks may start.
+    outside of its stores. ends: for the global task, the offsets that it must reach before other tasks may start; for
+    others, the ends of their answers partitions.
     """
 
     base: Base
@@ -116,10 +118,11 @@ class Restored:
 
 @dataclass(frozen=True)
 class Started:
-    """The processors of a task are initialised; next_wall_clock_ms as in `Ran`."""
+    """The processors of a task are initialised. next_wall_clock_ms, calls: as in `Ran` and `CommitApplied`."""
 
     task: TaskId
     next_wall_clock_ms: int | None
+    calls: NewCalls = NO_CALLS
 
 
 @dataclass(frozen=True)
@@ -188,6 +191,7 @@ class Ran:
         nanoseconds: the duration of the run.
         awaited: the partitions that the waiting records wait for.
         punctuation_nanoseconds: the part of the duration spent in punctuations.
+        adds_calls: whether records wait for a commit before their calls.
     """
 
     task: TaskId
@@ -201,6 +205,7 @@ class Ran:
     nanoseconds: int = 0
     awaited: tuple[TopicPartition, ...] = ()
     punctuation_nanoseconds: int = 0
+    adds_calls: bool = False
 
 
 @dataclass(frozen=True)
@@ -259,10 +264,11 @@ class TransactionLost:
 
 @dataclass(frozen=True)
 class CommitApplied:
-    """The base of a task has the changes of the commit."""
+    """The base of a task has the changes of the commit. calls: those that may be made now."""
 
     task: TaskId
     next_wall_clock_ms: int | None
+    calls: NewCalls = NO_CALLS
 
 
 @dataclass(frozen=True)
@@ -489,17 +495,14 @@ class Apply:
 
 @dataclass(frozen=True)
 class Purge:
-    """Delete the records of repartition topics before these committed positions, if due; not answered."""
+    """Delete the records of repartition and answers topics before these committed positions, if due; not answered."""
 
     positions: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True)
 class Close:
-    """Close a task and its base; answered by `Closed`.
-
-    Changes since its last commit are lost. state: of a task that was restored and not started.
-    """
+    """Close a task and its base without a commit; answered by `Closed`. state: of a task that was not started."""
 
     task: TaskId
     state: OpenedState | None = None

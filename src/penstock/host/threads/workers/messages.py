@@ -13,7 +13,7 @@ import socket
 import struct
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.host.packing.carried_errors import CarriedError, carried, made_again, with_causes
@@ -63,6 +63,7 @@ class Open:
     positions: Mapping[TopicPartition, int]
     checkpoint: TaskCheckpoint
     now_ms: int
+    ends: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -138,7 +138,8 @@ class WorkerTasks:
         match action:
             case Open(task):
                 try:
-                    state = OpenedState(self._open_base(task), action.stamp, action.positions, action.checkpoint)
+                    base = self._open_base(task)
+                    state = OpenedState(base, action.stamp, action.positions, action.checkpoint, action.ends)
                 except Exception as error:
                     return v.Failed(error, task)
                 return self._runner.do(v.Start(task, state, action.now_ms))

@@ -199,7 +199,7 @@ class WorkerProcesses:
         worker = self._living(number)
         with self._lock:
             self._open[task], self._running[task] = worker, number
-        self._ask(worker, Open(task, state.stamp, state.positions, state.checkpoint, action.now_ms))
+        self._ask(worker, Open(task, state.stamp, state.positions, state.checkpoint, action.now_ms, state.ends))
 
     def _living(self, number: int) -> Worker:
         """Return the worker of this number, a new one if it has died."""

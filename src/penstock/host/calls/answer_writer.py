@@ -1,0 +1,182 @@
+"""Writes answers to their topics, in its own thread and in order.
+
+An answer is kept until brokers have it: a failed write is repeated with another producer. A repeated answer is
+harmless, because a task uses the first one of a record.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple, Protocol
+
+from penstock.client.api import BatchProducer, RefusedOutputError, RefusedRecord
+from penstock.errors import RetriableError
+from penstock.host.crashpoints import crash_point
+from penstock.processor.calls import Answer, unpack_answer
+from penstock.record import PartitionBatch, RecordBatch, TopicPartition
+
+_log = logging.getLogger(__name__)
+
+_MOST_AT_ONCE: Final = 1_000
+"""Maximum number of answers between two flushes."""
+
+_FIRST_WAIT_SECONDS: Final = 0.1
+_LONGEST_WAIT_SECONDS: Final = 10.0
+
+
+class CallAnswer(NamedTuple):
+    """An answer for its topic.
+
+    Args:
+        partition: of the answers topic.
+        key: the sequence number in 8 bytes.
+        answer: the value.
+        timestamp: of the waiting record, in ms.
+    """
+
+    partition: TopicPartition
+    key: bytes
+    answer: Answer
+    timestamp: int
+
+
+class AnswerWriter(Protocol):
+    """Writes answers in the background, in order."""
+
+    def write(self, record: CallAnswer, settled: Callable[[], None]) -> None:
+        """Write an answer; `settled` is called, in any thread, when brokers have it or it is lost."""
+        ...
+
+    def close(self, seconds: float) -> bool:
+        """Write the remaining answers; return whether they are written within `seconds`."""
+        ...
+
+
+class _Pending(NamedTuple):
+    record: CallAnswer
+    settled: Callable[[], None]
+
+
+class ProducedAnswers:
+    """Writes answers with an idempotent producer (implements AnswerWriter).
+
+    Args:
+        name: of the application, for the thread.
+        make_producer: makes the producer, and a new one after each failure.
+        failed: receives the error of a write that is not repeated; its answers are lost.
+    """
+
+    def __init__(
+        self, name: str, make_producer: Callable[[], BatchProducer], failed: Callable[[Exception], None]
+    ) -> None:
+        self._name = name
+        self._make_producer = make_producer
+        self._failed = failed
+        self._producer: BatchProducer | None = None
+        self._queue: queue.SimpleQueue[_Pending | None] = queue.SimpleQueue()
+        self._closing = threading.Event()
+        self._count = 0
+        self._thread: threading.Thread | None = None
+
+    def write(self, record: CallAnswer, settled: Callable[[], None]) -> None:
+        """Write an answer in the background; by one thread."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=f"penstock-{self._name}-answers", daemon=True)
+            self._thread.start()
+        self._queue.put(_Pending(record, settled))
+
+    def close(self, seconds: float) -> bool:
+        """Write the remaining answers, and release the producer; return whether all are written in time."""
+        if self._thread is None:
+            return True
+        self._queue.put(None)
+        self._closing.set()
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        is_last = False
+        while not is_last:
+            pending, is_last = self._taken()
+            if pending:
+                self._write(pending)
+        if self._producer is not None:
+            self._producer.close()
+
+    def _taken(self) -> tuple[list[_Pending], bool]:
+        """Wait for answers; return those that are there, and whether they are the last ones."""
+        taken: list[_Pending] = []
+        item = self._queue.get()
+        while item is not None:
+            taken.append(item)
+            if len(taken) == _MOST_AT_ONCE:
+                return taken, False
+            try:
+                item = self._queue.get_nowait()
+            except queue.Empty:
+                return taken, False
+        return taken, True
+
+    def _write(self, pending: Sequence[_Pending]) -> None:
+        """Write answers, again after each failure that may pass."""
+        wait = _FIRST_WAIT_SECONDS
+        output = _output([each.record for each in pending])
+        while True:
+            try:
+                self._send(output)
+                crash_point("call.written", self._count + len(pending))
+                break
+            except RefusedOutputError:
+                continue  # the producer replaces the refused answers now
+            except Exception as error:
+                self._drop_producer()
+                if not isinstance(error, RetriableError) or self._closing.is_set():
+                    self._failed(error)
+                    break
+                _log.warning("%d answers of %s are written again: %s", len(pending), self._name, error)
+                self._closing.wait(wait)
+                wait = min(2 * wait, _LONGEST_WAIT_SECONDS)
+        self._count += len(pending)
+        for each in pending:
+            each.settled()
+
+    def _send(self, output: Sequence[PartitionBatch]) -> None:
+        if self._producer is None:
+            self._producer = self._make_producer()
+        self._producer.send(output, _without_result)
+        self._producer.flush()
+
+    def _drop_producer(self) -> None:
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            producer.close()
+
+
+def _output(records: Sequence[CallAnswer]) -> list[PartitionBatch]:
+    """Return the records by partition, in order."""
+    rows: defaultdict[TopicPartition, list[CallAnswer]] = defaultdict(list)
+    for record in records:
+        rows[record.partition].append(record)
+    return [
+        PartitionBatch(
+            *partition, RecordBatch.of([(each.key, each.answer.pack(), each.timestamp, 0, ()) for each in found])
+        )
+        for partition, found in rows.items()
+    ]
+
+
+def _without_result(refused: RefusedRecord) -> list[PartitionBatch]:
+    """Return a failure in place of an answer that brokers refuse, such as one that is too large."""
+    assert refused.value is not None
+    answer = unpack_answer(refused.value, refused.topic)
+    if answer.failure:
+        raise refused.error
+    failure = f"{type(refused.error).__name__}: {refused.error}"
+    instead = replace(answer, result=None, failure=failure, details=failure)
+    row = (refused.key, instead.pack(), refused.timestamp, 0, ())
+    return [PartitionBatch(refused.topic, refused.partition, RecordBatch.of([row]))]

@@ -1,0 +1,64 @@
+"""The figures of one operator's calls. The loop writes, any thread may take them."""
+
+from __future__ import annotations
+
+import threading
+from typing import NamedTuple
+
+from penstock.metrics.measurements import NOTHING, Measurement, measured_once
+
+
+class CallFigures(NamedTuple):
+    """The calls of one operator in one process.
+
+    Args:
+        in_flight: the number of attempts that run now.
+        waiting: the number of records that wait for their answers now, those in flight included.
+        answered: the number of answers since the last figures, failures included.
+        failed: the number of failures among them.
+        retries: the number of attempts that followed a failed one, since the last figures.
+        latency: the durations of the attempts that ended since the last figures, in ms.
+    """
+
+    in_flight: int = 0
+    waiting: int = 0
+    answered: int = 0
+    failed: int = 0
+    retries: int = 0
+    latency: Measurement = NOTHING
+
+
+class CallCounters:
+    """Counts the calls of one operator."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._now = CallFigures()
+
+    def set(self, in_flight: int, waiting: int) -> None:
+        """Note the current numbers."""
+        with self._lock:
+            self._now = self._now._replace(in_flight=in_flight, waiting=waiting)
+
+    def attempted(self, milliseconds: float) -> None:
+        """Add an attempt that has ended."""
+        with self._lock:
+            self._now = self._now._replace(latency=self._now.latency.plus(measured_once(milliseconds)))
+
+    def retried(self) -> None:
+        """Add an attempt that follows a failed one."""
+        with self._lock:
+            self._now = self._now._replace(retries=self._now.retries + 1)
+
+    def answered(self, failures: int) -> None:
+        """Add an answer. failures: 1 for a failure, else 0."""
+        with self._lock:
+            now = self._now
+            self._now = now._replace(answered=now.answered + 1, failed=now.failed + failures)
+
+    def take(self) -> CallFigures:
+        """Return the figures since the last call."""
+        with self._lock:
+            taken = self._now
+            self._now = CallFigures(taken.in_flight, taken.waiting)
+            return taken

@@ -1,0 +1,120 @@
+"""The client of one operator's calls, such as a session of HTTP or a pool of connections.
+
+It is opened in a task of its own: all calls wait for the same client, and a call that ends does not end the opening.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from typing import Any, Final
+
+from penstock.errors import StreamsError
+from penstock.host.calls.attempt import AttemptOutcome, outcome_of
+from penstock.processor.calls import ClientFactory
+
+_log = logging.getLogger(__name__)
+
+_SLOW_SECONDS: Final = 30.0
+"""The time after which an opening that goes on is logged."""
+
+RunBlocking = Callable[[str, Callable[[], Any]], Awaitable[Any]]
+"""Runs a blocking function, whose name is the first argument, and returns its result."""
+
+
+class ClientOpenError(StreamsError):
+    """A client cannot be opened; its cause is the error of `open`."""
+
+
+async def at_once(name: str, function: Callable[[], Any]) -> Any:
+    """Run a blocking function in the loop itself."""
+    return function()
+
+
+def cause_of(error: BaseException) -> BaseException:
+    """Return the error by which a call is tried again: that of `open`, or the error itself."""
+    return error.__cause__ if isinstance(error, ClientOpenError) and error.__cause__ is not None else error
+
+
+class OpenedClient:
+    """Opens the client for the first call, and again if that failed.
+
+    Args:
+        node: the name of the operator.
+        make: makes the context manager of the client; None without a client.
+        run: runs the methods of a context manager without coroutines.
+        slow_seconds: the time after which an opening that goes on is logged.
+    """
+
+    def __init__(
+        self,
+        node: str,
+        make: ClientFactory | None,
+        run: RunBlocking = at_once,
+        slow_seconds: float = _SLOW_SECONDS,
+    ) -> None:
+        self._node = node
+        self._make = make
+        self._run = run
+        self._slow_seconds = slow_seconds
+        self._opening: asyncio.Task[AttemptOutcome] | None = None
+        self._manager: AbstractAsyncContextManager[Any] | AbstractContextManager[Any] | None = None
+        self._client: Any = None
+
+    async def get(self) -> Any:
+        """Return the client, None without one; raises StreamsError if it cannot be opened."""
+        if self._make is None or self._manager is not None:
+            return self._client
+        if self._opening is None:
+            self._opening = asyncio.create_task(outcome_of(self._open(self._make)))
+            self._opening.add_done_callback(self._opened)
+        opening = self._opening
+        await asyncio.wait((opening,))  # it goes on if the call is cancelled
+        error = asyncio.CancelledError() if opening.cancelled() else opening.result().error
+        if error is not None:
+            raise ClientOpenError(f"open of {self._node} failed: {type(error).__name__}: {error}") from error
+        return self._client
+
+    async def _open(self, make: ClientFactory) -> None:
+        slow = asyncio.get_running_loop().call_later(self._slow_seconds, self._tell_slow)
+        try:
+            manager = make()
+            self._client = await self._entered(manager)
+            self._manager = manager
+        finally:
+            slow.cancel()
+
+    def _opened(self, opening: asyncio.Task[AttemptOutcome]) -> None:
+        self._opening = None
+
+    def _tell_slow(self) -> None:
+        _log.warning(
+            "open of %s has not returned after %d ms, and the calls wait for it: give the client a timeout.",
+            self._node,
+            round(self._slow_seconds * 1000),
+        )
+
+    async def _entered(self, manager: AbstractAsyncContextManager[Any] | AbstractContextManager[Any]) -> Any:
+        if isinstance(manager, AbstractAsyncContextManager):
+            return await manager.__aenter__()
+        if isinstance(manager, AbstractContextManager):
+            return await self._run(f"open of {self._node}", manager.__enter__)
+        raise TypeError(
+            f"open of {self._node} returned {manager!r:.100}: expected a context manager, such as httpx.AsyncClient()."
+        )
+
+    async def close(self) -> None:
+        """Leave the context of the client, also of one that is being opened; an error of it is logged."""
+        if self._opening is not None:
+            await asyncio.wait((self._opening,))
+        manager, self._manager = self._manager, None
+        try:
+            if isinstance(manager, AbstractAsyncContextManager):
+                await manager.__aexit__(None, None, None)
+            elif manager is not None:
+                leave = manager.__exit__
+                await self._run(f"open of {self._node}", lambda: leave(None, None, None))
+        except Exception:
+            _log.exception("The client of %s could not be closed.", self._node)

@@ -1,0 +1,18 @@
+"""The figures of calls add up between two looks."""
+
+from __future__ import annotations
+
+from penstock.host.calls.measuring import CallCounters, CallFigures
+from penstock.metrics.measurements import Measurement
+
+
+def test_figures_count_since_the_last_look_and_keep_the_present() -> None:
+    counters = CallCounters()
+    counters.set(2, 5)
+    counters.attempted(10)
+    counters.attempted(30)
+    counters.retried()
+    counters.answered(0)
+    counters.answered(1)
+    assert counters.take() == CallFigures(2, 5, 2, 1, 1, Measurement(2, 40, 10, 30))
+    assert counters.take() == CallFigures(2, 5)

@@ -1,0 +1,224 @@
+"""The calls of an operator keep its order and its limits, and each has one answer."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from penstock.host.calls.measuring import CallFigures
+from penstock.processor.backoff import Backoff
+from penstock.processor.calls import CallContext, CallOrder
+from penstock.record import TopicPartition
+from tests.host.calls.support import (
+    HOUR,
+    TOPIC,
+    Gatekeeper,
+    KeptAnswers,
+    Run,
+    entries,
+    record,
+    running,
+    spec,
+    until,
+    upper,
+)
+
+
+def test_records_of_a_key_are_called_one_after_the_other(run: Run, answers: KeptAnswers) -> None:
+    gate = Gatekeeper()
+    run(spec(gate.call)).add("risk", 0, entries(("a", "a1"), ("a", "a2"), ("b", "b1"), (None, "n1"), (None, "n2")))
+    assert gate.wait_for(4) == ["a1", "b1", "n1", "n2"]
+    gate.let_go("a2", "b1")
+    assert answers.results(1) == ["B1"]
+    assert "a2" not in gate.begun
+    gate.let_go("a1")
+    assert answers.results(3) == ["B1", "A1", "A2"]
+    gate.let_go("n1", "n2")
+
+
+def test_the_same_key_in_two_partitions_is_called_side_by_side(run: Run, answers: KeptAnswers) -> None:
+    gate = Gatekeeper()
+    runner = run(spec(gate.call))
+    runner.add("risk", 0, entries(("a", "x")))
+    runner.add("risk", 1, entries(("a", "y")))
+    assert gate.wait_for(2) == ["x", "y"]
+    gate.let_go("x", "y")
+
+
+def test_answers_of_a_partition_leave_in_order(run: Run, answers: KeptAnswers) -> None:
+    gate = Gatekeeper()
+    run(spec(gate.call, order=CallOrder.PARTITION)).add("risk", 0, entries(("a", "1"), ("a", "2"), ("b", "3")))
+    assert gate.wait_for(3) == ["1", "2", "3"]
+    gate.let_go("3")
+    gate.let_go("2")
+    gate.let_go("1")
+    assert answers.results(3) == ["1", "2", "3"]
+
+
+def test_answers_without_an_order_leave_as_they_come(run: Run, answers: KeptAnswers) -> None:
+    gate = Gatekeeper()
+    run(spec(gate.call, order=CallOrder.UNORDERED)).add("risk", 0, entries(("a", "x"), ("a", "y")))
+    gate.wait_for(2)
+    gate.let_go("y")
+    assert answers.results(1) == ["Y"]
+    gate.let_go("x")
+    assert answers.results(2) == ["Y", "X"]
+
+
+def test_no_more_calls_than_the_capacity_are_in_flight(run: Run, answers: KeptAnswers) -> None:
+    gate = Gatekeeper()
+    values = [str(number) for number in range(10)]
+    run(spec(gate.call, capacity=3)).add("risk", 0, entries(*((value, value) for value in values)))
+    for done in range(10):
+        assert gate.wait_for(min(done + 3, 10)) == values[: done + 3]
+        gate.let_go(values[done])
+        answers.wait_for(done + 1)
+
+
+def test_a_pause_between_attempts_takes_no_place(run: Run, answers: KeptAnswers) -> None:
+    attempts: list[str] = []
+
+    async def call(value: str) -> str:
+        attempts.append(value)
+        if value == "bad":
+            raise OSError("down")
+        return value
+
+    runner = run(spec(call, capacity=1, attempts=2, backoff=Backoff(HOUR, limit=HOUR)))
+    runner.add("risk", 0, entries(("a", "bad"), ("a", "after"), ("b", "good")))
+    assert answers.results(1) == ["good"]
+    assert attempts == ["bad", "good"]
+
+
+def test_a_failed_call_is_tried_again_before_its_key_goes_on(run: Run, answers: KeptAnswers) -> None:
+    seen: list[int] = []
+
+    async def call(value: str, *, call: CallContext) -> str:
+        seen.append(call.attempt)
+        if call.attempt < 3:
+            raise OSError("down")
+        return value
+
+    runner = run(spec(call, takes=("call",), attempts=5))
+    runner.add("risk", 0, entries(("a", "x"), ("a", "y")))
+    assert answers.results(2) == ["x", "y"]
+    assert seen == [1, 2, 3, 1, 2, 3]
+    assert answers.records[0].answer.attempts == 3
+    assert runner.take_measured()["risk"].retries == 4
+
+
+def test_the_last_failure_is_the_answer(run: Run, answers: KeptAnswers) -> None:
+    async def call(value: str) -> str:
+        raise ValueError(f"no {value}")
+
+    runner = run(spec(call, attempts=2))
+    runner.add("risk", 0, entries(("a", "x")))
+    assert answers.results(1) == ["ValueError: no x"]
+    answer = answers.records[0].answer
+    assert (answer.result, answer.attempts) == (None, 2)
+    assert "in call" in answer.details
+    assert runner.take_measured()["risk"]._replace(latency=CallFigures().latency) == CallFigures(0, 0, 1, 1, 1)
+
+
+def test_only_chosen_errors_are_tried_again(run: Run, answers: KeptAnswers) -> None:
+    async def call(value: str) -> str:
+        raise ValueError(value)
+
+    run(spec(call, attempts=5, retry_on=(OSError,))).add("risk", 0, entries(("a", "x")))
+    assert answers.wait_for(1)[0].answer.attempts == 1
+
+
+def test_a_result_that_cannot_be_written_is_paid_once(run: Run, answers: KeptAnswers) -> None:
+    async def call(value: str) -> int:
+        return 5
+
+    run(spec(call, attempts=5)).add("risk", 0, entries(("a", "x")))
+    (failure,) = answers.results(1)
+    assert failure is not None
+    assert failure.startswith("SerializationError: The result 5 of risk cannot be an answer")
+    assert "answer_serde=" in failure
+    assert answers.records[0].answer.attempts == 1
+
+
+def test_no_call_starts_while_many_answers_are_not_written() -> None:
+    answers, begun = KeptAnswers(settles=False), []
+
+    async def call(value: str) -> str:
+        begun.append(value)
+        return value
+
+    runner = running(answers, spec(call, capacity=2))
+    runner.add("risk", 0, entries(*((str(n), str(n)) for n in range(20))))
+    answers.wait_for(2)
+    until(lambda: runner.take_measured()["risk"].in_flight == 0)
+    assert len(begun) <= 3
+    for settled in answers.unsettled[:2]:
+        settled()
+    answers.wait_for(4)
+    runner.close()
+
+
+def test_an_answer_that_waits_for_earlier_ones_keeps_its_place(run: Run, answers: KeptAnswers) -> None:
+    gate = Gatekeeper()
+    values = [str(number) for number in range(6)]
+    runner = run(spec(gate.call, order=CallOrder.PARTITION, capacity=3))
+    runner.add("risk", 0, entries(*((value, value) for value in values)))
+    gate.let_go("1", "2")
+    until(lambda: len(gate.begun) == 3 and runner.take_measured()["risk"].in_flight == 1)
+    assert gate.begun == ["0", "1", "2"]
+    gate.let_go(*values)
+    assert answers.results(6) == values
+
+
+def test_a_failed_call_is_tried_again_while_later_answers_wait_for_it(run: Run, answers: KeptAnswers) -> None:
+    attempts: list[str] = []
+
+    async def call(value: str) -> str:
+        attempts.append(value)
+        if value == "0" and attempts.count("0") < 3:
+            raise OSError("down")
+        return value
+
+    runner = run(spec(call, order=CallOrder.PARTITION, capacity=2, attempts=3, backoff=Backoff(50)))
+    runner.add("risk", 0, entries(*((str(n), str(n)) for n in range(6))))
+    assert answers.results(6) == ["0", "1", "2", "3", "4", "5"]
+    assert attempts[:5] == ["0", "1", "2", "0", "0"]
+
+
+def test_a_dropped_answer_frees_its_place(run: Run, answers: KeptAnswers) -> None:
+    gate = Gatekeeper()
+    runner = run(spec(gate.call, order=CallOrder.PARTITION, capacity=2))
+    runner.add("risk", 0, entries(("a", "0"), ("b", "1")))
+    runner.add("risk", 1, entries(("a", "next"), ("b", "last")))
+    gate.let_go("1")
+    until(lambda: len(gate.begun) == 2 and runner.take_measured()["risk"].in_flight == 1)
+    runner.drop("risk", 0)
+    gate.let_go("next", "last")
+    assert answers.results(2) == ["NEXT", "LAST"]
+
+
+def test_an_answer_names_its_record(run: Run, answers: KeptAnswers) -> None:
+    run(spec(upper)).add("risk", 3, [(7, record("k", "a", offset=5, partition=9))])
+    (written,) = answers.wait_for(1)
+    assert written.partition == TopicPartition(TOPIC, 3)
+    assert (written.key, written.timestamp) == ((7).to_bytes(8, "big"), 1_005)
+    assert written.answer.answers(7, record("k", "a", offset=5, partition=9))
+    assert (written.answer.result, written.answer.attempts, written.answer.failure) == (b"A", 1, "")
+
+
+def test_a_function_receives_what_it_declares(run: Run, answers: KeptAnswers) -> None:
+    seen: list[tuple[str, CallContext, object]] = []
+
+    async def call(key: str, value: str, *, client: object, call: CallContext) -> None:
+        seen.append((key, call, client))
+
+    @asynccontextmanager
+    async def client() -> AsyncIterator[str]:
+        yield "connected"
+
+    run(spec(call, with_key=True, takes=("client", "call"), open=client)).add("risk", 0, entries(("k", "v")))
+    assert answers.results(1) == [None]
+    ((key, context, opened),) = seen
+    assert (key, opened) == ("k", "connected")
+    assert (context.topic, context.offset, context.attempt, context.key) == ("orders", 1, 1, "k")
+    assert context.idempotency_key == "orders-0-1-risk"

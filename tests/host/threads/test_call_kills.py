@@ -1,0 +1,129 @@
+"""Instances with calls are killed at each point between a call and its use: each record has one result, that of the
+first answer in the topic, and a call is made again only if its answer was not written."""
+
+from __future__ import annotations
+
+import random
+import signal
+from collections import Counter
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.host.crashpoints import CALL_POINTS
+from penstock.processor.calls import unpack_answer
+from penstock.record import TopicPartition
+from tests.host.threads.program import CALLS_FILE, CAPACITY
+from tests.host.threads.test_kills import PARTITIONS, Group
+from tests.support.brokers import RunningBroker
+from tests.support.waiting import until
+
+RECORDS = 200
+
+
+class CallGroup(Group):
+    """Topics, and two instances over them that pay for each record."""
+
+    def __init__(
+        self,
+        broker: RunningBroker,
+        directory: Path,
+        unique_name: Callable[[str], str],
+        points: Collection[str],
+        **settings: Any,
+    ) -> None:
+        self.calls = directory / "calls"
+        self.calls.touch()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv(CALLS_FILE, str(self.calls))
+            super().__init__(broker, directory, unique_name, settings, points, "calls")
+        self.lines: list[str] = []
+
+    def write(self, draw: random.Random) -> None:
+        for _ in range(RECORDS):
+            line = f"r{len(self.lines)}"
+            self.lines.append(line)
+            self.producer.send(
+                self.source, f"k{draw.randrange(20)}".encode(), line.encode(), draw.randrange(PARTITIONS)
+            )
+        self.producer.flush()
+
+    def values(self, topic: str, partitions: int) -> list[tuple[int, bytes]]:
+        """Return the partition and value of each committed record of a topic."""
+        ends = self.admin.end_offsets([TopicPartition(topic, n) for n in range(partitions)], read_committed=True)
+        return [
+            (place.partition, value or b"")
+            for place, end in ends.items()
+            for batch in (self.fetcher.fetch(place, 0, end, read_committed=True) if end else ())
+            for value in batch.values
+        ]
+
+    def results(self) -> list[str]:
+        return [value.decode() for _, value in self.values(self.sink, 1)]
+
+    def is_done(self) -> bool:
+        return len(self.results()) >= len(self.lines)
+
+    def assert_paid_once(self, kills: int) -> None:
+        """Check that each record has one result, that of its first answer, and that few calls were made again."""
+        results = self.results()
+        assert Counter(each.split()[0] for each in results) == Counter(self.lines), self.logs()
+        first: dict[tuple[int, int, bytes], str] = {}
+        topic = f"{self.application}-pay-answers"
+        for partition, value in self.values(topic, PARTITIONS):
+            answer = unpack_answer(value, topic)
+            text = (answer.result or b"").decode(errors="replace")
+            first.setdefault((partition, answer.sequence, answer.entry), text)
+        receipts = {text.split()[-1] for text in first.values()}
+        assert {each.split()[1] for each in results} <= receipts, self.logs()
+        made = Counter(line.split()[0] for line in self.calls.read_text().splitlines())
+        again = sum(made.values()) - len(made)
+        assert len(made) == len(self.lines)
+        assert again <= kills * PARTITIONS * CAPACITY * 4, self.logs()
+
+
+@pytest.mark.crash
+@pytest.mark.one_broker
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("point", CALL_POINTS)
+def test_each_record_has_one_result_though_an_instance_is_killed(
+    broker: RunningBroker, tmp_path: Path, unique_name: Callable[[str], str], point: str, threads: int
+) -> None:
+    draw = random.Random(7)
+    settings = {"num.stream.threads": threads, "repartition.purge.interval.ms": 3_600_000}
+    group = CallGroup(broker, tmp_path, unique_name, [f"{point}@{draw.randrange(5, 40)}"], **settings)
+    try:
+        group.write(draw)
+        assert until(lambda: any(each.poll() is not None for each in group.processes)), group.logs()
+        group.write(draw)  # the other instance takes over
+        assert until(group.is_done), group.logs()
+        group.revive(draw)
+        group.write(draw)
+        assert until(group.is_done), group.logs()
+    finally:
+        codes = group.close()
+    assert set(codes) <= {0, -signal.SIGKILL}, group.logs()
+    group.assert_paid_once(kills=1)
+
+
+@pytest.mark.crash
+@pytest.mark.one_broker
+def test_each_record_has_one_result_though_instances_come_and_go(
+    broker: RunningBroker, tmp_path: Path, unique_name: Callable[[str], str]
+) -> None:
+    draw = random.Random(11)
+    group = CallGroup(broker, tmp_path, unique_name, (), **{"repartition.purge.interval.ms": 3_600_000})
+    strikes = ("kill", "lose the disk", "stop", "close")
+    try:
+        for how in strikes:
+            group.write(draw)
+            before = len(group.lines) - RECORDS
+            assert until(lambda some=before + 20: len(group.results()) > some), group.logs()
+            group.strike(draw.randrange(2), how)
+        assert until(group.is_done), group.logs()
+    finally:
+        codes = group.close()
+    assert codes == [0, 0], group.logs()
+    group.assert_paid_once(kills=len(strikes))
