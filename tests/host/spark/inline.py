@@ -27,6 +27,7 @@ from penstock.host.spark.checkpoints.checkpoint import checkpoint_of
 from penstock.host.spark.driver.preparation import PreparedQuery, prepare
 from penstock.host.spark.protocol.application_description import ApplicationDescription, dump_description
 from penstock.host.spark.protocol.failures import QueryFailedError, decode_failure
+from penstock.host.spark.protocol.mailbox import Mailbox, Signal
 from penstock.host.spark.protocol.rows import read_rows
 from penstock.host.spark.worker import sink
 from penstock.host.spark.worker.bases import seal_bases
@@ -57,11 +58,13 @@ class InlineQuery:
         self._parallelism = parallelism
         self._clock = clock
         self._tells_restores = tells_restores
+        self._end_calls: Callable[[], None] = lambda: None
         self.restart()
 
     def restart(self, until_end: bool = False) -> None:
         """Start a new driver on what is there; the epoch that was planned last is run again if it is not committed.
         until_end: read to the ends of the topics as they are now, and finish."""
+        self._end_calls()  # a process that has ended makes none
         while (prepared := self._prepare()).finishes:
             self._load(prepared.description)
             self.epoch()
@@ -87,6 +90,7 @@ class InlineQuery:
         )
         self._data = dump_description(description)
         self._reader = EpochReader(self._data)
+        self._end_calls = self._reader.stop if description.placement.answers else lambda: None
         self._committed = self._reader.first_offset()
         self._planned: dict[str, Any] | None = None
 
@@ -115,6 +119,19 @@ class InlineQuery:
     def queries(self) -> StateQueries:
         """Return what reads the checkpoint; whoever asks closes it."""
         return open_state(self._topology, self._config)
+
+    def pause(self) -> None:
+        """Plan no epochs until `resume`."""
+        self._mailbox().send(Signal.PAUSE)
+
+    def resume(self) -> None:
+        """Plan epochs again."""
+        self._mailbox().withdraw(Signal.PAUSE)
+
+    def _mailbox(self) -> Mailbox:
+        mailbox = Mailbox(self.description.control_directory)
+        mailbox.create()
+        return mailbox
 
     def close(self) -> None:
         """Release the clients of the source process."""

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from penstock import (
+    Calls,
     KStream,
     Materialized,
     Processor,
@@ -91,3 +92,17 @@ def test_without_a_broadcast_nothing_is_copied() -> None:
     builder = StreamsBuilder()
     builder.stream("data").group_by_key().count()
     assert copied_stores(reading(builder)) == set()
+
+
+async def ask(value: str) -> str:
+    return value
+
+
+def test_records_of_a_broadcast_that_wait_for_calls_are_copied_with_what_follows() -> None:
+    builder = StreamsBuilder()
+    control, data = streams(builder)
+    calls = Calls(key_serde=TEXT, value_serde=TEXT)
+    asked = control.map_values(ask, calls=calls, named="ask-rules")
+    rules = asked.to_table(materialized=Materialized.as_("rules"))
+    data.map_values(ask, calls=calls, named="ask-data").join(rules, max)
+    assert copied_stores(reading(builder)) == {"ask-rules-calls", "rules"}

@@ -22,6 +22,7 @@ from penstock.host.spark.checkpoints.stored_description import (
     dump_for_checkpoint,
     load_from_checkpoint,
 )
+from penstock.host.spark.planner.call_stores import task_inboxes
 from penstock.host.spark.protocol.application_description import (
     ApplicationDescription,
     dump_description,
@@ -36,6 +37,8 @@ from tests.host.spark.protocol.test_application_description import description_o
 from tests.host.spark.support import SparkRunner
 from tests.host.support import InputRecord, lines
 from tests.host.test_topologies import TEXT, TEXT_OUT
+
+OF_0_2_0 = Path(__file__).parents[1] / "data" / "description_0_2_0" / "description"
 
 WORDS = """
 import functools
@@ -265,3 +268,14 @@ def test_an_epoch_left_half_committed_is_finished_with_the_modules_of_the_progra
     query.run_to_end()
     values = sorted(str(record.value, "utf-8") for record in spark_runner.read(target) if record.value)
     assert values == ["a-old", "b-old", "c-old", "d-old", "e-new"]
+
+
+def test_a_description_of_0_2_0_has_the_defaults_of_later_fields() -> None:
+    description = load_from_checkpoint(OF_0_2_0.read_bytes())
+    assert (description.placement.answers, description.topology.answers_topics) == ({}, {})
+    assert task_inboxes(description) == []
+    assert {str(task): inputs for task, inputs in description.placement.awaitable.items()} == dict.fromkeys(
+        ("0_0", "0_1", "1_0", "1_1"), ()
+    )
+    again = load_from_checkpoint(dump_for_checkpoint(description).data)
+    assert again.placement == description.placement

@@ -26,12 +26,14 @@ from penstock import (
 from penstock.client.confluent import connection
 from penstock.client.confluent.statistics import ClientStatistics
 from penstock.client.settings import PRODUCER
+from penstock.host.calls.measuring import CallFigures
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.driver.figures import ManifestFigures
 from penstock.host.spark.worker import sink, task_epoch
 from penstock.host.spark.worker.measuring import EpochMeasuring
 from penstock.metrics import Metric, MetricName, RecordingLevel
 from penstock.metrics.host_metrics import client_statistics, streams_metrics
+from penstock.metrics.measurements import measured_once
 from penstock.record import PartitionBatch, RecordBatch
 from penstock.task.stream_task import TaskCommit
 from penstock.task.task_checkpoint import TaskCheckpoint
@@ -328,3 +330,15 @@ def test_clients_report_where_an_interval_is_set(
 
     wait_for(have_reported)
     query.close()
+
+
+def test_reports_on_calls_are_added_up_by_operator() -> None:
+    figures = ManifestFigures(elapsed_ms=lambda: 1_000)
+    for in_flight in (3, 2):
+        figures.take_calls({"ask": CallFigures(in_flight, 5, 4, 1, 2, measured_once(10.0))})
+    found = values(streams_metrics("me", {}, figures.snapshot(), figures.measured()))
+    of_node = {name[0]: value for name, value in found.items() if "ask" in name}
+    assert (of_node["calls-in-flight"], of_node["calls-waiting"]) == (2, 5)
+    assert (of_node["calls-answered-total"], of_node["calls-failed-total"]) == (8, 2)
+    assert of_node["call-retries-total"] == 4
+    assert of_node["call-latency-avg"] == of_node["call-latency-max"] == 10

@@ -8,8 +8,10 @@ from typing import Any, cast
 import pytest
 from pyspark.sql.streaming.query import StreamingQuery
 
+from penstock.host.calls.measuring import CallFigures
 from penstock.host.spark.driver.running_query import RunningQuery
 from penstock.host.spark.planner import epoch_planner
+from penstock.host.spark.planner.call_reports import EVERY_MS, CallReports
 from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.spark.protocol.mailbox import Mailbox
 from penstock.record import TopicPartition
@@ -63,3 +65,19 @@ def test_a_closed_query_asks_its_session_nothing(tmp_path: Path) -> None:
     seen.append(query.is_active)
     query.stop()
     assert seen == [True, False]
+
+
+def test_reports_on_calls_are_read_once(tmp_path: Path) -> None:
+    mailbox = Mailbox(str(tmp_path))
+    query = RunningQuery(
+        cast(StreamingQuery, None), cast(ApplicationDescription, Described(tmp_path)), release=lambda: None
+    )
+    figures = {"ask": CallFigures(answered=1)}
+    now = iter((0, EVERY_MS))
+    reports = CallReports(mailbox, lambda: figures, lambda: next(now))
+    assert query.new_calls() == []
+    reports.tell()
+    assert query.new_calls() == [figures]
+    assert query.new_calls() == []
+    reports.tell()
+    assert query.new_calls() == [figures]

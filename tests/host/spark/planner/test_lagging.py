@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import Any
 
-from penstock import Consumed, Grouped, Joined, JoinWindows, Serdes, StreamJoined, StreamsBuilder
+from penstock import Calls, Consumed, Grouped, Joined, JoinWindows, Serdes, StreamJoined, StreamsBuilder
 from penstock.host.spark.checkpoints.checkpoint import Manifest
 from penstock.host.spark.planner.lagging import (
+    answers_of,
     held_bytes,
     lagging_inputs,
     lagging_partitions,
@@ -98,7 +99,7 @@ def test_a_partition_of_which_too_much_waits_is_not_read_nor_what_feeds_it() -> 
 
     def unread(partition: TopicPartition, size: int) -> Set[TopicPartition]:
         manifest = manifest_of({"1_1": TaskEntry(carried=holding(partition, size))})
-        return unread_partitions(placement, inputs, manifest, set(inputs), BOUND)
+        return unread_partitions(placement, inputs, manifest, set(inputs), BOUND, frozenset())
 
     assert unread(at("c", 1), BOUND) == set()
     assert unread(at("c", 1), BOUND + 1) == {at("c", 1)}
@@ -128,9 +129,9 @@ def test_a_partition_that_is_ahead_is_not_read_while_another_of_its_task_is() ->
     inputs = [at("a", 0), at("a", 1), at("b", 0), at("b", 1)]
     ahead = manifest_of({"0_0": TaskEntry(ahead=(at("a", 0),))})
     full = manifest_of({"0_0": TaskEntry(ahead=(at("a", 0),), carried=holding(at("b", 0), BOUND + 1))})
-    assert unread_partitions(placement, inputs, ahead, set(inputs), BOUND) == {at("a", 0)}
-    assert unread_partitions(placement, inputs, ahead, {at("a", 0), at("b", 1)}, BOUND) == set()
-    assert unread_partitions(placement, inputs, full, set(inputs), BOUND) == {at("b", 0)}
+    assert unread_partitions(placement, inputs, ahead, set(inputs), BOUND, frozenset()) == {at("a", 0)}
+    assert unread_partitions(placement, inputs, ahead, {at("a", 0), at("b", 1)}, BOUND, frozenset()) == set()
+    assert unread_partitions(placement, inputs, full, set(inputs), BOUND, frozenset()) == {at("b", 0)}
 
 
 def test_what_waits_is_read_from_the_manifest() -> None:
@@ -145,3 +146,38 @@ def holding(partition: TopicPartition, size: int) -> dict[str, Any]:
 
 def manifest_of(tasks: dict[str, TaskEntry]) -> Manifest:
     return Manifest("q", 1, 1, 0, 0, tasks)
+
+
+async def ask(value: str) -> str:
+    return value
+
+
+def joined_and_asked() -> Placement:
+    """`a` joined with the table `c`, and a call for each result."""
+    builder = StreamsBuilder()
+    joined = builder.stream("a", TEXT).join(builder.table("c", TEXT), lambda one, other: one + other, joined=JOINED)
+    joined.map_values(ask, named="ask", calls=Calls(key_serde=STRING, value_serde=STRING)).to("out")
+    return place(builder.build().build("app"), {"a": 2, "c": 2, "out": 1}, parallelism=2)
+
+
+ANSWERS = "app-ask-answers"
+
+
+def test_a_task_that_waits_for_answers_reads_nothing_else() -> None:
+    placement = joined_and_asked()
+    inputs = [at(topic, number) for topic in ("a", "c", ANSWERS) for number in range(2)]
+    assert answers_of(placement, inputs) == {at(ANSWERS, 0), at(ANSWERS, 1)}
+    manifest = Manifest("q", 1, 1, 0, 0, {})
+    assert unread_partitions(placement, inputs, manifest, set(inputs), BOUND, {TaskId(0, 1)}) == {
+        at("a", 1),
+        at("c", 1),
+    }
+
+
+def test_no_partition_waits_for_answers() -> None:
+    placement = joined_and_asked()
+    inputs = [at(topic, 0) for topic in ("a", "c", ANSWERS)]
+    assert waits(placement, TaskId(0, 0), *inputs) == {at("a"), at("c")}
+    manifest = Manifest("q", 1, 1, 0, 0, {"0_0": TaskEntry("00", ahead=(at("a"),))})
+    assert unread_partitions(placement, inputs, manifest, {at("a"), at(ANSWERS)}, BOUND, frozenset()) == set()
+    assert unread_partitions(placement, inputs, manifest, {at("a"), at("c")}, BOUND, frozenset()) == {at("a")}

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import pytest
 
-from penstock import Serdes, StreamsBuilder, Topology
+from penstock import Calls, Serdes, StreamsBuilder, Topology
 from penstock.config import StreamsConfig
 from penstock.dsl.options import Consumed, Grouped
 from penstock.errors import MissingSourceTopicError, TopologyError
@@ -134,7 +134,7 @@ def two_sources(group: frozenset[str], fixed: int | None = None) -> BuiltTopolog
     """A sub-topology that reads the repartition topic `r` of another one beside the topic `b`."""
     feeding = SubtopologySpec(0, (SourceSpec("s0", ("a",)),), source_topics=("a",), sink_topics=("r",))
     reading = SubtopologySpec(1, (SourceSpec("s1", ("b", "r")),), source_topics=("b", "r"))
-    return BuiltTopology((feeding, reading), {"r": InternalTopic("r", {}, fixed)}, (group,))
+    return BuiltTopology((feeding, reading), {"r": InternalTopic("r", {}, fixed)}, copartition_groups=(group,))
 
 
 def test_a_repartition_topic_is_aligned_with_the_topic_it_is_joined_with() -> None:
@@ -199,3 +199,34 @@ def test_differences_name_what_changed() -> None:
 def test_a_topology_by_hand_can_be_placed() -> None:
     topology = Topology().add_source("source", "in").add_sink("sink", "out", "source")
     assert place(topology.build("app"), {"in": 1, "out": 1}, 4).partitions == (1,)
+
+
+async def ask(value: str) -> str:
+    return value
+
+
+def calling() -> BuiltTopology:
+    builder = StreamsBuilder()
+    grouped = builder.stream("in", TEXT).group_by(lambda k, v: v, grouped=PAIRS.with_name("words"))
+    asked = grouped.reduce(lambda one, other: other).to_stream().map_values(ask, named="ask", calls=Calls())
+    asked.to("out")
+    return builder.build().build("app")
+
+
+def test_each_task_reads_its_partition_of_the_answers_and_waits_for_none() -> None:
+    placement = place(calling(), {"in": 3, "out": 1, "app-ask-answers": 7}, parallelism=2)
+    answers = [TopicPartition("app-ask-answers", number) for number in range(3)]
+    assert placement.answers == {"app-ask-answers": 3}
+    assert [placement.groups[TaskId(1, number)][-1] for number in range(3)] == answers
+    assert placement.levels == (tuple(TaskId(0, n) for n in range(3)), tuple(TaskId(1, n) for n in range(3)))
+    assert [placement.consumer(*each) for each in answers] == [TaskId(1, number) for number in range(3)]
+    assert placement.inputs_of(TaskId(1, 2), {"app-words-repartition": 3}) == [answers[2]]
+    assert placement.users_inputs(TaskId(1, 2)) == (("app-words-repartition", 2),)
+    assert placement.awaitable[TaskId(1, 0)] == ()
+
+
+def test_answers_are_no_part_of_the_topics_that_a_checkpoint_is_compared_with() -> None:
+    built = calling()
+    found = shape(built, place(built, {"in": 3, "out": 1}, parallelism=2))
+    assert found["partitions of source topics"] == {"app-words-repartition": 3, "in": 3}
+    assert found["stores"]["1"].keys() >= {"ask-calls"}

@@ -98,6 +98,8 @@ def test_messages_of_the_protocol_are_read_as_they_were_written() -> None:
     entry = TaskEntry("ab", {"deltas": [{"id": "ab"}], "snapshots": []}, 17)
     control = TaskControl(4, 1000, entry, global_positions={"rates": [7, 0]})
     assert TaskControl.decode(control.encode()) == control
+    control = control._replace(taps={"node": 3}, call_again_before={TopicPartition("answers", 1): 7})
+    assert TaskControl.decode(control.encode()) == control
     report = TaskReport("0_1", 4, 2, "aa", entry, (("t", 3, 40),), "printed")
     assert TaskReport.decode(report.encode()) == report
     report = report._replace(worker="here (pid 1)", awaited=(TopicPartition("t", 1),))

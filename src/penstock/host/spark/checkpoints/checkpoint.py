@@ -75,16 +75,14 @@ class Manifest:
         planned_ms, committed_ms: times at which the epoch was planned and committed.
         commit_ms, phases_ms: durations of the commit, and of each phase of the epoch.
         offsets, global_offsets: positions reached in each topic, and in the topics of global stores.
-        input, output: by topic.
         records_out, bytes_sent: records written to topics; bytes that tasks sent to topics and to one another.
         printed: text that user functions printed.
         removed: the state of stores that the program no longer has, by `removed_holder`.
-        processed, dropped: records by task.
+        input, output: by topic. processed, dropped: records by task.
         measured: by task and operation; the empty name has the measurements that belong to no task.
         sensors: measurements of the users' own sensors, of all tasks together.
         read_to_ms: upper bound (exclusive) of the timestamps read from aligned topics (`EpochOffset`).
-        leader_epochs: by topic and partition (`EpochOffset`).
-        lagging: by topic, the partitions that had more to read (`EpochOffset`).
+        leader_epochs, lagging, call_again_before: by topic (`EpochOffset`).
         idle_ms: as in `EpochOffset`; None in manifests of earlier versions of Penstock, which did not record it.
         workers: machine and process of each task that had input or state to process.
         awaited: by task, the partitions (topic and number) for which its waiting records wait.
@@ -116,6 +114,7 @@ class Manifest:
     workers: Mapping[str, str] = field(default_factory=dict)
     awaited: Mapping[str, Sequence[Sequence[Any]]] = field(default_factory=dict)
     leader_epochs: Mapping[str, list[int]] = field(default_factory=dict)
+    call_again_before: Mapping[str, list[int]] = field(default_factory=dict)
 
     def entry(self, task: str) -> TaskEntry:
         """Return the entry of `task`, or of a holder of removed state. It is empty before the first commit."""
@@ -566,6 +565,7 @@ def _encoded(manifest: Manifest) -> bytes:
         "workers": manifest.workers,
         "awaited": manifest.awaited,
         "leader_epochs": manifest.leader_epochs,
+        "call_again_before": manifest.call_again_before,
     }
     return orjson.dumps(fields)
 

@@ -6,6 +6,8 @@ connected to it. If those receive only records of broadcasts, each task has all 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from penstock.errors import StreamsError
 from penstock.plan.broadcast import read_broadcasts
 from penstock.plan.subtopology import NodeSpec, ProcessorSpec, SourceSpec, SubtopologySpec
@@ -20,7 +22,7 @@ def copied_stores(spec: SubtopologySpec) -> frozenset[str]:
         return frozenset()
     received: dict[str, frozenset[bool]] = {}
     for node in spec.nodes:  # parents before children
-        received[node.name] = _received(node, received)
+        received[node.name] = _received(node, received, spec.nodes)
     found = set()
     for name in spec.stores:
         connected = [node for node in spec.nodes if isinstance(node, ProcessorSpec) and name in node.stores]
@@ -38,8 +40,14 @@ def copied_stores(spec: SubtopologySpec) -> frozenset[str]:
     return frozenset(found)
 
 
-def _received(node: NodeSpec, above: dict[str, frozenset[bool]]) -> frozenset[bool]:
-    """Return whether the records that reach `node` come from a broadcast, from other topics, or both."""
-    if isinstance(node, SourceSpec):
+def _received(node: NodeSpec, above: Mapping[str, frozenset[bool]], nodes: Sequence[NodeSpec]) -> frozenset[bool]:
+    """Return whether the records that reach `node` come from a broadcast, from other topics, or both.
+
+    Answers of calls stand for the records that wait for them, in the store of an earlier node.
+    """
+    if not isinstance(node, SourceSpec):
+        return frozenset().union(*(above[parent] for parent in node.parents))
+    if node.calls is None:
         return frozenset((node.broadcast,))
-    return frozenset().union(*(above[parent] for parent in node.parents))
+    inboxes = (each.name for each in nodes if isinstance(each, ProcessorSpec) and node.calls.store in each.stores)
+    return frozenset().union(*(above[name] for name in inboxes if name in above))

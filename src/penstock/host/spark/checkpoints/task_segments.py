@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -85,14 +85,19 @@ def _written(checkpoint: Checkpoint, task: str, segment: EncodedSegment) -> Segm
     return segment.info
 
 
-def read_segment(checkpoint: Checkpoint, task: str, info: SegmentInfo) -> Segment:
-    """Return a live segment of a task; raises TaskCorruptedError if it is missing or incomplete."""
+def read_segment(
+    checkpoint: Checkpoint, task: str, info: SegmentInfo, stores: Collection[str] | None = None
+) -> Segment:
+    """Return a live segment of a task; raises TaskCorruptedError if it is missing or incomplete.
+
+    stores: whose changes are decoded, None for all.
+    """
     name = checkpoint.segment_name(task, info.id.hex())
     data = checkpoint.read_segment(task, info.id.hex())
     if data is None:
         raise damaged(name, "it is missing, and a manifest names it")
     try:
-        return decode(data, info.id)
+        return decode(data, info.id, stores)
     except CorruptedSegmentError as error:
         raise damaged(name, f"it {error.why}") from error
 

@@ -77,8 +77,7 @@ def unfinished(
     planned = planned_offset(checkpoint, metadata, last)
     if planned is None or digest == metadata.plan or not metadata.transactional:
         return None
-    written = [_has_written(description, metadata, planned.epoch, number) for number in range(metadata.sink_partitions)]
-    if not any(written):
+    if not has_written_part(description, metadata, planned.epoch):
         return None
     data = checkpoint.read_description(metadata)
     try:
@@ -88,6 +87,15 @@ def unfinished(
     if stored is None:
         raise _cannot_finish(checkpoint, planned.epoch, f"is not in {checkpoint.uri}/plans")
     return of_version(of_run(stored, description), metadata, last, planned)
+
+
+def has_written_part(description: ApplicationDescription, metadata: Metadata, epoch: int) -> bool:
+    """Return whether a part of the output of `epoch` is committed in transactions.
+
+    No transaction of an earlier driver can be committed any more after that.
+    """
+    written = [_has_written(description, metadata, epoch, number) for number in range(metadata.sink_partitions)]
+    return any(written)
 
 
 def _has_written(description: ApplicationDescription, metadata: Metadata, epoch: int, sink_partition: int) -> bool:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from penstock.host.api import RECENT_COMMITS, CommitFigures, HostStatistics
+from penstock.host.calls.measuring import CallFigures
+from penstock.host.measuring.call_measuring import measured_calls
 from penstock.host.measuring.record_counters import RecordCounters
 from penstock.host.spark.checkpoints.checkpoint import Manifest
 from penstock.host.spark.worker.measuring import operations_of
@@ -106,6 +108,13 @@ class ManifestFigures:
         """Update the ends of the inputs."""
         with self._lock:
             self._ends = ends
+
+    def take_calls(self, figures: Mapping[str, CallFigures]) -> None:
+        """Add a report on calls, by operator."""
+        with self._lock:
+            now = self._elapsed_ms()
+            for operation, measurement in measured_calls(figures):
+                self._measurements.take(operation, measurement, now)
 
     def tasks_created(self, tasks: int) -> None:
         """Record that a query creates `tasks` tasks."""

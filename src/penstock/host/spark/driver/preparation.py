@@ -41,7 +41,9 @@ from penstock.host.spark.checkpoints.markers import (
     with_markers,
 )
 from penstock.host.spark.checkpoints.stored_description import StoredDescription, dump_for_checkpoint
-from penstock.host.spark.driver.changelogs import positions_in_step, prepare_changelogs
+from penstock.host.spark.driver.answers_topics import with_answers_topics
+from penstock.host.spark.driver.calling_again import calling_again
+from penstock.host.spark.driver.changelogs import PositionsInStep, positions_in_step, prepare_changelogs
 from penstock.host.spark.driver.prepared_histories import delete_other_histories, prepared_histories, with_histories
 from penstock.host.spark.protocol.application_description import ApplicationDescription, check_can_be_sent
 from penstock.host.spark.protocol.placement import Placement, place, shape
@@ -177,6 +179,7 @@ def _prepare(
     topology, placement = placed(built, config, admin, topics, parallelism)
     metadata = _existing_version(checkpoint)
     evolution = None if metadata is None else _evolution(metadata, topology, placement, checkpoint)
+    topics = with_answers_topics(topology, placement.answers, config, admin, topics)
     inputs = _inputs(topology, placement)
     ids, recreated = _topic_ids(metadata, topology, admin, topics.keys())
     same_topics = topics.keys() - recreated
@@ -196,7 +199,7 @@ def _prepare(
     if metadata is not None:
         metadata = _stored(checkpoint, metadata, generation)
         continuing = None if continuing is None else metadata
-    counts = {**topics, **placement.source_partitions}
+    counts = {**topics, **placement.source_partitions, **{name: topics[name] for name in placement.answers}}
     run = checkpoint.uri, "", "", generation, transactional, control_directory, clock
     description = ApplicationDescription(config, topology, placement, counts, {}, *run, topic_ids=ids, histories=past)
     stored = dump_for_checkpoint(description)
@@ -205,8 +208,7 @@ def _prepare(
         if earlier is not None:
             return PreparedQuery(earlier, guarantee, last_manifest(checkpoint, metadata), {}, finishes=True)
     if config["penstock.changelog.topics"]:
-        in_step = None if metadata is None else positions_in_step(checkpoint, metadata, config)
-        prepare_changelogs(layout_of(built, config, topics), admin, topics, in_step)
+        prepare_changelogs(layout_of(built, config, topics), admin, topics, _in_step(checkpoint, metadata, config))
     if transactional:
         make_commits_topic(admin, topics, commits_topic(application_id), placement.sink_partitions, config)
     if continuing is not None:
@@ -216,8 +218,12 @@ def _prepare(
     checkpoint.check_generation(generation)  # before deleting files that may be a newer driver's
     checkpoint.forget_other_descriptions(metadata.plan)
     last = last_manifest(checkpoint, metadata)
-    planned = planned_offset(checkpoint, metadata, last)
-    return PreparedQuery(topology_versions.of_version(description, metadata, last, planned), guarantee, last, ends)
+    description = topology_versions.of_version(description, metadata, last, planned_offset(checkpoint, metadata, last))
+    return PreparedQuery(calling_again(description, ends, metadata), guarantee, last, ends)
+
+
+def _in_step(checkpoint: Checkpoint, metadata: Metadata | None, config: StreamsConfig) -> PositionsInStep | None:
+    return None if metadata is None else positions_in_step(checkpoint, metadata, config)
 
 
 def _with_former_owners(
@@ -410,7 +416,7 @@ def _topic_ids(
     before = {} if metadata is None else metadata.topic_ids
     known = () if metadata is None else metadata.begin
     read = {topic for spec in topology.subtopologies for topic in spec.source_topics}
-    from_there = {*known, *read} & topics
+    from_there = {*known, *read, *topology.answers_topics} & topics
     global_topics = () if topology.global_topology is None else topology.global_topology.source_topics
     ids = admin.topic_ids(from_there | topics & set(global_topics))
     changed = frozenset(topic for topic, topic_id in ids.items() if before.get(topic, topic_id) != topic_id)

@@ -95,6 +95,8 @@ class QueryFollower:
             self._figures.take(manifest)
         if ends := query.new_ends():
             self._figures.take_ends(ends)
+        for figures in query.new_calls():
+            self._figures.take_calls(figures)
         self._restores.look(query.description.generation, self._figures.epoch)
 
     def _check_data_frames(self, query: RunningQuery) -> None:

@@ -225,11 +225,11 @@ class EpochReplay:
 
     def _committed_offset(self, metadata: Metadata) -> EpochOffset:
         """Return the offset of a committed epoch, as planned."""
-        logged = self._checkpoint_offset(metadata)
-        if logged is not None:
-            return logged
-        manifest = self._manifest
+        logged, manifest = self._checkpoint_offset(metadata), self._manifest
         assert manifest is not None
+        if logged is not None:
+            # a later run than the one that logged the offset may have committed the epoch, see `calling_again`
+            return replace(logged, call_again_before=manifest.call_again_before)
         may_wait = any(self._description.placement.awaitable.values())
         if manifest.idle_ms is None and may_wait:
             raise StreamsError(
@@ -246,6 +246,7 @@ class EpochReplay:
             idle_ms=manifest.idle_ms or 0,
             read_to_ms=manifest.read_to_ms,
             leader_epochs=manifest.leader_epochs,
+            call_again_before=manifest.call_again_before,
         )
 
     def _checkpoint_offset(self, metadata: Metadata) -> EpochOffset | None:

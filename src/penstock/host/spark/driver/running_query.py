@@ -15,9 +15,11 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.errors import StreamsError
+from penstock.host.calls.measuring import CallFigures
 from penstock.host.packing.tapped_records import decoded_records
 from penstock.host.spark.driver.driver_session import DriverSession
 from penstock.host.spark.planner import epoch_planner
+from penstock.host.spark.planner.call_reports import CALLS_FILE, read_call_reports
 from penstock.host.spark.planner.taps import read_tapped, read_taps, write_taps
 from penstock.host.spark.protocol.application_description import ApplicationDescription, dump_description
 from penstock.host.spark.protocol.failures import failure_of_exception
@@ -109,6 +111,8 @@ class RunningQuery:
         self._is_active = True
         self._mailbox = Mailbox(description.control_directory)
         self._ends: bytes | None = None
+        self._calls: bytes | None = None
+        self._last_call_report = 0
 
     @property
     def is_active(self) -> bool:
@@ -138,6 +142,14 @@ class RunningQuery:
         # compared as bytes: the driver looks many times a second, and there may be thousands of inputs
         before, self._ends = self._ends, self._mailbox.read(epoch_planner.ENDS_FILE)
         return {} if self._ends == before else epoch_planner.decoded_ends(self._ends)
+
+    def new_calls(self) -> list[dict[str, CallFigures]]:
+        """Return the reports on calls, by operator, that this function has not returned before."""
+        before, self._calls = self._calls, self._mailbox.read(CALLS_FILE)  # compared as the ends are
+        if self._calls == before:
+            return []
+        self._last_call_report, reports = read_call_reports(self._calls, self._last_call_report)
+        return reports
 
     def pause(self) -> None:
         """Plan no epochs after the running one."""
@@ -169,6 +181,8 @@ class RunningQuery:
     def stop(self) -> None:
         """Stop immediately. The running epoch is abandoned; the next query on the checkpoint runs it again."""
         if self.is_active:
+            with suppress(OSError):  # the query has ended
+                self._mailbox.send(Signal.STOP)  # the planner may be waiting for answers of calls
             self._query.stop()
 
     def failure(self) -> tuple[StreamsError, str] | None:

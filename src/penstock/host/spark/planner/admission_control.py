@@ -15,7 +15,13 @@ from typing import NamedTuple
 from penstock.host.spark.checkpoints.carried import carried_bytes
 from penstock.host.spark.checkpoints.checkpoint import Manifest
 from penstock.host.spark.planner.history_offsets import HistoryOffsets, OffsetsForTime
-from penstock.host.spark.planner.lagging import held_bytes, lagging_partitions, unread_partitions, waited_partitions
+from penstock.host.spark.planner.lagging import (
+    answers_of,
+    held_bytes,
+    lagging_partitions,
+    unread_partitions,
+    waited_partitions,
+)
 from penstock.host.spark.planner.quota import (
     QuotaLimits,
     first_quota,
@@ -26,6 +32,7 @@ from penstock.host.spark.planner.quota import (
 )
 from penstock.host.spark.planner.time_alignment import aligned_topics, common_time
 from penstock.host.spark.protocol.application_description import ApplicationDescription
+from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
 
 Positions = Mapping[TopicPartition, int]
@@ -64,6 +71,8 @@ class AdmissionControl:
         config, placement = description.config, description.placement
         self._placement = placement
         self._inputs = frozenset(description.inputs)
+        self._answers = answers_of(placement, description.inputs)
+        self._start_epoch = None if description.start is None else description.start.epoch
         self._offsets = HistoryOffsets(description, offsets_for_time)
         self._limits = QuotaLimits(config["penstock.batch.max.bytes"], config["penstock.batch.target.ms"])
         self._quota = first_quota(self._limits)
@@ -83,6 +92,15 @@ class AdmissionControl:
         if duration_ms is not None and read:
             self._quota = next_quota(self._quota, read, duration_ms, self._limits, manifest.bytes_sent)
 
+    def tasks_that_wait(self, manifest: Manifest) -> Set[TaskId]:
+        """Return the tasks that take only answers of calls, as of `manifest`.
+
+        Those at the start of a run may take more: a changed program may let more records wait.
+        """
+        if manifest.epoch == self._start_epoch:
+            return frozenset()
+        return {task for task in self._placement.groups if manifest.entry(str(task)).waits_for_answers}
+
     def next_limit(
         self, positions: Positions, ends: Positions, manifest: Manifest, read_to_ms: int, final: bool
     ) -> ReadLimit:
@@ -99,13 +117,14 @@ class AdmissionControl:
         held = sum(held_bytes(manifest).values())
         quota = remaining_quota(self._quota, carried_bytes(manifest) - held, held)
         behind = lagging_partitions(positions, ends)
-        unread = unread_partitions(self._placement, self._inputs, manifest, behind, self.held_bound)
+        full = self.tasks_that_wait(manifest)
+        unread = unread_partitions(self._placement, self._inputs, manifest, behind, self.held_bound, full)
         wanted = wanted_bytes(positions, ends, self._record_bytes, unread)
         if wanted > quota and self._aligned:
             ends, read_to_ms = self._cut(positions, ends, unread, quota / wanted, read_to_ms)
-        waited = waited_partitions(self._placement, self._inputs, manifest)
-        reached = positions_within(positions, ends, self._record_bytes, quota, unread, waited)
-        lagging = lagging_partitions(reached, ends) if self._idle_ms >= 0 else frozenset()
+        first = (self._answers, *waited_partitions(self._placement, self._inputs, manifest))
+        reached = positions_within(positions, ends, self._record_bytes, quota, unread, first)
+        lagging = lagging_partitions(reached, ends) - self._answers if self._idle_ms >= 0 else frozenset()
         return ReadLimit(reached, lagging, 0 if final else max(self._idle_ms, 0), read_to_ms)
 
     def _cut(

@@ -10,6 +10,7 @@ far that is; this module provides the brokers, the clock and the files.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping, Set
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -30,6 +31,7 @@ from penstock.host.spark.checkpoints.documents import damaged
 from penstock.host.spark.checkpoints.manifests import check_follows
 from penstock.host.spark.clients import open_checkpoint
 from penstock.host.spark.planner.admission_control import AdmissionControl
+from penstock.host.spark.planner.calls import PlannerCalls
 from penstock.host.spark.planner.group_offsets import GroupOffsets
 from penstock.host.spark.planner.taps import read_taps
 from penstock.host.spark.planner.task_controls import OffsetRange, task_controls, task_ranges
@@ -50,6 +52,9 @@ ENDS_FILE = "ends"
 
 _ENDS_EVERY_MS = 1_000
 """Minimum interval (ms) between two messages about the ends to the driver."""
+
+_LOOK_SECONDS = 0.05
+"""Interval (s) between two looks for answers before the end of a query."""
 
 _FINISH_MS = 2_000
 """How long (ms) the end of a query waits until the positions are committed to the brokers."""
@@ -107,9 +112,11 @@ class EpochPlanner:
         self._told_ends_at: int | None = None
         self._purge = RecordPurge(description.config["repartition.purge.interval.ms"], elapsed_milliseconds)
         self._mailbox = Mailbox(description.control_directory)
+        self._calls = PlannerCalls(description, self._checkpoint, self._mailbox)
 
     def close(self) -> None:
         """Release the clients."""
+        self._calls.close()
         self._group_offsets.finish(_FINISH_MS)
         self._admin.close()
 
@@ -129,14 +136,23 @@ class EpochPlanner:
         return end
 
     def _end_after(self, start: EpochOffset) -> EpochOffset:
-        if not self._mailbox.has(Signal.TO_END):
-            return self._epoch_after(start)
-        if not self._ends.are_fixed:
+        to_end = self._mailbox.has(Signal.TO_END)
+        if to_end and not self._ends.are_fixed:
             self.fix_ends()
         end = self._epoch_after(start)
-        if end == start:
+        while end == start and self._awaits_answers():
+            time.sleep(_LOOK_SECONDS)
+            end = self._epoch_after(start)
+        if to_end and end == start:
+            self._calls.tell_last()
             self._mailbox.send(Signal.AT_END)
         return end
+
+    def _awaits_answers(self) -> bool:
+        """Return whether a query with a planned end must wait for answers: without an epoch, Spark would end it."""
+        if not self._ends.are_fixed or not self._calls.waiting:
+            return False
+        return not self._mailbox.has(Signal.STOP) and not self._mailbox.has(Signal.PAUSE)
 
     def _epoch_after(self, start: EpochOffset) -> EpochOffset:
         """Return the end of the epoch after `start`, or `start` as `next_epoch` does.
@@ -149,6 +165,7 @@ class EpochPlanner:
             return planned_before
         self._tell_positions(start)
         if self._mailbox.has(Signal.STOP):
+            self._calls.close()
             self._group_offsets.finish(_FINISH_MS)
             self._mailbox.send(Signal.STOPPED)
             return start
@@ -156,8 +173,7 @@ class EpochPlanner:
             return start
         manifest = self._manifest_of(start)
         now = self._time_after(start.planned_ms)
-        ends = self._ends.now()
-        self._tell_ends(ends)
+        ends = self._ends_after(start, manifest)
         positions = self._ends.without_deleted({tp: start.position(tp) for tp in self._description.inputs})
         if self._description.global_inputs and not ends:
             return start  # without an answer, the content of the global stores is unknown
@@ -174,8 +190,7 @@ class EpochPlanner:
             if self._ends.are_fixed:
                 self._group_offsets.finish(_FINISH_MS)
             return start
-        # A topic may have been created again before its ends were known. The ends would then belong to the new topic,
-        # and the positions to the old one.
+        # The ends may belong to a topic that was created again, and the positions to the old one.
         if limit.positions != positions and not self._ends.are_of_before():
             return start
         # A pause may have begun during the request for the ends, so they may include records written after it began.
@@ -197,7 +212,15 @@ class EpochPlanner:
             limit.idle_ms,
             limit.read_to_ms,
             self._ends.leader_epochs(start),
+            start.call_again_before,
         )
+
+    def _ends_after(self, start: EpochOffset, manifest: Manifest) -> dict[TopicPartition, int]:
+        """Return the current ends, after reporting them and starting the calls that `manifest` allows."""
+        ends = self._ends.now()
+        self._tell_ends(ends)
+        self._calls.take(manifest, start, ends)
+        return ends
 
     def _is_paused(self) -> bool:
         """Return whether the driver has paused the planning.
@@ -206,6 +229,7 @@ class EpochPlanner:
         """
         if not self._mailbox.has(Signal.PAUSE):
             return False
+        self._calls.pause()
         self._mailbox.send(Signal.PAUSED)
         return True
 
@@ -241,7 +265,7 @@ class EpochPlanner:
         if not self._purge.is_due():
             return
         description = self._description
-        own = description.topology.data_frame_topics
+        own = {*description.topology.data_frame_topics, *description.placement.answers}
         read = {tp: end.position(tp) for tp in description.inputs if tp.topic in own}
         if description.writes_changelogs:
             read.update(self._committed_between_tasks())
@@ -341,9 +365,10 @@ class EpochPlanner:
             went_back: whether the clock did, so that intervals start over.
             waits: whether tasks with waiting records may keep waiting.
         """
-        carried = [entry.carried for entry in manifest.tasks.values() if entry.carried is not None]
-        if any(each["sends"] or not waits for each in carried):
-            return True
+        full = {str(task) for task in self._admission.tasks_that_wait(manifest)}
+        for task, entry in manifest.tasks.items():
+            if entry.carried is not None and (entry.carried["sends"] or not (waits or task in full)):
+                return True
         due = manifest.due_ms()
         return due is not None and (due <= now or went_back) and not self._ends.are_fixed
 

@@ -9,6 +9,9 @@ until they shrink, and the task waits for no repartition topic, because that mig
 partition. Partitions that a task waits for are always read, so waits end, and come first if an epoch cannot read
 everything. A partition that is ahead of others of its task by `partition.pause.threshold.ms` is not read either, as
 long as one of those has more to read.
+
+The answers of calls are no input that tasks wait for. They are always read, and first. A task with a full store of
+waiting records takes nothing else, so its other partitions are not read meanwhile.
 """
 
 from __future__ import annotations
@@ -42,21 +45,30 @@ def unread_partitions(
     manifest: Manifest,
     lagging: Set[TopicPartition],
     bound: int,
+    full: Set[TaskId],
 ) -> Set[TopicPartition]:
     """Return the partitions of `inputs` that are not read now.
 
     More than `bound` bytes of their records wait, or they are ahead of another partition of their task by more than the
-    threshold, and the other partition lags and is read.
+    threshold, and the other partition lags and is read, or their task is in `full`: it takes only answers.
     """
-    full = [partition for partition, size in held_bytes(manifest).items() if size > bound]
-    topics = {topic for each in full if each not in inputs for topic in placement.upstream[each.topic]}
-    unread = {each for each in inputs if each in full or each.topic in topics}
-    read_on = lagging - unread
+    held = [partition for partition, size in held_bytes(manifest).items() if size > bound]
+    topics = {topic for each in held if each not in inputs for topic in placement.upstream[each.topic]}
+    unread = {each for each in inputs if each in held or each.topic in topics}
+    others = set(inputs) - answers_of(placement, inputs)
+    for task in full:
+        unread.update(others.intersection(placement.groups[task]))
+    read_on = (lagging & others) - unread
     for task, group in placement.groups.items():
         ahead = manifest.entry(str(task)).ahead
         if ahead and not read_on.isdisjoint(frozenset(group).difference(ahead)):
             unread.update(each for each in ahead if each in inputs)
     return unread
+
+
+def answers_of(placement: Placement, inputs: Collection[TopicPartition]) -> Set[TopicPartition]:
+    """Return the partitions of `inputs` that have answers of calls."""
+    return {each for each in inputs if each.topic in placement.answers}
 
 
 def waited_partitions(

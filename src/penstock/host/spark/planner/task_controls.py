@@ -49,6 +49,11 @@ def task_controls(
     lagging = {TopicPartition(topic, each) for topic, numbers in end.lagging.items() for each in numbers}
     held, most_held = held_bytes(before), description.config["penstock.held.max.bytes"]
     for task in placement.places:
+        call_again_before = {
+            each: end.call_again_before[each.topic][each.partition]
+            for each in placement.groups[task]
+            if each.topic in end.call_again_before
+        }
         yield (
             task,
             TaskControl(
@@ -61,6 +66,7 @@ def task_controls(
                 end.idle_ms,
                 end.planned_ms < start.planned_ms,
                 taps,
+                call_again_before,
             ),
         )
 

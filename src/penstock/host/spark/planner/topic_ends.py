@@ -14,6 +14,7 @@ from penstock.client.api import UNKNOWN_LEADER_EPOCH, Admin, EpochPosition
 from penstock.errors import (
     KafkaError,
     LogTruncationError,
+    MissingInternalTopicError,
     MissingSourceTopicError,
     RetriableError,
     StreamsError,
@@ -52,6 +53,8 @@ class TopicEnds:
         self._description = description
         self._admin = admin
         self._partitions = [*description.inputs, *description.global_inputs]
+        self._replaceable = {*description.pattern_topics, *description.placement.answers}
+        self._answers = {tp for tp in description.inputs if tp.topic in description.placement.answers}
         self._fixed: dict[TopicPartition, int] | None = None
         self._away_since: int | None = None
         self._beginnings: dict[TopicPartition, int] = {}
@@ -66,7 +69,10 @@ class TopicEnds:
         return self._fixed is not None
 
     def fix(self) -> None:
-        """Fix the current ends as the last to read; wait for unavailable brokers. Raises as `now`."""
+        """Fix the current ends as the last to read, but for answers of calls. Waits for unavailable brokers.
+
+        Raises as `now`.
+        """
         ends = self.now()
         while self._away_since is not None:
             time.sleep(_LOOK_SECONDS)
@@ -80,9 +86,9 @@ class TopicEnds:
 
         Raises:
             QueryFailedError: the brokers were unavailable for too long or refuse the request, or a topic that the
-                application reads by name was deleted.
+                application reads by name was deleted, or an answers topic of a query with a planned end.
         """
-        if self._fixed is not None:
+        if self._fixed is not None and not self._answers:
             return self._fixed
         try:
             ends = self._ask()
@@ -91,11 +97,30 @@ class TopicEnds:
             self._away_since = now if self._away_since is None else self._away_since
             if now - self._away_since > PATIENCE_MS:
                 raise self._failed(error) from error
-            return {}
+            return self._fixed or {}
         except KafkaError as error:
             raise self._failed(error) from error
         self._away_since = None
-        return ends
+        self._check_answers()
+        return ends if self._fixed is None else {**self._fixed, **{tp: ends[tp] for tp in self._answers & ends.keys()}}
+
+    def _check_answers(self) -> None:
+        """Check that a query with a planned end has its answers topics. In others, the driver prepares them again.
+
+        Raises QueryFailedError if one was deleted, and perhaps created again.
+        """
+        lost = {tp.topic for tp in self._answers.difference(self._partitions)}
+        if self._fixed is None or not lost:
+            return
+        operators = self._description.topology.operators_of_answers
+        named = ", ".join(f"{topic} (the answers of {operators[topic]})" for topic in sorted(lost))
+        raise self._failed(
+            MissingInternalTopicError(
+                f"Answers topics of {self._description.application_id} were deleted while it ran: {named}. "
+                "Records wait for their answers. Start the application again: it creates the topics, and makes the "
+                "calls of these records again."
+            )
+        )
 
     def _ask(self) -> dict[TopicPartition, int]:
         self._look_at_ids()
@@ -104,7 +129,7 @@ class TopicEnds:
         except UnknownTopicOrPartitionError:
             topics = self._admin.topics()
         gone = sorted({tp.topic for tp in self._partitions if tp.topic not in topics})
-        named = [topic for topic in gone if topic not in self._description.pattern_topics]
+        named = [topic for topic in gone if topic not in self._replaceable]
         if named:
             raise self._failed(
                 MissingSourceTopicError(
@@ -113,7 +138,7 @@ class TopicEnds:
                 )
             )
         if gone:
-            _log.warning("Topics that a pattern matched were deleted: %s.", ", ".join(gone))
+            _log.warning("Topics that a pattern matched, or with answers of calls, were deleted: %s.", ", ".join(gone))
         self._partitions = [tp for tp in self._partitions if tp.partition < topics.get(tp.topic, 0)]
         return self._end_offsets()
 
@@ -163,7 +188,8 @@ class TopicEnds:
             text = truncation(tp, changed[tp], lost[tp])
             raise self._failed(LogTruncationError(f"{text} {_NEW_CHECKPOINT}"))
         for tp, at in positions.items():
-            if self._fixed is None and ends.get(tp, at.offset) < at.offset:
+            is_live = self._fixed is None or tp in self._answers
+            if is_live and ends.get(tp, at.offset) < at.offset:
                 raise self._failed(
                     StreamsError(
                         f"Topic {tp.topic}, partition {tp.partition} ends at offset {ends[tp]}, but the application "
@@ -209,12 +235,13 @@ class TopicEnds:
         ids = self._admin.topic_ids(read & known.keys())
         self._ids_at = elapsed_milliseconds()
         recreated = {topic for topic, topic_id in ids.items() if topic_id != known[topic]}
-        named = sorted(recreated - self._description.pattern_topics)
+        named = sorted(recreated - self._replaceable)
         if named:
             raise self._failed(recreated_topics_error(named))
         if recreated:
             _log.warning(
-                "Topics that a pattern matched were deleted and created again: %s.", ", ".join(sorted(recreated))
+                "Topics that a pattern matched, or with answers of calls, were deleted and created again: %s.",
+                ", ".join(sorted(recreated)),
             )
             self._partitions = [tp for tp in self._partitions if tp.topic not in recreated]
 

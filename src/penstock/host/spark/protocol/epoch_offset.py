@@ -36,6 +36,8 @@ class EpochOffset:
         read_to_ms: upper bound (exclusive) of the timestamps read from aligned topics (see `planner.time_alignment`).
         leader_epochs: by source topic, the leader epoch of each partition when its end was requested, -1 if unknown
             (KIP-320).
+        call_again_before: by answers topic, the end of each partition at the start of the run; failed answers before it
+            are ignored, and their calls are made again.
     """
 
     query_id: str
@@ -49,12 +51,14 @@ class EpochOffset:
     idle_ms: int = 0
     read_to_ms: int = 0
     leader_epochs: Mapping[str, list[int]] = field(default_factory=dict)
+    call_again_before: Mapping[str, list[int]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the offset as plain data, for Spark and the checkpoint's offset log."""
         fields = asdict(self)
-        if not self.leader_epochs:  # an offset of an earlier version of Penstock keeps its digest
-            del fields["leader_epochs"]
+        for later in ("leader_epochs", "call_again_before"):
+            if not fields[later]:  # an offset of an earlier version of Penstock keeps its digest
+                del fields[later]
         return fields
 
     @staticmethod

@@ -48,6 +48,7 @@ class TaskControl(NamedTuple):
         idle_ms: how long the task waits for other inputs.
         clock_went_back: whether the clock is before that of the previous epoch.
         taps: number of last records to keep for inspection, by node.
+        call_again_before: the offsets before which failed answers are ignored, by partition of an answers topic.
     """
 
     epoch: int
@@ -59,21 +60,25 @@ class TaskControl(NamedTuple):
     idle_ms: int = 0
     clock_went_back: bool = False
     taps: Mapping[str, int] = MappingProxyType({})
+    call_again_before: Mapping[TopicPartition, int] = MappingProxyType({})
 
     def encode(self) -> bytes:
         """Return the control as a blob."""
         carried = tuple(map(tuple, self.carried))
         positions, lagging = dict(self.global_positions), tuple(map(tuple, self.lagging))
-        rest = self.idle_ms, self.clock_went_back, dict(self.taps)
+        again = tuple((*partition, before) for partition, before in self.call_again_before.items())
+        rest = self.idle_ms, self.clock_went_back, dict(self.taps), again
         return encode_message((self.epoch, self.planned_ms, self.entry.fields(), carried, positions, lagging, *rest))
 
     @staticmethod
     def decode(blob: bytes) -> TaskControl:
         """Return the control of a blob."""
-        epoch, planned_ms, entry, carried, global_positions, lagging, *rest = decode_message(blob)
+        epoch, planned_ms, entry, carried, global_positions, lagging, *rest, again = decode_message(blob)
         ranges = tuple(map(CarriedRange._make, carried))
         inputs = tuple(map(TopicPartition._make, lagging))
-        return TaskControl(epoch, planned_ms, TaskEntry.of_fields(entry), ranges, global_positions, inputs, *rest)
+        calls = {TopicPartition(topic, partition): before for topic, partition, before in again}
+        fields = TaskEntry.of_fields(entry), ranges, global_positions, inputs, *rest, calls
+        return TaskControl(epoch, planned_ms, *fields)
 
     def global_control(self) -> GlobalControl:
         """Return the control for the global stores."""

@@ -12,7 +12,7 @@ number over all levels.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -42,9 +42,10 @@ class Placement:
         partitions: Spark partitions of each level.
         sink_partitions: Spark partitions of the sink.
         source_partitions: partitions of each source topic (repartition topics too).
-        groups: the partitions that each task reads.
+        groups: the partitions that each task reads. Those with answers of calls come last.
         upstream: the brokers' topics from which the records of each source topic come within an epoch: the topic
             itself, or those that feed a repartition topic.
+        answers: the number of partitions of each topic with answers of calls: one for each task that reads it.
     """
 
     levels: tuple[tuple[TaskId, ...], ...]
@@ -53,14 +54,18 @@ class Placement:
     source_partitions: Mapping[str, int]
     groups: Mapping[TaskId, tuple[TopicPartition, ...]]
     upstream: Mapping[str, frozenset[str]]
+    answers: Mapping[str, int] = field(default_factory=dict)
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        self.__dict__.update({"answers": {}, **state})  # a placement that 0.2.0 wrote has no `answers`
 
     @cached_property
     def awaitable(self) -> Mapping[TaskId, tuple[TopicPartition, ...]]:
         """The partitions for which each task may have to wait.
 
-        The task has another partition that does not advance with them anyway.
+        The task has another partition that does not advance with them anyway. No task waits for answers.
         """
-        return {task: tuple(_awaitable(group, self.upstream)) for task, group in self.groups.items()}
+        return {task: tuple(_awaitable(self.users_inputs(task), self.upstream)) for task in self.groups}
 
     @cached_property
     def consumers(self) -> Mapping[TopicPartition, TaskId]:
@@ -101,6 +106,10 @@ class Placement:
         """
         return (crc32(topic.encode()) + partition) % self.sink_partitions
 
+    def users_inputs(self, task: TaskId) -> tuple[TopicPartition, ...]:
+        """Return the partitions that `task` reads, without those with answers of calls."""
+        return tuple(partition for partition in self.groups[task] if partition.topic not in self.answers)
+
     def inputs_of(self, task: TaskId, repartition_topics: Mapping[str, Any]) -> list[TopicPartition]:
         """Return the partitions of brokers' topics that `task` reads."""
         return [partition for partition in self.groups[task] if partition.topic not in repartition_topics]
@@ -126,11 +135,16 @@ def place(
     level_of = _levels(topology)
     levels: list[list[TaskId]] = [[] for _ in range(max(level_of.values(), default=0) + 1)]
     groups: dict[TaskId, tuple[TopicPartition, ...]] = {}
+    answers: dict[str, int] = {}
     for spec in topology.subtopologies:
         counts = {topic: source_partitions[topic] for topic in spec.source_topics}
         broadcasts = read_broadcasts(spec.nodes)
         own = enumerate(partition_groups(grouper, counts, topology.copartition_groups, broadcasts))
-        tasks = {TaskId(spec.id, number): group for number, group in own}
+        tasks = {
+            TaskId(spec.id, number): (*group, *(TopicPartition(topic, number) for topic in spec.answers_topics))
+            for number, group in own
+        }
+        answers.update(dict.fromkeys(spec.answers_topics, len(tasks)))
         groups.update(tasks)
         levels[level_of[spec.id]].extend(tasks)
     return Placement(
@@ -140,6 +154,7 @@ def place(
         source_partitions=source_partitions,
         groups=groups,
         upstream=_upstream_topics(topology, level_of),
+        answers=answers,
     )
 
 
@@ -229,7 +244,8 @@ def shape(topology: BuiltTopology, placement: Placement) -> dict[str, Any]:
     """Return a checkpoint's dependencies as plain data: tasks, levels, topics, nodes, stores."""
     own_groups = {
         str(task): ", ".join(map(str, group))
-        for task, group in placement.groups.items()
+        for task in placement.groups
+        for group in [placement.users_inputs(task)]
         if any(partition.partition != task.partition for partition in group)
     }
     return {

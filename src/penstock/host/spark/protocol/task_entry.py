@@ -23,6 +23,8 @@ class TaskEntry:
         carried: the entry from `write_carried` for its file of rows for the next epoch, None without rows.
         ahead: its input partitions (topic and number) that are ahead of others by more than
             partition.pause.threshold.ms.
+        waits_for_answers: whether it takes nothing but answers of calls, because a store of waiting records is full.
+        calls_head: the position (hex) after its last commit that changed a store of waiting records of calls.
     """
 
     head: str = ""
@@ -30,17 +32,20 @@ class TaskEntry:
     due_ms: int | None = None
     carried: Mapping[str, Any] | None = None
     ahead: tuple[TopicPartition, ...] = ()
+    waits_for_answers: bool = False
+    calls_head: str = ""
 
     def fields(self) -> tuple[Any, ...]:
         """Return the entry as plain data, for `of_fields`."""
         carried = None if self.carried is None else dict(self.carried)
-        return self.head, dict(self.segments), self.due_ms, carried, tuple(map(tuple, self.ahead))
+        ahead = tuple(map(tuple, self.ahead))
+        return self.head, dict(self.segments), self.due_ms, carried, ahead, self.waits_for_answers, self.calls_head
 
     @staticmethod
     def of_fields(fields: Sequence[Any]) -> TaskEntry:
         """Return the entry that was turned into `fields`."""
-        head, segments, due_ms, carried, ahead = fields
-        return TaskEntry(head, segments, due_ms, carried, tuple(TopicPartition(*each) for each in ahead))
+        head, segments, due_ms, carried, ahead, *rest = fields  # `rest` is empty in manifests of earlier versions
+        return TaskEntry(head, segments, due_ms, carried, tuple(TopicPartition(*each) for each in ahead), *rest)
 
     def ids(self) -> set[str]:
         """Return the ids (hex) of all live segments and of the file of carried rows."""

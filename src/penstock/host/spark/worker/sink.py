@@ -290,6 +290,7 @@ def commit_epoch(description: ApplicationDescription, messages: Sequence[Partiti
         global_offsets=end.global_positions,
         read_to_ms=end.read_to_ms,
         leader_epochs=end.leader_epochs,
+        call_again_before=end.call_again_before,
         lagging=end.lagging,
         idle_ms=end.idle_ms,
         workers={report.task: report.worker for report in reports if report.worker},

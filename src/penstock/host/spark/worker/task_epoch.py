@@ -77,6 +77,7 @@ class TaskEpoch:
         self._measuring = EpochMeasuring(self._spec, description.topology.repartition_topics)
         self._look_again_ms: int | None = None
         self._ahead: tuple[TopicPartition, ...] = ()
+        self._waits_for_answers = False
         self._awaited: tuple[TopicPartition, ...] = ()
         self._change_log = ChangeLog(self._spec.written_changelogs) if description.writes_changelogs else None
         self._committed: tuple[tuple[str, int, int, str], ...] = ()
@@ -110,6 +111,7 @@ class TaskEpoch:
             self._committed = self._offsets(commit)
         due_ms = _earlier(entry.due_ms, self._look_again_ms)
         entry = replace(entry, due_ms=due_ms, carried=self._write_carried(carried), ahead=self._ahead)
+        entry = replace(entry, waits_for_answers=self._waits_for_answers)
         self._write_order(commit)
         report = self._report(entry, printed.text(), sum(commit.dropped_records.values()))
         worker = f"{socket.gethostname()} (pid {os.getpid()})"
@@ -128,7 +130,7 @@ class TaskEpoch:
             environment=TaskEnvironment(
                 schedules=EpochSchedules(() if state.checkpoint is None else state.checkpoint.schedules),
                 global_stores=self._global_stores,
-                input_partitions=description.placement.groups[self._task],
+                input_partitions=description.placement.users_inputs(self._task),
                 change_log=self._change_log,
                 spilled=state.spilled,
                 nanoseconds=self._measuring.nanoseconds,
@@ -146,6 +148,8 @@ class TaskEpoch:
             task.add_records(topic, partition, batch, lane)
         crash_point("task.before_process", control.epoch)
         task.initialize()
+        # the planner makes the calls again that failed before the start of this run
+        task.call_again_before(control.call_again_before)
         self._prepare(task)
         for node, limit in control.taps.items():
             task.tap(node, limit)
@@ -155,6 +159,7 @@ class TaskEpoch:
         self._awaited = tuple(sorted(task.awaited))
         self._held, self._look_again_ms = task.give_up_buffered()
         self._ahead = tuple(sorted(task.partitions_to_pause()))
+        self._waits_for_answers = task.waits_for_answers
         self._measuring.held(self._held)
         self._processed -= sum(len(each.batch) for each in self._held)
         task.advance_wall_clock(control.planned_ms)

@@ -111,14 +111,25 @@ class EpochTaskState:
         due_ms = commit.checkpoint.next_wall_clock_ms()
         unchanged = not commit.changes and not self._parts
         if unchanged and commit.checkpoint == (self.checkpoint or TaskCheckpoint()):
-            return TaskEntry(self._control.entry.head, self._control.entry.segments, due_ms)
+            before = self._control.entry
+            return TaskEntry(before.head, before.segments, due_ms, calls_head=before.calls_head)
         crash_point("segment.before_write", self._control.epoch)
         rest = self._write_changes(commit.changes, commit.checkpoint.encode())
         log = self._log.append([*self._parts, *rest])
         log = self._maintain(log)
         crash_point("segment.after_write", self._control.epoch)
         assert log.head is not None
-        return TaskEntry(log.head.hex(), log_to_json(log), due_ms)
+        head = log.head.hex()
+        calls_head = head if self._changes_calls(commit) else self._control.entry.calls_head
+        return TaskEntry(head, log_to_json(log), due_ms, calls_head=calls_head)
+
+    def _changes_calls(self, commit: TaskCommit) -> bool:
+        """Return whether a commit may change a store of waiting records of calls.
+
+        Its parts that are written already may.
+        """
+        stores = {calls.store for calls in self._spec.answers_topics.values()}
+        return bool(stores) and (bool(self._parts) or any(commit.changes.get(store) for store in stores))
 
     def _write_part(self, changes: Changes) -> None:
         """Write spilled changes, as a part of the commit that ends the epoch."""

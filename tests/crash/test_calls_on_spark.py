@@ -1,0 +1,173 @@
+"""The process that makes the calls of an application on Spark is killed, or its driver, around a call: each answer is
+used once, and no call is made again whose answer was written."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from penstock.processor.calls import unpack_answer
+from tests.crash import calling
+from tests.crash.application import JAVA_OPTIONS
+from tests.crash.processes import MarkedProcesses, spark_home, start_program
+from tests.crash.seed import ALL
+from tests.host.spark.support import SparkRunner
+from tests.host.support import InputRecord, wait_for
+from tests.support.brokers import RunningBroker
+from tests.support.sources import SOURCES
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.crash,
+    pytest.mark.skipif(sys.platform != "linux", reason="processes are found and killed by way of /proc"),
+]
+
+_ROOT = Path(__file__).parents[2]
+_IN_FLIGHT = 10
+"""The capacity of the operator: the number of calls that a kill may cut off, before their answers are written."""
+
+_UNWRITTEN = 100
+"""Most answers that wait to be written, so that a kill may lose them."""
+
+_EACH = 30
+"""Records that are written for each kill."""
+
+_SAMPLE = ("call.answered@5", "call.written@5:driver")
+_ORDERS = (
+    "call.made@3",
+    *_SAMPLE,
+    "call.answered@8:driver",
+    "call.written@8",
+    "source.planned@9",
+    "transaction.after@12",
+)
+
+
+class CallingProgram:
+    """A program that is started again whenever it has ended."""
+
+    def __init__(self, runner: SparkRunner, name: str, directory: Path, orders: tuple[str, ...]) -> None:
+        """Make the topics; nothing is started yet. orders: what is killed when."""
+        self.orders = orders
+        self.target, self.answers = f"{name}-out", f"{name}-{calling.NODE}-answers"
+        self.starts = 0
+        self.made = directory / "made"
+        self.processes = MarkedProcesses()
+        self._runner, self._directory, self._source = runner, directory, f"{name}-in"
+        self._config = {
+            "application.id": name,
+            "bootstrap.servers": runner.bootstrap_servers,
+            "state.dir": str(directory / "state"),
+            "penstock.spark.master": "local[2,4]",
+            "penstock.spark.partitions": 2,
+            "penstock.poll.ms": 20,
+            "source": self._source,
+            "target": self.target,
+            "made": str(self.made),
+        }
+        self._running: subprocess.Popen[bytes] | None = None
+        self._written = 0
+        (directory / "struck").mkdir()
+        runner.create_topics({self._source: 2, self.target: 2})
+
+    def run_until(self, condition: Callable[[], bool]) -> None:
+        """Keep the program running until the condition is met."""
+
+        def is_met() -> bool:
+            if self._running is None or self._running.poll() is not None:
+                assert self.starts <= len(self.orders), self.log()
+                self.processes.kill()
+                self._start()
+            return condition()
+
+        try:
+            wait_for(is_met, 240)
+        except TimeoutError as error:
+            error.add_note(f"Carried out: {sorted(self.struck())}. {self.log()[-5000:]}")
+            raise
+
+    def _start(self) -> None:
+        self.starts += 1
+        environment: Mapping[str, str] = {
+            **self.processes.environment,
+            "PYTHONPATH": f"{SOURCES}:{_ROOT}",
+            "SPARK_HOME": str(spark_home(self._directory / "spark")),
+            "JDK_JAVA_OPTIONS": JAVA_OPTIONS,
+            "PENSTOCK_CRASH_POINTS": " ".join(self.orders),
+            "PENSTOCK_CRASH_DIRECTORY": str(self._directory / "struck"),
+        }
+        arguments = [json.dumps(self._config)]
+        self._running = start_program(Path(calling.__file__), arguments, environment, self._directory / "log")
+
+    def log(self) -> str:
+        """Return what the program has printed."""
+        return (self._directory / "log").read_text(errors="replace")
+
+    def write(self) -> int:
+        """Write records; return how many there are now."""
+        numbers = range(self._written, self._written + _EACH)
+        self._runner.write(
+            self._source,
+            [InputRecord(b"%d" % (number % 6), b"%d" % number, 1_000 + number, number % 2) for number in numbers],
+        )
+        self._written += _EACH
+        return self._written
+
+    def output(self) -> list[str]:
+        """Return the values of the output."""
+        return [record.value.decode() for record in self._runner.read(self.target) if record.value is not None]
+
+    def struck(self) -> set[str]:
+        """Return the orders that were carried out."""
+        return {path.name for path in (self._directory / "struck").iterdir()}
+
+    def has_come_to(self, order: str) -> bool:
+        """Return whether an order was carried out; write more records if all have their answers before that."""
+        if order in self.struck():
+            return True
+        if len(self.output()) >= self._written:
+            self.write()
+        return False
+
+    def first_answers(self) -> dict[str, str]:
+        """Return the first answer in the topic for each value."""
+        found: dict[str, str] = {}
+        for record in self._runner.read(self.answers):
+            assert record.value is not None
+            answer = unpack_answer(record.value, self.answers)
+            assert answer.result is not None
+            result: str = msgspec.msgpack.decode(answer.result)
+            found.setdefault(result.partition(" ")[0], result)
+        return found
+
+
+@pytest.fixture
+def program(broker: RunningBroker, unique_name: Callable[[str], str], tmp_path: Path) -> Iterator[CallingProgram]:
+    """A program that does not outlive the test."""
+    runner = SparkRunner(broker.bootstrap_servers, tmp_path / "runner")
+    made = CallingProgram(runner, unique_name("app"), tmp_path, _ORDERS if ALL else _SAMPLE)
+    yield made
+    made.processes.kill()
+    runner.close()
+
+
+@pytest.mark.parametrize("broker", ["embedded"], indirect=True)
+def test_each_answer_is_used_once_whoever_is_killed(program: CallingProgram) -> None:
+    for order in program.orders:
+        program.write()
+        program.run_until(partial(program.has_come_to, order))
+    count = program.write()
+    program.run_until(lambda: len(program.output()) >= count)
+    output = program.output()
+    made = program.made.read_text().split("\n")[:-1]
+    assert sorted(int(value.partition(" ")[0]) for value in output) == list(range(count)), program.log()
+    assert set(output) == set(program.first_answers().values())
+    assert set(output) <= set(made)
+    assert len(made) <= count + len(program.orders) * (_IN_FLIGHT + _UNWRITTEN)

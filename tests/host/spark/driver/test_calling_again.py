@@ -1,0 +1,125 @@
+"""Calls that failed in an earlier run are made again. Spark's part is played in this process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock import Calls, StreamsBuilder, Topology
+from penstock.host.spark.driver.replaying import EpochReplay
+from penstock.host.spark.protocol.epoch_offset import EpochOffset
+from penstock.host.spark.worker import sink
+from penstock.record import TopicPartition
+from tests.host.spark.crashes import KilledError
+from tests.host.spark.inline import InlineQuery, failure_of
+from tests.host.spark.support import SparkRunner
+from tests.host.spark.test_calls import PAIRS, TEXT, rows, run_to_last_answer
+from tests.host.support import wait_for
+
+pytestmark = [pytest.mark.one_broker, pytest.mark.partitions(1, 1)]
+
+
+class Service:
+    """Declines all calls until it is mended."""
+
+    is_mended = False
+
+    async def answer(self, value: str) -> str:
+        if not self.is_mended:
+            raise ValueError("declined")
+        return f"{value} accepted"
+
+
+SERVICE = Service()
+
+
+async def ask(value: str) -> str:
+    return await SERVICE.answer(value)
+
+
+@pytest.fixture(autouse=True)
+def service() -> Service:
+    """The service of this test."""
+    SERVICE.is_mended = False
+    return SERVICE
+
+
+def asking(topics: tuple[str, str]) -> Topology:
+    builder = StreamsBuilder()
+    builder.stream(topics[0], TEXT).map_values(ask, named="ask", calls=Calls()).to(topics[1], PAIRS)
+    return builder.build()
+
+
+def fail(query: InlineQuery) -> None:
+    """Run until a failed answer ends the query."""
+
+    def run() -> None:
+        for _ in range(10_000):
+            query.epoch()
+
+    assert "declined" in str(failure_of(run).__cause__)
+
+
+@pytest.mark.parametrize("guarantee", ["exactly_once_v2", "at_least_once"])
+def test_a_restart_makes_failed_calls_again(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str], service: Service, guarantee: str
+) -> None:
+    config = spark_runner.config(application, {"processing.guarantee": guarantee})
+    query = InlineQuery(asking(topics), config, spark_runner.admin)
+    spark_runner.write(topics[0], rows(0, 2, 1))
+    fail(query)
+    query.restart()
+    fail(query)  # a failure of this run counts
+    service.is_mended = True
+    query.restart()
+    found = run_to_last_answer(query, spark_runner, topics[1], 2)
+    assert [each.value for each in found] == [b"a0 accepted", b"b1 accepted"]
+    query.close()
+
+
+def test_a_replay_ignores_the_failures_that_its_epoch_ignored(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str], service: Service, tmp_path: Path
+) -> None:
+    config = spark_runner.config(application)
+    query = InlineQuery(asking(topics), config, spark_runner.admin)
+    spark_runner.write(topics[0], rows(0, 1, 1))
+    fail(query)
+    service.is_mended = True
+    query.restart()
+    run_to_last_answer(query, spark_runner, topics[1], 1)
+    query.close()
+    for epoch in range(1, query.epochs + 1):
+        replay = EpochReplay(asking(topics).build(application), config, tmp_path / str(epoch), epoch)
+        assert replay.run().differences == ()
+
+
+def test_an_epoch_with_output_keeps_its_offset(
+    spark_runner: SparkRunner,
+    application: str,
+    topics: tuple[str, str],
+    service: Service,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    service.is_mended = True
+    query = InlineQuery(asking(topics), spark_runner.config(application), spark_runner.admin)
+    spark_runner.write(topics[0], rows(0, 1, 1))
+    query.epoch()
+    query.epoch()
+    answers = TopicPartition(f"{application}-ask-answers", 0)
+    wait_for(lambda: spark_runner.admin.end_offsets([answers])[answers] == 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(sink.EpochSink, "commit", killed)
+        with pytest.raises(KilledError):
+            query.epoch()
+    query.restart()
+    planned = query.description.planned
+    assert isinstance(planned, EpochOffset)
+    assert planned.call_again_before == {answers.topic: [0]}
+    query.run_to_end()
+    assert [each.value for each in spark_runner.read(topics[1])] == [b"a0 accepted"]
+    query.close()
+
+
+def killed(*_: object) -> None:
+    raise KilledError
