@@ -55,6 +55,8 @@ def when(group: str, name: str) -> str:
             return "DEBUG; `suppress`"
         case "stream-processor-node-metrics" if name == PARKED_RECORDS:
             return "`on_error=Park(...)`"
+        case "stream-processor-node-metrics" if name.startswith("call"):
+            return "`calls=Calls(...)`, without `task-id`"
         case "stream-state-updater-metrics":
             return "threads"
         case "stream-thread-metrics" if name == "punctuate-ratio":

@@ -20,8 +20,6 @@ def names(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
     yield names
     names["service"].shutdown()
     names["service"].server_close()
-    names["pool"]().clear()
-    names["callers"]().shutdown()
 
 
 def test_the_program_prints_what_the_page_shows(names: dict[str, Any]) -> None:

@@ -31,5 +31,4 @@ def test_each_entry_has_a_row_with_a_sentence(path: Path) -> None:
 
 def test_methods_are_rows_too() -> None:
     text = (PAGES / "dsl.md").read_text(encoding="utf-8")
-    row = "| `KStream.filter(predicate, named, on_error)` | Return the records that match `predicate(key, value)`. |"
-    assert row in text
+    assert "| `KStream.filter(predicate, named, on_error, calls)` | Return the records that match `predicate(" in text
