@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -133,6 +133,34 @@ def test_failures_before_the_offset_of_the_opening_are_ignored() -> None:
     add_answers(again, answer_to(call, "one"), first_offset=2)
     again.process()
     assert values(again) == ["one"]
+
+
+@pytest.mark.parametrize(("order", "used"), [("key", ["two"]), ("partition", []), ("unordered", ["two", "three"])])
+def test_answers_after_an_ignored_failure_keep_the_order(
+    order: Literal["key", "partition", "unordered"], used: list[str]
+) -> None:
+    base = MemoryBase()
+    task = task_of(calling(order=order), base=base)
+    task.add_records("in", 0, batch_of(("a", "1", 5), ("b", "2", 6), ("a", "3", 7)))
+    task.process()
+    done = task.prepare_commit()
+    task.committed(done.changes, b"1")
+    first, second, third = taken(task)
+    again = task_of(calling(order=order), base=base, checkpoint=done.checkpoint)
+    again.call_again_before({TopicPartition(ANSWERS, 0): 3})
+    add_answers(again, failure_of(first), answer_to(second, "two"), answer_to(third, "three"))
+    again.process()
+    assert values(again) == used
+    left = {"key": [first, third], "partition": [first, second, third], "unordered": [first]}[order]
+    assert taken(again) == left
+    answers = [
+        answer_to(call, text)
+        for call, text in zip((first, second, third), ("one", "two", "three"), strict=True)
+        if call in left
+    ]
+    add_answers(again, *answers, first_offset=3)
+    again.process()
+    assert {"one", "two", "three"} == {*used, *values(again)}
 
 
 def test_later_failures_are_raised() -> None:

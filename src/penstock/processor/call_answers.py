@@ -110,6 +110,8 @@ class StreamCallAnswers(Processor):
             return
         record, unreadable = self._record_of(waiting)
         is_repeated = self._engine.is_repeated(self.context.record_metadata or NO_METADATA)
+        if is_repeated and self._spec.on_failure is CallFailure.RAISE and self._inbox.is_overtaking(answer.sequence):
+            return  # an earlier call has failed and is made again, and then this one
         self._turn = _Turn(answer.sequence, waiting, answer, is_repeated, unreadable)
         self._engine.process_answered(record, waiting)
 

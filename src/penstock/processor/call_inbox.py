@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, cast
 
 from penstock.processor.api import EngineContext, Processor, ProcessorContext
-from penstock.processor.calls import CallSpec
+from penstock.processor.calls import CallOrder, CallSpec
 from penstock.processor.waiting_records import Waiting, WaitingRecord, WaitingRecords
 from penstock.processor.waiting_serdes import serdes_of_store
 from penstock.record import NO_METADATA, Record, RecordMetadata
@@ -112,6 +112,16 @@ class CallInbox:
     def get(self, sequence: int) -> WaitingRecord | None:
         """Return the waiting record of a number, or None if absent."""
         return self._records.get(sequence)
+
+    def is_overtaking(self, sequence: int) -> bool:
+        """Return whether a record waits whose result must come before that of this number."""
+        match self._rules.order:
+            case CallOrder.KEY:
+                return not self._records.leads(sequence)
+            case CallOrder.PARTITION:
+                return self._records.earliest() != sequence
+            case CallOrder.UNORDERED:
+                return False
 
     def remove(self, sequence: int) -> None:
         """Remove the record of a number; raises KeyError if it does not wait."""

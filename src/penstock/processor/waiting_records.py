@@ -185,6 +185,14 @@ class WaitingRecords:
         line = None if key is None else self._lines.get(key)
         return None if line is None else (line[0], self._read(line[0]))
 
+    def leads(self, sequence: int) -> bool:
+        """Return whether this is the number of the first record of its key."""
+        return sequence in self._heads
+
+    def earliest(self) -> int | None:
+        """Return the smallest number, or None if no record waits."""
+        return next(iter(self._keys), None)
+
     def waits(self, key: bytes | None) -> bool:
         """Return whether a record of `key` waits; False for a null key."""
         return key is not None and key in self._lines
