@@ -100,7 +100,9 @@ def needs_more(group: str, name: str) -> bool:
 def suppressed(source: str, target: str) -> Topology:
     """Return a topology whose metrics are of all kinds."""
     builder = StreamsBuilder()
-    words = builder.stream(source, Consumed.with_(STRING, STRING)).flat_map_values(lambda line: line.split())
+    texts = builder.stream(source, Consumed.with_(STRING, STRING))
+    texts.group_by_key().count(Materialized.as_("dropped"))  # its records have no keys
+    words = texts.flat_map_values(lambda line: line.split())
     counts = words.group_by(lambda _, word: word, Grouped.with_(STRING, STRING)).count(Materialized.as_("counts"))
     counts.suppress(Suppressed.until_time_limit(1, BufferConfig.unbounded()))
     counts.to_stream().to(target, Produced.with_(STRING, Serdes.long()))

@@ -73,7 +73,9 @@ def test_caches_are_evicted_between_pieces() -> None:
     batch = batch_of(*(("a", "1", 5) for _ in range(FIRST_ROWS + 1)))
     source: Any = only_subtopology(merging()).nodes[0]
     run = RecordRun(source, TopicPartition("left", 0), batch.offsets, batch, False, None)
-    processing = RunProcessing(cast(Any, noted), cast(Intake, noted), cast(Execution, noted), noted.evict, None)
+    processing = RunProcessing(
+        cast(Any, noted), cast(Intake, noted), cast(Execution, noted), noted.evict, cast(Any, noted.evict), None
+    )
     assert processing.process([run]) == FIRST_ROWS + 1
     assert noted.events == [FIRST_ROWS, "evict", 1, "evict"]
     assert noted.metadata is None

@@ -153,6 +153,7 @@ def call_of(given: object) -> str | None:
     if not inspect.isfunction(given) or given.__module__ != _FUNCTIONS:
         return None
     parameters = inspect.signature(given).parameters.values()
-    required = [each.name for each in parameters if each.kind is not each.VAR_KEYWORD and each.default is each.empty]
+    any_number = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
+    required = [each.name for each in parameters if each.kind not in any_number and each.default is each.empty]
     named = ["name=aggregations.count()" for each in parameters if each.kind is each.VAR_KEYWORD]
     return f"aggregations.{given.__name__}({', '.join(required + named)})"

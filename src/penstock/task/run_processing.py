@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import NoReturn
 
 from penstock.task.batch_tracing import BatchTrace, BatchTracing
 from penstock.task.context import TaskContext
+from penstock.task.error_handling import ProcessingError
 from penstock.task.execution import MAXIMUM_MIXED_ROWS, Execution
 from penstock.task.intake import Intake
 from penstock.task.partition_group import MixedRun, RecordRun
@@ -19,6 +21,7 @@ class RunProcessing:
         intake: takes the records.
         execution: runs them.
         evict: evicts entries of record caches that are too large.
+        fail: raises the error of the task for that of a node.
         tracing: traces batches; None without a tracer.
     """
 
@@ -28,16 +31,18 @@ class RunProcessing:
         intake: Intake,
         execution: Execution,
         evict: Callable[[], None],
+        fail: Callable[[ProcessingError], NoReturn],
         tracing: BatchTracing | None,
     ) -> None:
         self._context = context
         self._intake = intake
         self._execution = execution
         self._evict = evict
+        self._fail = fail
         self._tracing = tracing
 
     def process(self, runs: Iterable[RecordRun | MixedRun]) -> int:
-        """Process `runs`; return the number of records. Raises ProcessingError if a node fails."""
+        """Process `runs`; return the number of records. Raises the error of `fail` if a node fails."""
         if self._tracing is None:
             return self._process_each(runs)
         with self._tracing.batch() as trace:
@@ -45,12 +50,15 @@ class RunProcessing:
 
     def _process_each(self, runs: Iterable[RecordRun | MixedRun]) -> int:
         taken = 0
-        for run in runs:
-            taken += len(run.batch)
-            if isinstance(run, MixedRun):
-                self._process_mixed(run)
-            else:
-                self._process_run(run)
+        try:
+            for run in runs:
+                taken += len(run.batch)
+                if isinstance(run, MixedRun):
+                    self._process_mixed(run)
+                else:
+                    self._process_run(run)
+        except ProcessingError as failure:
+            self._fail(failure)
         self._context.metadata = None
         return taken
 

@@ -8,7 +8,7 @@ task unusable: the host drops it and restarts from the last commit, whose state 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -34,7 +34,7 @@ from penstock.task.idling import NO_WAIT, Idling, InputWait
 from penstock.task.intake import Intake, order_trace
 from penstock.task.key_placement import KeyPlacement
 from penstock.task.order_trace import TracedCommit
-from penstock.task.partition_group import BufferSize, MixedRun, PartitionGroup, RecordRun
+from penstock.task.partition_group import BufferSize, PartitionGroup
 from penstock.task.processor_state_manager import ProcessorStateManager
 from penstock.task.processor_topology import ProcessorTopology
 from penstock.task.punctuation import Schedule
@@ -135,7 +135,7 @@ class StreamTask:
         stream_time = task_stream_time(spec, task_id, config, checkpoint.partition_times, environment.input_partitions)
         self._intake = Intake(self._context, self._measurements, stream_time, order_trace(config))
         self._processing = RunProcessing(
-            self._context, self._intake, self._execution, self._state.evict, environment.tracing
+            self._context, self._intake, self._execution, self._state.evict, self._fail, environment.tracing
         )
         self._calls = TaskCalls(spec, self._context.stores.calls.inboxes)
 
@@ -206,18 +206,18 @@ class StreamTask:
     def _process_input(self, awaited: Set[TopicPartition]) -> int:
         """Process the buffered records that need not wait, in pieces if they may fill an inbox of calls."""
         if not self._calls.has_inboxes:
-            return self._process_runs(self._group.take(awaited))
+            return self._processing.process(self._group.take(awaited))
         taken, before = 0, -1
         while not self.waits_for_answers and before != self._group.rows:
             before = self._group.rows
-            piece = self._process_runs(self._group.take(awaited, self._calls.room()))
+            piece = self._processing.process(self._group.take(awaited, self._calls.room()))
             self._calls.took(piece)
             taken += piece
         return taken
 
     def process_answers(self) -> int:
         """Process all buffered answers of calls; return their number. Raises StreamsError as `process` does."""
-        return self._process_runs(self._group.take_answers())
+        return self._processing.process(self._group.take_answers())
 
     @property
     def waits_for_answers(self) -> bool:
@@ -266,14 +266,8 @@ class StreamTask:
         run = self._group.take_next()
         if run is None:
             return None
-        self._process_runs([run])
+        self._processing.process([run])
         return run.partition
-
-    def _process_runs(self, runs: Iterable[RecordRun | MixedRun]) -> int:
-        try:
-            return self._processing.process(runs)
-        except ProcessingError as failure:
-            self._fail(failure)
 
     def give_up_buffered(self) -> tuple[list[PartitionBatch], int | None]:
         """Remove and return the waiting records, unchanged, with the time of the next check.
