@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from penstock.errors import StreamsError
 from penstock.host.calls.attempt import AttemptOutcome, outcome_of
+from penstock.processor.call_function import checked_client
 from penstock.processor.calls import ClientFactory
 
 _log = logging.getLogger(__name__)
@@ -80,7 +81,7 @@ class OpenedClient:
     async def _open(self, make: ClientFactory) -> None:
         slow = asyncio.get_running_loop().call_later(self._slow_seconds, self._tell_slow)
         try:
-            manager = make()
+            manager = checked_client(self._node, make())
             self._client = await self._entered(manager)
             self._manager = manager
         finally:
@@ -99,11 +100,7 @@ class OpenedClient:
     async def _entered(self, manager: AbstractAsyncContextManager[Any] | AbstractContextManager[Any]) -> Any:
         if isinstance(manager, AbstractAsyncContextManager):
             return await manager.__aenter__()
-        if isinstance(manager, AbstractContextManager):
-            return await self._run(f"open of {self._node}", manager.__enter__)
-        raise TypeError(
-            f"open of {self._node} returned {manager!r:.100}: expected a context manager, such as httpx.AsyncClient()."
-        )
+        return await self._run(f"open of {self._node}", manager.__enter__)
 
     async def close(self) -> None:
         """Leave the context of the client, also of one that is being opened; an error of it is logged."""
