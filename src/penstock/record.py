@@ -7,6 +7,7 @@ makes a new batch that shares the others.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -277,7 +278,27 @@ def running_maximum(times: Int64Array) -> Int64Array:
     return np.maximum.accumulate(times) if descends else times
 
 
-class DictionaryColumn(Sequence[T]):
+class _LazyColumn(Sequence[T]):
+    """A column whose rows become objects when they are used."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def rows(self) -> list[T]:
+        """Return the rows as objects."""
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[T]: ...
+    def __getitem__(self, index: int | slice) -> T | list[T]:
+        return self.rows()[index]
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self.rows())
+
+
+class DictionaryColumn(_LazyColumn[T]):
     """A column with few distinct entries: each entry once, and an index per row.
 
     Like Arrow's dictionary encoding. Some entries may occur in no row.
@@ -338,21 +359,11 @@ class DictionaryColumn(Sequence[T]):
     def __len__(self) -> int:
         return len(self.places)
 
-    @overload
-    def __getitem__(self, index: int) -> T: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[T]: ...
-    def __getitem__(self, index: int | slice) -> T | list[T]:
-        return self.rows()[index]
-
-    def __iter__(self) -> Iterator[T]:
-        return iter(self.rows())
-
     def __contains__(self, entry: object) -> bool:
         return entry in self.rows()
 
 
-class ArrayColumn(Sequence[T]):
+class ArrayColumn(_LazyColumn[T]):
     """A column as an array, whose rows become objects when they are used.
 
     Between two functions on arrays there are no objects. The array holds 64-bit numbers, booleans, or an array of Arrow
@@ -383,16 +394,6 @@ class ArrayColumn(Sequence[T]):
 
     def __len__(self) -> int:
         return len(self.array)
-
-    @overload
-    def __getitem__(self, index: int) -> T: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[T]: ...
-    def __getitem__(self, index: int | slice) -> T | list[T]:
-        return self.rows()[index]
-
-    def __iter__(self) -> Iterator[T]:
-        return iter(self.rows())
 
     def __contains__(self, entry: object) -> bool:
         return (entry is not None or self.may_have_null) and entry in self.rows()
