@@ -148,6 +148,9 @@ MEANT = {
     "a predicate whose truth is None": 'b.stream("in").filter(lambda k, v: {}.get(v)).to("out")',
     "a joiner without the other side": """
 b.stream("in").left_join(b.table("other"), lambda one, other: other).to("out")""",
+    "a ready aggregation whose last value is subtracted": f"""
+from penstock import aggregations
+{TABLE}.group_by(lambda k, v: ("all", v)).aggregate(aggregations.mean(of=len))""",
 }
 
 

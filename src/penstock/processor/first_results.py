@@ -132,6 +132,8 @@ def _watch(user: UsesResults, held: Held, settled: set[str], node: str) -> None:
     if isinstance(function, ColumnCall):  # it returns a column, or raises
         return
     own = _written_by_user(function)
+    if _is_of_package(own):  # such as a ready aggregation, whose state is None without values
+        return
     if _is_lambda(own) and _none_returns(own) != _NO:  # an expression returns None only on purpose
         return
 
@@ -174,8 +176,7 @@ def _watch_initializer(user: UsesResults, settled: set[str], node: str) -> None:
 
 
 def _watch_process(processor: Processor | FixedKeyProcessor, supplier: ProcessorSupplier, node: str) -> None:
-    is_own = type(processor).__module__.partition(".")[0] == _OWN
-    if is_own or _PROCESS in vars(processor) or type(supplier).__hash__ is None:  # like that of a dataclass
+    if _is_of_package(type(processor)) or _PROCESS in vars(processor) or type(supplier).__hash__ is None:  # like that of a dataclass
         return
     settled, left = _settled.setdefault(supplier, set()), _RECORDS
     process: Callable[[Any], Any] = processor.process
@@ -226,7 +227,11 @@ def adapting(function: Callable[..., Any], adapter: Callable[..., Any]) -> Calla
 
 def _written_by_user(function: Any) -> Any:
     """Return the user's function in an adapter of this package; any other function itself."""
-    return inspect.unwrap(function, stop=lambda each: str(getattr(each, "__module__", "")).partition(".")[0] != _OWN)
+    return inspect.unwrap(function, stop=lambda each: not _is_of_package(each))
+
+
+def _is_of_package(function: Any) -> bool:
+    return str(getattr(function, "__module__", "")).partition(".")[0] == _OWN
 
 
 def _shown(function: Any) -> str:
