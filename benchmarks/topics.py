@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Final
 
@@ -25,12 +25,15 @@ def client_config(bootstrap: str) -> StreamsConfig:
 
 
 @contextmanager
-def topics(bootstrap: str, *names: str, partitions: int = PARTITIONS) -> Iterator[None]:
-    """Make topics of that many partitions, and delete them afterwards."""
+def topics(
+    bootstrap: str, *names: str, partitions: int = PARTITIONS, config: Mapping[str, str] | None = None
+) -> Iterator[None]:
+    """Make topics of that many partitions, with that configuration, and delete them afterwards."""
     admin = ConfluentAdmin(client_config(bootstrap))
     try:
         # for ever, whatever the timestamps of the records
-        admin.create_topics([NewTopic(name, partitions, config={"retention.ms": "-1"}) for name in names])
+        settings = {"retention.ms": "-1", **(config or {})}
+        admin.create_topics([NewTopic(name, partitions, config=settings) for name in names])
         yield
     finally:
         with suppress(StreamsError):
