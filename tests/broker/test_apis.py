@@ -16,9 +16,9 @@ from tests.support.protocol_client import ProtocolClient, versions_of
 def test_the_documented_versions_are_those_of_the_table() -> None:
     assert penstock_broker.__doc__ is not None
     found = re.findall(r"([A-Z]\w+) (\d+)-(\d+)", penstock_broker.__doc__)
-    assert len(found) == len(APIS)
     documented = {name: (int(low), int(high)) for name, low, high in found}
     assert documented == {api_name(key): (api.min_version, api.max_version) for key, api in APIS.items()}
+    assert len(found) == len(APIS)
 
 
 def test_the_advertised_versions_are_those_of_the_table(client: ProtocolClient) -> None:

@@ -9,8 +9,10 @@ from collections.abc import Sequence
 import pytest
 
 from tests.house.limits import (
+    COMMENTED_LINES,
     EXCEPTIONS,
     LIMITS,
+    UNTESTED_LINES,
     Module,
     measured,
     modules,
@@ -39,23 +41,27 @@ def exceeded(found: Sequence[Module]) -> dict[str, dict[str, int]]:
 
 @pytest.mark.parametrize("limit", LIMITS)
 def test_a_limit_holds(exceeded: dict[str, dict[str, int]], limit: str) -> None:
-    assert exceeded[limit] == ALLOWED[limit]
+    assert exceeded[limit] == ALLOWED[limit], f"the limit of {limit} is {LIMITS[limit]}: divide what exceeds it"
 
 
 def test_packages_only_import_and_export(found: Sequence[Module]) -> None:
-    assert packages_with_logic(found) == ALLOWED["packages_with_logic"]
+    said = "an __init__ only imports and exports: move the rest to a module of the package"
+    assert packages_with_logic(found) == ALLOWED["packages_with_logic"], said
 
 
 def test_a_public_class_name_has_one_meaning(found: Sequence[Module]) -> None:
-    assert shared_class_names(found) == ALLOWED["shared_class_names"]
+    said = "two public classes of one distribution have one name: rename the newer one"
+    assert shared_class_names(found) == ALLOWED["shared_class_names"], said
 
 
 def test_a_long_function_has_a_comment(found: Sequence[Module]) -> None:
-    assert uncommented(found) == ALLOWED["uncommented"]
+    said = f"a function of more than {COMMENTED_LINES} lines needs a comment inside that says why, or fewer lines"
+    assert uncommented(found) == ALLOWED["uncommented"], said
 
 
 def test_a_module_has_its_own_tests(found: Sequence[Module]) -> None:
-    assert untested(found) == ALLOWED["untested"]
+    said = f"a module of more than {UNTESTED_LINES} lines needs tests at its place: a/b.py those of tests/a/test_b.py"
+    assert untested(found) == ALLOWED["untested"], said
 
 
 def module(text: str, name: str = "a.py") -> Module:
