@@ -117,7 +117,6 @@ POINTS = (
     "manifest.after_write",
 )
 
-
 TOPOLOGY_POINTS = (
     "topology.before",
     "topology.segments",
@@ -179,6 +178,17 @@ TRANSFER_POINTS = (
 )
 
 
+ALL_POINTS = (
+    *POINTS,
+    *TOPOLOGY_POINTS,
+    *SAVEPOINT_POINTS,
+    *THREADS_POINTS,
+    *SNAPSHOT_POINTS,
+    *CALL_POINTS,
+    *TRANSFER_POINTS,
+)
+
+
 class _Order(NamedTuple):
     point: str
     epoch: int
@@ -194,19 +204,9 @@ def _orders() -> tuple[_Order, ...]:
 def _order(text: str) -> _Order:
     head, _, also = text.partition(":")
     point, _, epoch = head.partition("@")
-    known = (
-        *POINTS,
-        *TOPOLOGY_POINTS,
-        *SAVEPOINT_POINTS,
-        *THREADS_POINTS,
-        *SNAPSHOT_POINTS,
-        *CALL_POINTS,
-        *TRANSFER_POINTS,
-    )
-    is_point = point in known
-    if not is_point or also not in ("", "jvm", "driver", "group", "stop"):
+    if point not in ALL_POINTS or also not in ("", "jvm", "driver", "group", "stop"):
         raise ValueError(
-            f"PENSTOCK_CRASH_POINTS: {text!r} is not a crash point: expected one of {', '.join(POINTS)}, then "
+            f"PENSTOCK_CRASH_POINTS: {text!r} is not a crash point: expected one of {', '.join(ALL_POINTS)}, then "
             "@<epoch>, :jvm, :driver, :group or :stop."
         )
     return _Order(point, int(epoch or 0), also, Path(os.environ["PENSTOCK_CRASH_DIRECTORY"]) / text)
