@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from penstock.metrics import Metric, MetricName
+from penstock.metrics import Metric, MetricName, host_metrics
 from penstock.metrics.drop_reasons import Dropped, DropReason
 from penstock.metrics.host_metrics import (
     CLIENT,
     DEAD_LETTER_RECORDS,
+    DESCRIPTIONS,
     OUTPUT_AGE,
     HostMeasurements,
     Measured,
@@ -44,6 +45,16 @@ def values(metrics: Mapping[MetricName, Metric]) -> dict[tuple[Any, ...], float 
         assert name.description
         found[name.group, name.name, *tags.items()] = metric.metric_value
     return found
+
+
+OF_PARTS = {"stream-processor-node-metrics", "stream-state-metrics", "stream-record-cache-metrics"}
+
+
+def test_each_described_metric_of_a_part_is_measured_and_each_measured_one_is_described() -> None:
+    measured = {(group, f"{name}{end}") for (group, name), ends in host_metrics._STATS.items() for end, _ in ends}
+    assert measured <= DESCRIPTIONS.keys(), "a row of _STATS has no description"
+    of_parts = {(group, name) for group, name in DESCRIPTIONS if group in OF_PARTS and name not in host_metrics._GAUGES}
+    assert of_parts <= measured, "a description has no row in _STATS, and is not in _GAUGES"
 
 
 def test_what_the_host_counts_has_kafkas_names() -> None:

@@ -24,19 +24,7 @@ from penstock.metrics.measurements import (
     bucket_of,
 )
 from penstock.metrics.record_counts import RecordCounts
-from penstock.metrics.rocksdb_names import (
-    BYTES_READ,
-    BYTES_READ_COMPACTION,
-    BYTES_WRITTEN,
-    BYTES_WRITTEN_COMPACTION,
-    COMPACTION_TIME,
-    FILE_ERRORS,
-    MEMTABLE_BYTES_FLUSHED,
-    MEMTABLE_FLUSH_TIME,
-    ROCKSDB_PROPERTIES,
-    ROCKSDB_RATIOS,
-    WRITE_STALL_DURATION,
-)
+from penstock.metrics.rocksdb_names import ROCKSDB_PROPERTIES, ROCKSDB_RATIOS, ROCKSDB_STATISTICS
 from penstock.record import TopicPartition
 
 _STREAM, _TASK, _TOPIC = "stream-metrics", "stream-task-metrics", "stream-topic-metrics"
@@ -229,21 +217,9 @@ DESCRIPTIONS: Mapping[tuple[str, str], str] = {
     (_STATE, "suppression-buffer-count-avg"): "The average number of updates in the buffer",
     (_STATE, "suppression-buffer-count-max"): "The largest number of updates in the buffer",
     **{(_STATE, name): text for name, text in {**ROCKSDB_PROPERTIES, **ROCKSDB_RATIOS}.items()},
-    (_STATE, "bytes-written-rate"): "The bytes that are written to the database a second",
-    (_STATE, "bytes-written-total"): "The bytes that were written to the database",
-    (_STATE, "bytes-read-rate"): "The bytes that are read from the database a second",
-    (_STATE, "bytes-read-total"): "The bytes that were read from the database",
-    (_STATE, "memtable-bytes-flushed-rate"): "The bytes that flushes of memtables write a second",
-    (_STATE, "memtable-bytes-flushed-total"): "The bytes that flushes of memtables have written",
-    (_STATE, "memtable-flush-time-avg"): "The average time of a flush of a memtable in ms",
-    (_STATE, "memtable-flush-time-max"): "The longest time of a flush of a memtable in ms",
-    (_STATE, "compaction-time-avg"): "The average time of a compaction in ms",
-    (_STATE, "compaction-time-max"): "The longest time of a compaction in ms",
-    (_STATE, "write-stall-duration-avg"): "The average time in ms for which a write was stalled",
-    (_STATE, "write-stall-duration-total"): "The time in ms for which writes were stalled",
-    (_STATE, "bytes-written-compaction-rate"): "The bytes that compactions write a second",
-    (_STATE, "bytes-read-compaction-rate"): "The bytes that compactions read a second",
-    (_STATE, "number-file-errors-total"): "The number of errors of files",
+    **{
+        (_STATE, f"{name}{end}"): text for name, shown in ROCKSDB_STATISTICS.items() for end, (_, text) in shown.items()
+    },
     (_FETCH, "fetch-throttle-time-avg"): "The average time in ms for which brokers throttled a fetch",
     (_FETCH, "fetch-throttle-time-max"): "The longest time in ms for which brokers throttled a fetch",
     (_FETCH, "records-lag"): "The number of offsets between the position in the partition and its end",
@@ -303,11 +279,10 @@ _STATS: Final[Mapping[tuple[str, str], tuple[tuple[str, MeasurableStat], ...]]] 
     (_STATE, SUPPRESSION_BUFFER_COUNT): _LEVEL,
     **{(_STATE, name): (_RATE, *_LATENCY) for name in STORE_OPERATIONS},
     (_STATE, ITERATOR_DURATION): _LEVEL,
-    **{(_STATE, name): _SUM for name in (BYTES_WRITTEN, BYTES_READ, MEMTABLE_BYTES_FLUSHED)},
-    **{(_STATE, name): _LEVEL for name in (MEMTABLE_FLUSH_TIME, COMPACTION_TIME)},
-    (_STATE, WRITE_STALL_DURATION): (("-avg", MeasurableStat.AVG), ("-total", MeasurableStat.CUMULATIVE_SUM)),
-    **{(_STATE, name): _SUM[:1] for name in (BYTES_WRITTEN_COMPACTION, BYTES_READ_COMPACTION)},
-    (_STATE, FILE_ERRORS): _SUM[1:],
+    **{
+        (_STATE, name): tuple((end, stat) for end, (stat, _) in shown.items())
+        for name, shown in ROCKSDB_STATISTICS.items()
+    },
     **{(_STATE, name): (("", MeasurableStat.AVG),) for name in ROCKSDB_RATIOS},
     (_FETCH, FETCH_THROTTLE_TIME): _LEVEL,
     (_PRODUCER, PRODUCE_THROTTLE_TIME): _LEVEL,

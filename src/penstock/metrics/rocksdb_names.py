@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from penstock.metrics.sensors import MeasurableStat
+
 ROCKSDB_PROPERTIES: Final[Mapping[str, str]] = {
     "num-immutable-mem-table": "The number of memtables that are full and not yet flushed",
     "cur-size-active-mem-table": "The bytes of the active memtable",
@@ -40,6 +42,37 @@ WRITE_STALL_DURATION: Final = "write-stall-duration"
 BYTES_WRITTEN_COMPACTION: Final = "bytes-written-compaction"
 BYTES_READ_COMPACTION: Final = "bytes-read-compaction"
 FILE_ERRORS: Final = "number-file-errors"
+ROCKSDB_STATISTICS: Final[Mapping[str, Mapping[str, tuple[MeasurableStat, str]]]] = {
+    BYTES_WRITTEN: {
+        "-rate": (MeasurableStat.RATE, "The bytes that are written to the database a second"),
+        "-total": (MeasurableStat.CUMULATIVE_SUM, "The bytes that were written to the database"),
+    },
+    BYTES_READ: {
+        "-rate": (MeasurableStat.RATE, "The bytes that are read from the database a second"),
+        "-total": (MeasurableStat.CUMULATIVE_SUM, "The bytes that were read from the database"),
+    },
+    MEMTABLE_BYTES_FLUSHED: {
+        "-rate": (MeasurableStat.RATE, "The bytes that flushes of memtables write a second"),
+        "-total": (MeasurableStat.CUMULATIVE_SUM, "The bytes that flushes of memtables have written"),
+    },
+    MEMTABLE_FLUSH_TIME: {
+        "-avg": (MeasurableStat.AVG, "The average time of a flush of a memtable in ms"),
+        "-max": (MeasurableStat.MAX, "The longest time of a flush of a memtable in ms"),
+    },
+    COMPACTION_TIME: {
+        "-avg": (MeasurableStat.AVG, "The average time of a compaction in ms"),
+        "-max": (MeasurableStat.MAX, "The longest time of a compaction in ms"),
+    },
+    WRITE_STALL_DURATION: {
+        "-avg": (MeasurableStat.AVG, "The average time in ms for which a write was stalled"),
+        "-total": (MeasurableStat.CUMULATIVE_SUM, "The time in ms for which writes were stalled"),
+    },
+    BYTES_WRITTEN_COMPACTION: {"-rate": (MeasurableStat.RATE, "The bytes that compactions write a second")},
+    BYTES_READ_COMPACTION: {"-rate": (MeasurableStat.RATE, "The bytes that compactions read a second")},
+    FILE_ERRORS: {"-total": (MeasurableStat.CUMULATIVE_SUM, "The number of errors of files")},
+}
+"""The statistics of a RocksDB database (KIP-471): the endings of their metrics, with descriptions."""
+
 ROCKSDB_RATIOS: Final[Mapping[str, str]] = {
     "memtable-hit-ratio": "The part of the reads that memtables have answered",
     "block-cache-data-hit-ratio": "The part of the reads of data blocks that the block cache has answered",
