@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import inspect
+import re
+from dataclasses import fields, replace
 
 import pytest
 
 from penstock import Backoff, Park
 from penstock.dsl.park import parking
+from penstock.plan import explicit_names
 from penstock.plan import nodes as n
 from penstock.plan.explicit_names import generated_names
 from penstock.processor.suppress import SuppressConstraints
+from tests.plan.nodes.families import members
 from tests.plan.plans import repartition, store, stream, table
 
 GENERATED = "KSTREAM-AGGREGATE-STATE-STORE-0000000002"
@@ -18,6 +22,25 @@ GENERATED = "KSTREAM-AGGREGATE-STATE-STORE-0000000002"
 
 def told(node: n.GraphNode) -> str:
     return generated_names({0: stream("in"), 1: node})
+
+
+NAMED_BY_USERS = {
+    n.AddStateStoreNode,
+    n.ForeignKeySubscriptionNode,  # after the join
+    n.ForeignTableJoinNode,
+    n.StreamJoinWindowNode,  # by its join
+    n.TableFilterNode,  # only with a name in Materialized
+    n.TableMapValuesNode,
+    n.TableTransformValuesNode,
+}
+"""Nodes whose stores are not named here, since their names are never generated, or those of another node."""
+
+
+def test_each_node_with_a_store_is_known() -> None:
+    with_store = {kind for kind in members(n.GraphNode) if "store" in {each.name for each in fields(kind)}}
+    known = set(re.findall(r"\bn\.(\w+)\(", inspect.getsource(explicit_names)))
+    missing = {kind.__name__ for kind in with_store - NAMED_BY_USERS} - known
+    assert missing == set(), "add a case to plan/explicit_names.py, or the node to NAMED_BY_USERS"
 
 
 def test_a_program_without_stores_and_topics_has_no_names_to_tell() -> None:

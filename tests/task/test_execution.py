@@ -3,6 +3,7 @@ stores."""
 
 from __future__ import annotations
 
+import inspect
 from functools import partial
 from typing import Any
 
@@ -13,8 +14,17 @@ from hypothesis import strategies as st
 from penstock.errors import StreamsError
 from penstock.plan.broadcast import every_partition
 from penstock.plan.topology import Topology
+from penstock.processor import stateless
 from penstock.processor.aggregate import StreamAggregate, StreamCount, StreamReduce
-from penstock.processor.api import FailureHandler, Processor, ProcessorContext, PunctuationType, RowOrigin
+from penstock.processor.api import (
+    BatchProcessor,
+    BranchingProcessor,
+    FailureHandler,
+    Processor,
+    ProcessorContext,
+    PunctuationType,
+    RowOrigin,
+)
 from penstock.processor.backoff import Backoff
 from penstock.processor.count_window import CountWindowAdder
 from penstock.processor.deduplicate import StreamDeduplicate, StreamDeduplicateById
@@ -25,6 +35,7 @@ from penstock.processor.stateless import (
     StreamFilter,
     StreamFlatMap,
     StreamFlatMapValues,
+    StreamForeach,
     StreamMap,
     StreamMapValues,
     StreamMerge,
@@ -73,6 +84,9 @@ KINDS = {
     "merge": StreamMerge,
     "island": Island,
 }
+ELSEWHERE = {StreamBranch, StreamForeach}
+"""Operators that are no kind: one with several children ("split"), and one without results."""
+
 WINDOWS = CountWindowAdder(3, lambda: 0, lambda k, v, a: a + 1)
 
 STATEFUL = {
@@ -174,6 +188,16 @@ def outcome(task: StreamTask, batches: list[Any]) -> tuple[Any, Any]:
         output += sent(task)
     task.flush()
     return output + sent(task), task.changes()
+
+
+def test_each_stateless_operator_is_a_kind() -> None:
+    operators = {
+        kind
+        for _, kind in inspect.getmembers(stateless, inspect.isclass)
+        if kind.__module__ == stateless.__name__ and issubclass(kind, BatchProcessor | BranchingProcessor)
+    }
+    kinds = {type(make()) for make in KINDS.values()}
+    assert operators - kinds == ELSEWHERE, "add the operator to KINDS, so that both executions are compared"
 
 
 @given(shapes(), rows, st.booleans())

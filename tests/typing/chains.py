@@ -12,10 +12,12 @@ import numpy.typing as npt
 
 from penstock import (
     Backoff,
+    BufferConfig,
     CalendarWindows,
     CallContext,
     Calls,
     Consumed,
+    EmitStrategy,
     GlobalKTable,
     JoinWindows,
     KGroupedStream,
@@ -28,6 +30,7 @@ from penstock import (
     Serdes,
     SessionWindows,
     StreamsBuilder,
+    Suppressed,
     TimeWindows,
     Windowed,
     aggregations,
@@ -189,6 +192,9 @@ assert_type(
     KTable[str, int],
 )
 assert_type(companies.group_by(lambda key, company: (company.name, 1)).count(), KTable[str, int])
+assert_type(companies.suppress(Suppressed.until_time_limit(1_000, BufferConfig.unbounded())), KTable[str, Company])
+assert_type(minutes.emit_strategy(EmitStrategy.on_window_close()).count(), KTable[Windowed[str], int])
+assert_type(sessions.emit_strategy(EmitStrategy.on_window_close()).count(), KTable[Windowed[str], int])
 assert_type(
     companies.group_by(lambda key, company: (len(key), company.name)).reduce(
         lambda one, name: one + name, lambda one, name: one

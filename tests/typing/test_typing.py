@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from penstock import CogroupedKStream, KGroupedStream, KGroupedTable, KStream, KTable, TimeWindowedKStream
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -39,6 +43,20 @@ def pyright(path: Path) -> str:
 def _said(checker: str, *arguments: str) -> str:
     command = [sys.executable, "-m", checker, *arguments]
     return subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True).stdout
+
+
+UNTYPED = {"process", "process_values", "transform_values"}
+"""Operators whose results have the types of the annotation, since suppliers have no types."""
+TERMINAL = {"print", "to", "to_spark"}
+
+
+@pytest.mark.parametrize(
+    "kind", [KStream, KTable, KGroupedStream, KGroupedTable, TimeWindowedKStream, CogroupedKStream]
+)
+def test_each_operator_is_in_a_chain(kind: type) -> None:
+    operators = {name for name, _ in inspect.getmembers(kind, callable) if not name.startswith("_")}
+    chained = set(re.findall(r"\.(\w+)\(", (HERE / "chains.py").read_text(encoding="utf-8")))
+    assert operators - chained <= UNTYPED | TERMINAL, "add a chain with assert_type to tests/typing/chains.py"
 
 
 @pytest.mark.parametrize("check", [mypy, pyright])
