@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
+from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Consumed, Grouped, Materialized, Named, Produced
 from penstock.errors import TopologyError
 from penstock.serdes import Serdes
 from penstock.state.stores import Stores
+from tests.support.custom_stores import DictStoreSupplier
+from tests.support.windows import grouped
 
 
 @pytest.mark.parametrize("make", [Named.as_, Consumed.as_, Produced.as_, Grouped.as_, Materialized.as_])
@@ -51,3 +54,8 @@ def test_a_supplier_names_the_store_and_chooses_its_base() -> None:
     store = options.store_builder("s", None, None)
     assert (store.in_memory, store.changelog_config) == (True, {"retention.ms": "1"})
     assert options.with_logging_disabled().store_builder("s", None, None).logging is False
+
+
+def test_a_store_of_the_users_own_class_is_refused_as_that_of_a_table() -> None:
+    with pytest.raises(TypeError, match=r"'own' of DictStoreSupplier: expected .*Your own store is for processors"):
+        grouped(StreamsBuilder()).count(Materialized.as_(DictStoreSupplier("own")))

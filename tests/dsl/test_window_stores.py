@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from penstock import EmitStrategy, Materialized, Stores, StreamsBuilder
+from penstock import EmitStrategy, Materialized, Serdes, Stores, StreamsBuilder
 from penstock.plan.partitioning import WindowedStreamPartitioner
 from penstock.plan.subtopology import SinkSpec
 from penstock.serdes.windowed import SessionWindowedSerde, TimeWindowedSerde
 from penstock.state.api import StoreBuilder
 from penstock.state.suppliers import SessionBytesStoreSupplier, WindowBytesStoreSupplier
+from penstock.testing import TopologyTestDriver
+from tests.support.tables import UNCACHED
 from tests.support.windows import SESSION, SLIDING, TUMBLING, grouped
 
 
@@ -91,6 +94,34 @@ def test_a_store_of_the_users_own_supplier_is_taken_as_it_is() -> None:
     supplier = Stores.in_memory_window_store("own", 100, 10, False)
     grouped(builder).windowed_by(TUMBLING).count(Materialized.as_(supplier))
     assert only_store(builder).supplier == supplier
+
+
+@pytest.mark.parametrize(
+    ("windows", "supplier"),
+    [
+        (TUMBLING, Stores.persistent_window_store("own", 100, 10, False)),
+        (SESSION, Stores.persistent_session_store("own", 100)),
+    ],
+    ids=["window", "session"],
+)
+def test_results_in_a_plain_store_have_timestamps_and_final_ones_are_read(windows: Any, supplier: Any) -> None:
+    builder = StreamsBuilder()
+    final = EmitStrategy.on_window_close()
+    stream = builder.stream("in").group_by_key().windowed_by(windows)
+    stream.count(Materialized.as_(supplier)).to_stream(lambda window, count: "now").to("out")
+    own = replace(supplier, name="final")
+    stream.emit_strategy(final).count(Materialized.as_(own)).to_stream(lambda window, count: "final").to("out")
+    rows = [("x", 3), ("x", 7), ("x", 5), ("x", 60), ("x", 61)]
+    text = Serdes.string()
+    with TopologyTestDriver(builder.build(UNCACHED), {"application.id": "app", **UNCACHED}) as driver:
+        topic = driver.create_input_topic("in", text, text)
+        for value, timestamp in rows:
+            topic.pipe_input("a", value, timestamp)
+            driver.advance_wall_clock_time(2_000)  # final results come once a second
+        output = driver.create_output_topic("out", text, Serdes.long()).read_records_to_list()
+    found = [(each.key, each.value, each.timestamp) for each in output if each.value is not None]
+    assert [row for row in found if row[0] == "now"][:3] == [("now", 1, 3), ("now", 2, 7), ("now", 3, 7)]
+    assert [row for row in found if row[0] == "final"] == [("final", 3, 7)]
 
 
 def test_windowed_tables_are_written_with_windowed_serdes_to_the_partition_of_the_key() -> None:

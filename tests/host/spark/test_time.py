@@ -11,7 +11,10 @@ import pytest
 from penstock import (
     Consumed,
     Joined,
+    Processor,
     ProcessorContext,
+    Record,
+    Repartitioned,
     StreamsBuilder,
     Topology,
 )
@@ -323,3 +326,34 @@ def test_a_task_waits_for_its_idle_time_from_a_clock_that_went_back(
     clock.advance(1)
     query.run_to_end()
     assert order(spark_runner, prefix) == [5]
+
+
+class Told(Processor):
+    """Forwards the stream time and the offset of each record as its value."""
+
+    def process(self, record: Record) -> None:
+        metadata = self.context.record_metadata
+        assert metadata is not None
+        told = f"{record.value} at {self.context.current_stream_time_ms()} from {metadata.offset}"
+        self.context.forward(record.with_value(told))
+
+
+def test_each_sub_topology_has_its_own_stream_time_and_a_repartition_its_own_offsets(
+    spark_runner: SparkRunner, application: str, prefix: str
+) -> None:
+    builder = StreamsBuilder()
+    texts = Consumed.with_(key_serde=STRING, value_serde=STRING)
+    years, days = (builder.stream(f"{prefix}-{topic}", texts) for topic in ("years", "days"))
+    years.process(Told).to(f"{prefix}-out", TEXT_OUT)
+    kept = days.filter(lambda key, value: value != "no")
+    kept.repartition(Repartitioned.with_(STRING, STRING)).process(Told).to(f"{prefix}-out", TEXT_OUT)
+    topology = builder.build()
+    rows = [
+        (f"{prefix}-years", InputRecord(b"y", b"a", 500, 0)),
+        *((f"{prefix}-days", InputRecord(b"d", value, 5, 0)) for value in (b"no", b"b")),
+    ]
+    for topic, row in rows:
+        spark_runner.write(topic, [row])
+    InlineQuery(topology, spark_runner.config(application), spark_runner.admin).run_to_end()
+    assert output_by_key(spark_runner, prefix) == {"y": [("a at 500 from 0", 500)], "d": [("b at 5 from 0", 5)]}
+    assert expected_by_key(topology, prefix, rows)["d"] == [("b at 500 from 0", 5)]
