@@ -245,7 +245,7 @@ def test_a_source_of_the_dead_letters_of_its_own_is_refused_unless_asked_for(cap
     )
     shown = shown_by(program.replace("MORE", "{}"), caplog)
     assert names_line(shown, marked_line(program)), shown
-    assert "would come back for ever" in shown
+    assert "would come back endlessly" in shown
     caplog.clear()
     assert shown_by(program.replace("MORE", '{"penstock.read.dead.letters": "true"}'), caplog) == ""
 

@@ -1,6 +1,6 @@
 """The protocols of the clients (Admin, Fetcher, Consumer, producers) and their data types.
 
-This module neither contains nor imports a client: `confluent.py` has the only implementation. All clients work with
+This module neither contains nor imports a client: `client/confluent` has the only implementation. All clients work with
 bytes; serdes belong to tasks. Every call has a timeout. Failures raise a StreamsError that names topic, partition and
 bootstrap.servers: BrokerNotFoundError if no broker answers, another RetriableError if the same call may succeed a
 moment later, AuthenticationError if brokers refuse the login, AuthorizationError if a permission is missing,

@@ -38,13 +38,13 @@ def check_dead_letters(built: BuiltTopology, config: StreamsConfig) -> None:
             if topic in node.topics:
                 raise TopologyError(
                     f"{source} reads {topic}, to which this application writes its dead letters "
-                    f"({DEAD_LETTER_QUEUE_TOPIC}): a record that fails would come back for ever. Read them in another "
+                    f"({DEAD_LETTER_QUEUE_TOPIC}): a record that fails would come back endlessly. Read them in another "
                     f"application, or set {READ_DEAD_LETTERS}=true if no record of the topic can fail."
                 )
             if node.pattern is not None and node.pattern.fullmatch(topic):
                 _log.warning(
                     "The pattern %s of %s matches %s, to which this application writes its dead letters. It does not "
-                    "read that topic, since a record that fails would come back for ever; set %s=true to read it.",
+                    "read that topic, since a record that fails would come back endlessly; set %s=true to read it.",
                     node.pattern.pattern,
                     source,
                     topic,

@@ -27,7 +27,7 @@ DroppingNode = (
     | n.TableSourceNode
     | n.StreamToTableNode
 )
-"""An operator that may drop records; a broadcast, which keeps them all, is none."""
+"""An operator that may drop records. A broadcast keeps them all."""
 
 _PassingNode = n.FilterNode | n.PeekNode | n.MergeNode | n.SplitNode | n.BranchNode | n.ProcessNode
 """An operator that may be between a merged repartition and the operators that require it."""

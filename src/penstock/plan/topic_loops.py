@@ -26,8 +26,8 @@ def warn_of_topic_loops(built: BuiltTopology) -> None:
             if isinstance(node, SinkSpec) and node.topic in above:
                 source = above[node.topic]
                 _log.warning(
-                    "%s%s writes to %s, the topic that its source %s%s reads: its records come back, for ever unless "
-                    "an operator between them ends that. Write to another topic if that is not what you want.",
+                    "%s%s writes to %s, the topic that its source %s%s reads: its records come back, endlessly "
+                    "unless an operator between them ends that. Write to another topic if you do not want this.",
                     node.name,
                     made_at(built.node_lines.get(node.name)),
                     node.topic,

@@ -669,7 +669,7 @@ def test_an_instance_says_that_a_function_does_not_return_and_goes_on_when_it_ha
     host.start(Listening())
     try:
         words.write("a b", "a c")
-        assert until(lambda: "not got on for max.poll.interval.ms=3000" in caplog.text)
+        assert until(lambda: "no progress for max.poll.interval.ms=3000" in caplog.text)
         assert until(lambda: not words.admin.describe_group(words.app).members)
         returns.set()
         assert until(lambda: words.counts() == {"a": 2, "b": 1, "c": 1})

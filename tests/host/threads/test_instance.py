@@ -668,7 +668,7 @@ def test_an_instance_leaves_its_tasks_to_others_where_a_function_does_not_return
         instance.run()
     assert instance.ended_hung == 2
     [error] = instance.stepped_back
-    assert "not got on for max.poll.interval.ms=300000 (tasks 0_0)" in str(error)
+    assert "no progress for max.poll.interval.ms=300000 (tasks 0_0)" in str(error)
     instance.tell(v.MembershipLost(error))
     instance.run()
     assert instance.given_up == []

@@ -244,10 +244,8 @@ def check_java() -> None:
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     hint = f"Install Java {MINIMUM_JAVA} or newer, such as the package openjdk-17-jre-headless, or set JAVA_HOME."
     if java is None or not Path(java).exists():
-        raise StreamsError(
-            f"Spark needs Java {MINIMUM_JAVA} or newer, and there is none {f'at {java}' if java else 'on the path'}. "
-            f"{hint}"
-        )
+        missing = f"{java} does not exist" if java else "no java is on the path"
+        raise StreamsError(f"Spark needs Java {MINIMUM_JAVA} or newer, but {missing}. {hint}")
     try:
         ran = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.SubprocessError) as error:

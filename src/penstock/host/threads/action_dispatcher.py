@@ -153,7 +153,7 @@ class ActionDispatcher:
             case v.TellRetry(error, None):
                 _log.warning("All tasks are reopened and continue from the last commit: %s", error)
             case v.TellRetry(error, task):
-                _log.warning("Task %s is opened again, and the others go on meanwhile: %s", task, error)
+                _log.warning("Task %s is opened again, and the others continue: %s", task, error)
             case v.TellRunning():
                 self._application.running()
             case v.TellRebalancing():

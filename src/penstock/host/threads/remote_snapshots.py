@@ -167,7 +167,7 @@ class RemoteSnapshots:
                 raise UnusableSnapshotError(f"The file {_MANIFEST} is torn or was changed.")
             return msgspec.json.decode(content, type=Snapshot)
         except msgspec.MsgspecError as error:
-            raise UnusableSnapshotError(f"The file {_MANIFEST} is not what it should be: {error}") from error
+            raise UnusableSnapshotError(f"The file {_MANIFEST} has an unexpected content: {error}") from error
 
     def newest(self, task: TaskId, kind: str) -> Snapshot | None:
         """Return the newest whole snapshot of a kind, or None if absent.

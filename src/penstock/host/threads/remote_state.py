@@ -352,7 +352,7 @@ class SnapshotWriter:
                 raise UnusableSnapshotError("The instance ends.")
             if self._elapsed_ms() >= reading.until_ms:
                 raise UnusableSnapshotError(
-                    f"It took longer than {self._limit_ms} ms, and meanwhile the state grows by what changes. Set a "
+                    f"It took longer than {self._limit_ms} ms, and the state grows in this time. Set a "
                     "larger penstock.state.remote.interval.ms, or use a faster file system."
                 )
             began = time.perf_counter()

@@ -56,9 +56,9 @@ class TaskProgress:
             if not self._has_stepped_back:
                 self._has_stepped_back = True
                 error = TaskMigratedError(
-                    f"Processing has not got on for max.poll.interval.ms={self._limit_ms} (tasks {', '.join(busy)}): "
-                    "this instance leaves its tasks to others, and joins the group again when processing gets on. Let "
-                    "processors return sooner, or set a larger max.poll.interval.ms."
+                    f"Processing has made no progress for max.poll.interval.ms={self._limit_ms} (tasks "
+                    f"{', '.join(busy)}): this instance leaves its tasks to others, and joins the group again when "
+                    "processing continues. Let processors return sooner, or set a larger max.poll.interval.ms."
                 )
                 self._do(v.StepBack(error))
             self._do(v.EndHung(self._limit_ms))

@@ -108,7 +108,7 @@ def test_too_few_replicas_in_sync_are_reported_and_their_return(
         (line,) = told(caplog)
         assert line == (
             "shop: the brokers have accepted no records for orders-1 (1 of its 3 replicas in sync, "
-            "min.insync.replicas=2) for 3 s. What it has to write there is written again until they accept it."
+            "min.insync.replicas=2) for 3 s. Its output there is written again until they accept it."
         )
         describe(PartitionInfo(0, 1, (1, 2, 3), (1, 2)), PartitionInfo(1, 2, (2, 3), (2, 3)))
         asked(watch, clock, 3)

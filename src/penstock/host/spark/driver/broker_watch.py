@@ -131,7 +131,7 @@ class BrokerWatch:
             self._blocker, self._told_blocker = None, False
 
     def _tell(self, blocker: _Blocker, lasts_ms: int) -> None:
-        consequence = "What it has to write there is written again until they accept it."
+        consequence = "Its output there is written again until they accept it."
         if blocker.limit_ms is not None:
             consequence = (
                 f"The application waits for at most {max(blocker.limit_ms - lasts_ms, 0) // 1000} s more; then the "

@@ -264,9 +264,9 @@ class EpochReplay:
         if report.processed != processed:
             yield f"it processes {report.processed} records, and has processed {processed}"
         if report.entry.head != committed.head:
-            yield "its state, or what it remembers besides, is not what it has committed"
+            yield "its state, schedules or times differ from those that it has committed"
         if _file(report.entry.carried) != _file(committed.carried):
-            yield "what it hands to the next epoch is not what it has committed"
+            yield "the records that it carries to the next epoch differ from those that it has committed"
         if self._trace is not None:
             name = f"{task}/{self.epoch:012d}"
             traced, here = Path(self._trace, name), Path(str(self._description.config[_TRACE]), name)

@@ -1,4 +1,4 @@
-"""The former name of `host/pickling`, for descriptions that earlier versions left in checkpoints."""
+"""The former name of `host/packing/pickling.py`, for descriptions that earlier versions left in checkpoints."""
 
 from penstock.host.packing.pickling import _fill, _with_cache
 

@@ -1,4 +1,4 @@
-"""The sink's treatment of records that brokers refuse: see `host.production`.
+"""The sink's treatment of records that brokers refuse: see `host/commits/production.py`.
 
 A refused dead letter ends the query.
 """
