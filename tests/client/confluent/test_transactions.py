@@ -379,6 +379,7 @@ def test_an_epoch_whose_group_has_members_is_aborted_at_once(place: Place) -> No
 
 
 def test_a_dead_letter_that_is_refused_is_decided_about_too(place: Place) -> None:
+    place.config = place.config.overridden({"transaction.timeout.ms": 600_000})  # longer than the test waits for an end
     small = place.small_topic()
     parts: list[int] = []
 

@@ -209,11 +209,16 @@ class TransactionalWriter:
             if write.settings:  # batches of one record are slow
                 self._client.discard()  # the next epoch gets a usual producer
             return True
-        # Whether the transaction was committed after all is unknown: only a new producer, which fences this one, finds
-        # out.
-        self._client.discard()
         write.refusals += len(refused)
-        write.left = replaced(write.left, refused, on_refused)
+        try:
+            write.left = replaced(write.left, refused, on_refused)
+        except BaseException:
+            self._client.abort()  # else readers of committed records wait until the transaction times out
+            raise
+        finally:
+            # Whether the transaction was committed after all is unknown: only a new producer, which fences this one,
+            # finds out.
+            self._client.discard()
         return False
 
     def _transaction(self, write: _EpochWrite, owner: str, note: str) -> None:
