@@ -15,13 +15,14 @@ import pytest
 
 from penstock import Consumed, KafkaStreams, Materialized, Serdes, State, StreamsBuilder
 from penstock.client.api import NewTopic
-from penstock.client.confluent import ConfluentAdmin, ConfluentProducer
+from penstock.client.confluent import ConfluentAdmin
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsNotStartedError, UnknownStateStoreError
 from penstock.notebook import TEXT
 from penstock_broker.process import BrokerProcess
 from tests.host.support import wait_for
 from tests.support.frames import rows_for_all
+from tests.support.plain_producer import PlainProducer
 
 STRING = Serdes.string()
 
@@ -93,7 +94,7 @@ class Application:
         self.streams = KafkaStreams(builder.build(), config)
 
     def write(self, *keys: str) -> None:
-        producer = ConfluentProducer(self._config)
+        producer = PlainProducer(self._config)
         for key in keys:
             producer.send(self._topic, key.encode(), b"")
         producer.close()

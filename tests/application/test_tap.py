@@ -10,13 +10,14 @@ import pytest
 
 from penstock import Consumed, KafkaStreams, Materialized, Produced, Serdes, StreamsBuilder, Topology
 from penstock.client.api import NewTopic
-from penstock.client.confluent import ConfluentAdmin, ConfluentProducer
+from penstock.client.confluent import ConfluentAdmin
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, StreamsNotStartedError, UnsupportedOperationError
 from penstock.notebook import HTML, TEXT
 from penstock_broker.process import BrokerProcess
 from tests.host.support import wait_for
 from tests.support.frames import rows_for_all
+from tests.support.plain_producer import PlainProducer
 
 STRING = Serdes.string()
 
@@ -57,7 +58,7 @@ class Application:
         self.streams = KafkaStreams(topology(topic), config)
 
     def write(self, *values: str) -> None:
-        producer = ConfluentProducer(self._config)
+        producer = PlainProducer(self._config)
         for number, value in enumerate(values):
             producer.send(self.topic, b"k", value.encode(), number % 2, 1_000 + number)
         producer.close()

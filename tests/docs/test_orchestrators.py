@@ -11,10 +11,11 @@ import pytest
 
 from penstock import KafkaStreams, Serdes, StreamsBuilder
 from penstock.client.api import NewTopic
-from penstock.client.confluent import ConfluentAdmin, ConfluentProducer
+from penstock.client.confluent import ConfluentAdmin
 from penstock.config import StreamsConfig
 from penstock_broker.process import BrokerProcess
 from tests.docs.pages import ROOT, fences, parsed, run_block
+from tests.support.plain_producer import PlainProducer
 
 PAGE = "docs/orchestrators.md"
 SNIPPETS = [text for language, text in fences(PAGE) if language == "py"]
@@ -35,7 +36,7 @@ def test_a_second_run_has_nothing_left_to_do(embedded_broker: BrokerProcess, tmp
     admin = ConfluentAdmin(StreamsConfig(servers))
     admin.create_topics([NewTopic("orders-of-a-job", 1), NewTopic("totals-of-a-job", 1)])
     admin.close()
-    producer = ConfluentProducer(StreamsConfig(servers))
+    producer = PlainProducer(StreamsConfig(servers))
     for value in (b"a", b"b"):
         producer.send("orders-of-a-job", b"k", value)
     producer.close()

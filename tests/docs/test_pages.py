@@ -24,7 +24,7 @@ from penstock import (
     kip28,
 )
 from penstock.client.api import NewTopic
-from penstock.client.confluent import ConfluentAdmin, ConfluentProducer
+from penstock.client.confluent import ConfluentAdmin
 from penstock.config_providers import resolved
 from penstock.metrics import MeasurableStat, MetricName, RecordingLevel
 from penstock.plan.partitioning import partition_for
@@ -45,6 +45,7 @@ from tests.docs.pages import (
     run_block,
     run_blocks,
 )
+from tests.support.plain_producer import PlainProducer
 
 STRING, JSON, DOUBLE = Serdes.string(), Serdes.json(), Serdes.double()
 SERDES = {"default.key.serde": STRING, "default.value.serde": DOUBLE}
@@ -157,7 +158,7 @@ def test_the_handlers_of_the_guide_send_a_failed_record_to_the_dead_letter_queue
 
 def test_the_page_on_notebooks(embedded_broker: BrokerProcess, tmp_path: Path) -> None:
     config = StreamsConfig({"bootstrap.servers": embedded_broker.bootstrap_servers})
-    producer = ConfluentProducer(config)
+    producer = PlainProducer(config)
     producer.send("notebook-page", None, b"to be or not to be")
     producer.close()
     names: dict[str, Any] = {"__name__": "page"}
@@ -347,7 +348,7 @@ def test_the_page_on_kafka_reads_what_is_there(embedded_broker: BrokerProcess) -
     config = {"bootstrap.servers": embedded_broker.bootstrap_servers, "zookeeper.connect": "localhost:2181"}
     admin = ConfluentAdmin(StreamsConfig(config))
     admin.create_topics([NewTopic("lines", 1)])
-    producer = ConfluentProducer(StreamsConfig(config))
+    producer = PlainProducer(StreamsConfig(config))
     for line, timestamp in ((b"one", 1_000), (b"two", 2_000), (b"three", 3_000)):
         producer.send("lines", None, line, timestamp=timestamp)
     producer.close()

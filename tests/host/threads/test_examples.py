@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from penstock.client.api import NewTopic
-from penstock.client.confluent import ConfluentAdmin, ConfluentFetcher, ConfluentProducer
+from penstock.client.confluent import ConfluentAdmin, ConfluentFetcher
 from penstock.config import StreamsConfig
 from penstock.record import TopicPartition
 from penstock.streams import KafkaStreams
 from penstock_broker.process import BrokerProcess
 from tests.examples.inputs import EACH_RESULT, INPUTS, PARTITIONS, example, on_the_test_driver, partition_of, seen
+from tests.support.plain_producer import PlainProducer
 
 SAMPLE = {"flights_with_planes.py", "wind_at_departure.py"}
 """What runs each time: a foreign-key join through several sub-topologies; a global table and final windows."""
@@ -46,7 +47,7 @@ def test_an_example_runs_on_threads(
     admin.create_topics(
         [NewTopic(topic, PARTITIONS) for topic in {*topics, *expected, *(each.topic for each in piped)}]
     )
-    producer = ConfluentProducer(config)
+    producer = PlainProducer(config)
     for topic, key, value, timestamp in sorted(piped, key=lambda each: each.timestamp):
         producer.send(topic, key, value, partition_of(key), timestamp)
     producer.close()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from penstock.client.api import NewTopic
-from penstock.client.confluent import ConfluentAdmin, ConfluentProducer
+from penstock.client.confluent import ConfluentAdmin
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Materialized
@@ -24,6 +24,7 @@ from penstock.serdes import Serdes
 from penstock.state.query.queryable import QueryableStoreTypes, StoreQueryParameters
 from tests.host.threads.support import Listening
 from tests.support.brokers import RunningBroker
+from tests.support.plain_producer import PlainProducer
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.one_broker
@@ -92,7 +93,7 @@ class Counting:
         return host
 
     def write(self) -> None:
-        producer = ConfluentProducer(StreamsConfig(self.settings))
+        producer = PlainProducer(StreamsConfig(self.settings))
         for number in range(PARTITIONS):
             for key in "ab":
                 producer.send(self.source, f"{key}{number}".encode(), b"v", number)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from penstock.client.api import NewTopic, OffsetAndMetadata
-from penstock.client.confluent import ConfluentAdmin, ConfluentFetcher, ConfluentProducer
+from penstock.client.confluent import ConfluentAdmin, ConfluentFetcher
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Produced
@@ -53,6 +53,7 @@ from penstock.testing import EmbeddedBroker
 from penstock_broker.common.clock import SystemClock
 from tests.host.threads.support import AloneMembership, Listening
 from tests.support.brokers import RunningBroker
+from tests.support.plain_producer import PlainProducer
 from tests.support.waiting import until
 
 SECONDS = 120.0
@@ -111,7 +112,7 @@ class WordCount:
         return ThreadsHost(**{**defaults, "built": topology, "config": self.config(), **options})
 
     def write(self, *lines: str) -> None:
-        producer = ConfluentProducer(self.config())
+        producer = PlainProducer(self.config())
         for number, line in enumerate(lines):
             producer.send(self.source, None, line.encode(), number % 2)
         producer.close()
@@ -160,7 +161,7 @@ def test_a_topology_runs_to_the_end_of_its_inputs_and_goes_on_from_there(words: 
     words.run_to_end(host)
     assert words.counts() == {"a": 3, "b": 1, "c": 1, "d": 1}
     assert (host.statistics().records_in, host.statistics().lag) == (2, 0)
-    producer = ConfluentProducer(words.config())
+    producer = PlainProducer(words.config())
     producer.send(f"{words.app}-{words.store}-repartition", b"e", b"e", 0)
     producer.close()
     words.run_to_end(words.host())  # what waits in a repartition topic is left of an earlier run
@@ -403,7 +404,7 @@ def check_that_a_static_member_goes_on_with_new_partitions(words: WordCount) -> 
         words.admin.create_partitions(words.source, 3)
         assert until(lambda: listening.told.count("running") == 2 or listening.ended.is_set())
         assert listening.error is None
-        producer = ConfluentProducer(words.config())
+        producer = PlainProducer(words.config())
         producer.send(words.source, None, b"c", 2)
         producer.close()
         assert until(lambda: len(words.values()) == 3)
@@ -764,7 +765,7 @@ def test_topics_that_a_pattern_matches_later_are_read_too(words: WordCount) -> N
         words.write("a")
         assert until(lambda: sum(host.statistics().processed.values()) == 1)
         words.admin.create_topics([NewTopic(f"{words.source}-new", 1)])
-        producer = ConfluentProducer(words.config())
+        producer = PlainProducer(words.config())
         producer.send(f"{words.source}-new", None, b"b", 0)
         producer.close()
         assert until(lambda: host.statistics().records_in == 2)
@@ -789,7 +790,7 @@ def test_of_two_instances_one_knows_first_that_a_topic_has_more_partitions(words
             hosts[-1].start(told[-1])
             assert told[-1].running.wait(SECONDS)
         words.admin.create_partitions(words.source, 4)
-        producer = ConfluentProducer(words.config())
+        producer = PlainProducer(words.config())
         for partition in range(4):
             producer.send(words.source, None, b"a", partition)
         producer.close()

@@ -9,7 +9,7 @@ from contextlib import ExitStack, closing
 import pytest
 
 from penstock.client.api import NewTopic
-from penstock.client.confluent import ConfluentConsumer, ConfluentFetcher, ConfluentProducer
+from penstock.client.confluent import ConfluentConsumer, ConfluentFetcher
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Materialized
@@ -28,6 +28,7 @@ from penstock.task.changelog_copy import ChangelogCopy, ChangelogStamp
 from penstock_broker.common.clock import MockClock
 from tests.host.threads.inline import KeptBase
 from tests.support.brokers import EMBEDDED_ONLY, RunningBroker
+from tests.support.plain_producer import PlainProducer
 from tests.support.waiting import until
 
 pytestmark = EMBEDDED_ONLY
@@ -53,7 +54,7 @@ class Counting:
         self.layout: Layout = layout_of(built_topology(builder.build(), self.name), self.config, self.admin.topics())
 
     def write(self, topic: str, *keys: bytes) -> None:
-        with closing(ConfluentProducer(self.config)) as producer:
+        with closing(PlainProducer(self.config)) as producer:
             for key in keys:
                 producer.send(topic, key, bytes(8), 0, 5)
 

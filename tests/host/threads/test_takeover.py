@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer
 
 from penstock.client.api import NewTopic, OffsetAndMetadata
-from penstock.client.confluent import ConfluentAdmin, ConfluentProducer
+from penstock.client.confluent import ConfluentAdmin
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Materialized
@@ -30,6 +30,7 @@ from penstock.record import NO_TIMESTAMP, TopicPartition
 from penstock.serdes import Serdes
 from penstock.windows import TimeWindows
 from tests.support.brokers import EMBEDDED_ONLY, RunningBroker
+from tests.support.plain_producer import PlainProducer
 from tests.support.waiting import WAIT_SECONDS, until
 
 pytestmark = EMBEDDED_ONLY
@@ -51,7 +52,7 @@ class Counting:
         self.admin.create_topics([NewTopic(topic, partitions)])
 
     def write(self, topic: str, *keys: bytes, value: bytes = bytes(8)) -> None:
-        producer = ConfluentProducer(self.config)
+        producer = PlainProducer(self.config)
         for key in keys:
             producer.send(topic, key, value, 0, 5)
         producer.close()

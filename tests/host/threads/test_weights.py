@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from penstock.client.api import NewTopic
-from penstock.client.confluent import ConfluentAdmin, ConfluentProducer
+from penstock.client.confluent import ConfluentAdmin
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.host.api import State
@@ -21,6 +21,7 @@ from penstock.plan.topology import built_topology
 from penstock.serdes import Serdes
 from tests.host.threads.support import AloneMembership, Listening
 from tests.support.brokers import RunningBroker
+from tests.support.plain_producer import PlainProducer
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.one_broker
@@ -93,7 +94,7 @@ class Work:
         return records
 
     def write(self, name: str, records: int = RECORDS) -> None:
-        producer = ConfluentProducer(StreamsConfig(self.settings))
+        producer = PlainProducer(StreamsConfig(self.settings))
         for number in range(records * PARTITIONS):
             producer.send(self.topics[name], b"key", b"value", number % PARTITIONS)
         producer.close()

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from penstock.client.api import NewTopic
-from penstock.client.confluent import ConfluentAdmin, ConfluentFetcher, ConfluentProducer
+from penstock.client.confluent import ConfluentAdmin, ConfluentFetcher
 from penstock.config import StreamsConfig
 from penstock.record import TopicPartition
 from penstock.serdes import Serdes
 from penstock_broker.process import BrokerProcess
 from tests.support.commands import Command, penstock
+from tests.support.plain_producer import PlainProducer
 from tests.support.ports import free_port
 from tests.support.waiting import until
 
@@ -53,7 +54,7 @@ def broker_of_the_test(tmp_path: Path) -> Iterator[BrokerProcess]:
         admin = ConfluentAdmin(config)
         admin.create_topics([NewTopic(name, 1) for name in ("plaintext-input", "word-count-output", "out")])
         admin.close()
-        producer = ConfluentProducer(config)
+        producer = PlainProducer(config)
         for line in LINES:
             producer.send("plaintext-input", None, line.encode())
         producer.close()

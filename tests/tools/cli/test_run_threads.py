@@ -13,12 +13,13 @@ from urllib.request import urlopen
 import orjson
 import pytest
 
-from penstock.client.confluent import ConfluentAdmin, ConfluentFetcher, ConfluentProducer
+from penstock.client.confluent import ConfluentAdmin, ConfluentFetcher
 from penstock.config import StreamsConfig
 from penstock.host.threads.directories import StateDirectory
 from penstock.record import TopicPartition
 from tests.support.answers import check_answer
 from tests.support.commands import Command, Ended
+from tests.support.plain_producer import PlainProducer
 from tests.support.waiting import until
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "word_count.py"
@@ -70,7 +71,7 @@ def servers_of(command: Command) -> str:
 
 
 def write(servers: str, *lines: str) -> None:
-    producer = ConfluentProducer(StreamsConfig({"bootstrap.servers": servers}))
+    producer = PlainProducer(StreamsConfig({"bootstrap.servers": servers}))
     for line in lines:
         producer.send("plaintext-input", None, line.encode())
     producer.close()
@@ -167,7 +168,7 @@ def test_named_topologies_run_and_are_watched(tmp_path: Path) -> None:
             check_answer(f"/{path}", read)
             return read
 
-        producer = ConfluentProducer(StreamsConfig({"bootstrap.servers": servers}))
+        producer = PlainProducer(StreamsConfig({"bootstrap.servers": servers}))
         producer.send("orders-in", b"a", b"1")
         producer.close()
 

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from penstock.client.api import NewTopic
-from penstock.client.confluent import ConfluentAdmin, ConfluentFetcher, ConfluentProducer
+from penstock.client.confluent import ConfluentAdmin, ConfluentFetcher
 from penstock.config import StreamsConfig
 from penstock.record import Headers, TopicPartition
+from tests.support.plain_producer import PlainProducer
 
 
 class Sent(NamedTuple):
@@ -41,7 +42,7 @@ class Topics:
         return name
 
     def write(self, topic: str, records: Sequence[Sent]) -> None:
-        producer = ConfluentProducer(self.config)  # each knows the partitions of its time
+        producer = PlainProducer(self.config)  # each knows the partitions of its time
         for each in records:
             producer.send(topic, each.key, each.value, each.partition, each.timestamp, each.headers)
         producer.close()

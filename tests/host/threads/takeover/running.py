@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from benchmarks.rivals.java import compile_java
 from penstock.client.api import NewTopic, OffsetAndMetadata
-from penstock.client.confluent import ConfluentAdmin, ConfluentFetcher, ConfluentProducer
+from penstock.client.confluent import ConfluentAdmin, ConfluentFetcher
 from penstock.client.sockets.cluster import Cluster
 from penstock.client.sockets.offsets import committed_offsets
 from penstock.config import StreamsConfig
@@ -26,6 +26,7 @@ from penstock.state.changelog_format import ChangelogRecord
 from tests.host.threads.support import Listening
 from tests.host.threads.takeover import twin
 from tests.support.kafka import SHORT_LIVED, kafka_class_path
+from tests.support.plain_producer import PlainProducer
 from tests.support.waiting import until
 
 SECONDS = 240.0
@@ -201,7 +202,7 @@ class Application:
 
 def write(servers: str, prefix: str, given: Iterable[twin.Input]) -> None:
     """Write records to the input topics."""
-    producer = ConfluentProducer(StreamsConfig({"application.id": "writer", "bootstrap.servers": servers}))
+    producer = PlainProducer(StreamsConfig({"application.id": "writer", "bootstrap.servers": servers}))
     for each in given:
         value = None if each.value is None else each.value.encode()
         producer.send(prefix + each.topic, each.key.encode(), value, each.partition, each.timestamp, each.headers)
