@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,31 @@ def test_linux_runs_what_a_change_must_pass() -> None:
     assert [step["run"] for step in commands("linux")] == [".ci/run"]
     assert JOBS["linux"]["runs-on"].startswith("ubuntu")
     assert re.search(r"^ci:.*\n\t@?exec \./\.ci/run$", MAKEFILE, re.MULTILINE), "make ci is the same"
+
+
+def test_a_change_must_pass_tests_lint_and_documentation() -> None:
+    assert set(re.findall(r"^ *(?:nice )?make ([\w-]+)$", RUN, re.MULTILINE)) == {"test", "test-slow", "lint", "docs"}
+
+
+@pytest.mark.parametrize("failing", ["test", "test-slow", "lint", "docs"])
+def test_one_part_that_fails_fails_the_run_and_is_shown(failing: str, tmp_path: Path) -> None:
+    commands = tmp_path / "commands"
+    (tmp_path / ".ci").mkdir()
+    (tmp_path / "scripts").mkdir()
+    commands.mkdir()
+    (tmp_path / ".ci" / "run").write_text(RUN, encoding="utf-8")
+    written = {
+        tmp_path / "scripts" / "bootstrap.sh": "exit 0",
+        commands / "make": f'echo "output of $1"; [ "$1" != {failing} ]',
+        **dict.fromkeys((commands / name for name in ("chromium", "kcat")), "exit 0"),
+    }
+    for path, line in written.items():
+        path.write_text(f"#!/bin/sh\n{line}\n", encoding="utf-8")
+        path.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{commands}:{os.environ['PATH']}"}
+    ended = subprocess.run(["bash", ".ci/run"], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert ended.returncode != 0
+    assert f"output of {failing}\n" in ended.stdout
 
 
 @pytest.mark.parametrize("job", [job for job in JOBS if job != "linux"])
