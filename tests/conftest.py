@@ -1,12 +1,13 @@
 """Fixtures for all tests; each family lives in its own module under tests/support."""
 
 import atexit
+import gc
 import logging
 import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 from hypothesis import settings
@@ -48,6 +49,20 @@ def _length(item: pytest.Item) -> tuple[float, int]:
     timeout = item.get_closest_marker("timeout")
     place = next((place for place, mark in enumerate(LONG) if item.get_closest_marker(mark)), len(LONG))
     return -(timeout.args[0] if timeout else 0), place
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect tests without the garbage collector, and let it pass over them afterwards.
+
+    A worker holds a million objects of 12,000 tests until its end: each full collection would look at all of them.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -39,7 +39,7 @@ def check(case: Case, cases: spark_host.SparkCases) -> None:
 
 
 def marked(family: str, host: str) -> object:
-    return pytest.param(chosen(family), marks=pytest.mark.family(family, host), id=family)
+    return pytest.param(family, marks=pytest.mark.family(family, host))
 
 
 @pytest.fixture(scope="module")
@@ -54,17 +54,17 @@ def spark() -> Iterator[spark_host.SparkCases]:
         yield cases
 
 
-@pytest.mark.parametrize("case", [marked(family, "spark, inline") for family in FAMILIES])
-def test_case_on_the_spark_host_gives_what_kafka_streams_gives(case: Case, inline: spark_host.SparkCases) -> None:
-    check(case, inline)
+@pytest.mark.parametrize("family", [marked(family, "spark, inline") for family in FAMILIES])
+def test_case_on_the_spark_host_gives_what_kafka_streams_gives(family: str, inline: spark_host.SparkCases) -> None:
+    check(chosen(family), inline)
 
 
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
-@pytest.mark.parametrize("case", [marked(family, "spark") for family in ON_A_QUERY])
-def test_case_on_a_query_of_spark_gives_what_kafka_streams_gives(case: Case, spark: spark_host.SparkCases) -> None:
-    check(case, spark)
+@pytest.mark.parametrize("family", [marked(family, "spark") for family in ON_A_QUERY])
+def test_case_on_a_query_of_spark_gives_what_kafka_streams_gives(family: str, spark: spark_host.SparkCases) -> None:
+    check(chosen(family), spark)
 
 
 def test_nearly_all_cases_are_run() -> None:
