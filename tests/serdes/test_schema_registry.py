@@ -2,20 +2,40 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import cloudpickle
 import pytest
 
+import penstock
+from penstock.aggregations.combined import CombinedSerde
+from penstock.calendar_windows import CalendarWindows
 from penstock.errors import SerializationError
-from penstock.serdes import Serde
+from penstock.serdes import Serde, Serdes
+from penstock.serdes.annotated import AnnotatedSerde
+from penstock.serdes.answers import IterableAnswerSerde
 from penstock.serdes.avro import AvroSerde
+from penstock.serdes.buffer import BufferKeySerde, BufferValueSerde
+from penstock.serdes.changed import ChangedSerde
 from penstock.serdes.cloud_events import CloudEventSerde, StructuredCloudEventSerde
-from penstock.serdes.debezium import DebeziumSerde
+from penstock.serdes.count_window import CountWindowSerde
+from penstock.serdes.debezium import DebeziumKeySerde, DebeziumSerde
+from penstock.serdes.framing import CONFLUENT
+from penstock.serdes.key_and_id import KeyAndIdSerde
+from penstock.serdes.outer_join import LeftOrRightValueSerde, TimestampedKeyAndJoinSideSerde
+from penstock.serdes.payload_format import JsonFormat
 from penstock.serdes.protobuf import ProtobufSerde
-from penstock.serdes.schema_registry import registry_client
+from penstock.serdes.registry_serde import RegistrySerde
+from penstock.serdes.schema_registry import ConfluentSchemas, registry_client
+from penstock.serdes.sequenced_key import SequencedKeySerde
+from penstock.serdes.subscription import SubscriptionResponseWrapperSerde, SubscriptionWrapperSerde
+from penstock.serdes.waiting_value import WaitingValueSerde
+from penstock.serdes.windowed import WindowedSerde, WindowedSerdes
 from tests.serdes.test_avro import SCHEMA, TRADE, Trade
 from tests.serdes.test_protobuf import Point
 
@@ -99,12 +119,71 @@ import penstock.serdes.{module}
     )
 
 
+def around(serde: Serde) -> list[Serde]:
+    """Return a serde of each class that contains others, around `serde`."""
+    windows = CalendarWindows.days("UTC", 0)
+    return [
+        AnnotatedSerde(serde, is_key=True),
+        BufferKeySerde(serde),
+        BufferValueSerde(serde),
+        ChangedSerde(serde),
+        CloudEventSerde(serde),
+        CombinedSerde({"count": (Serdes.long(), 0), "last": (serde, None)}),
+        CountWindowSerde(serde),
+        DebeziumKeySerde(serde),
+        DebeziumSerde(inner=serde),
+        IterableAnswerSerde(serde),
+        KeyAndIdSerde(serde, Serdes.string()),
+        KeyAndIdSerde(None, serde),
+        LeftOrRightValueSerde(serde, None),
+        LeftOrRightValueSerde(Serdes.string(), serde),
+        Serdes.list(serde),
+        SequencedKeySerde(serde),
+        StructuredCloudEventSerde(serde),
+        SubscriptionResponseWrapperSerde(serde),
+        SubscriptionWrapperSerde(serde),
+        TimestampedKeyAndJoinSideSerde(serde),
+        WaitingValueSerde(serde),
+        WindowedSerdes.calendar_windowed(serde, windows),
+        WindowedSerdes.session_windowed(serde),
+        WindowedSerdes.time_windowed(serde, 10),
+        WindowedSerdes.time_windowed(Serdes.list(serde), 10),
+    ]
+
+
 def test_a_registry_in_memory_is_of_one_process_also_as_an_inner_serde() -> None:
     here, shared = AvroSerde("mock://one"), AvroSerde("http://127.0.0.1:8081")
-    for serde in (here, DebeziumSerde(inner=here), CloudEventSerde(here), StructuredCloudEventSerde(here)):
-        assert serde.is_of_one_process
-    for serde in (shared, DebeziumSerde(inner=shared), DebeziumSerde(), CloudEventSerde(shared), CloudEventSerde()):
-        assert not serde.is_of_one_process
+    for serde in (here, *around(here), *around(registry_serde("mock://one"))):
+        assert serde.is_of_one_process, serde
+    others = (DebeziumSerde(), CloudEventSerde(), registry_serde("http://127.0.0.1:8081"))
+    for serde in (shared, *others, *around(shared)):
+        assert not serde.is_of_one_process, serde
+
+
+def registry_serde(url: str) -> Serde:
+    return RegistrySerde(ConfluentSchemas(url), JsonFormat("{}"), CONFLUENT)
+
+
+def test_each_serde_that_is_made_with_others_names_them() -> None:
+    for info in pkgutil.walk_packages(penstock.__path__, "penstock."):
+        if info.name.startswith(("penstock.serdes.", "penstock.aggregations.")):
+            importlib.import_module(info.name)
+    found = {
+        each for each in subclasses(Serde) if each.__module__.startswith("penstock.") and is_made_with_others(each)
+    }
+    assert {type(each) for each in around(AvroSerde("mock://one"))} == found - {WindowedSerde}
+
+
+def is_made_with_others(kind: type) -> bool:
+    """Return whether a parameter of a class is a serde, by its annotation."""
+    own = vars(kind).get("__init__")
+    return own is not None and "Serde" in str(own.__annotations__)
+
+
+def subclasses(of: type) -> Iterator[type]:
+    for each in of.__subclasses__():
+        yield each
+        yield from subclasses(each)
 
 
 def test_a_registry_in_memory_says_what_it_is_when_it_lacks_a_schema() -> None:

@@ -134,6 +134,11 @@ class CombinedSerde(StateSerde):
         self.unchanging_types = frozenset({int, float}).intersection(*(serde.unchanging_types for serde in of_values))
 
     @property
+    def inner_serdes(self) -> tuple[Serde | None, ...]:
+        """The serde of each state."""
+        return tuple(serde for serde, _ in self._named.values())
+
+    @property
     def uses_headers(self) -> bool:
         """Whether one of the serdes uses the headers."""
         return any_uses_headers(*(serde for serde, _ in self._named.values()))

@@ -36,6 +36,11 @@ class AnnotatedSerde(Serde[Any]):
         return self._serde if default is None else default.with_defaults(key_serde, value_serde)
 
     @property
+    def inner_serdes(self) -> tuple[Serde | None, ...]:
+        """The serde without a configured default."""
+        return (self._serde,)
+
+    @property
     def uses_headers(self) -> bool:
         """Whether the annotation's serde uses the headers."""
         return self._serde.uses_headers

@@ -69,6 +69,11 @@ class IterableAnswerSerde(Serde[Any]):
         """Whether the items are plain values."""
         return isinstance(self._inner, PlainAnswerSerde)
 
+    @property
+    def inner_serdes(self) -> tuple[Serde | None, ...]:
+        """The serde of the lists."""
+        return (self._inner,)
+
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
         """Serialise the items of `value`; raises SerializationError for a text, whose characters would be items."""
         if isinstance(value, str | bytes | bytearray):

@@ -58,9 +58,17 @@ class Serde(Generic[T]):
         return False
 
     @property
+    def inner_serdes(self) -> tuple[Serde | None, ...]:
+        """The serdes of the parts of a value; None for one that the configuration names.
+
+        A serde that contains others names them here.
+        """
+        return ()
+
+    @property
     def is_of_one_process(self) -> bool:
-        """Whether only the process that wrote bytes can read them."""
-        return False
+        """Whether only the process that wrote bytes can read them, or those of a part."""
+        return any(inner is not None and inner.is_of_one_process for inner in self.inner_serdes)
 
     repeatable: bool = False
     """Whether a value that was read survives another round trip unchanged.

@@ -52,6 +52,11 @@ class BufferKeySerde(Serde[BufferKey]):
         return BufferKeySerde(or_default(self._key_serde, key_serde, key_serde, value_serde))
 
     @property
+    def inner_serdes(self) -> tuple[Serde | None, ...]:
+        """The serde of the records' keys."""
+        return (self._key_serde,)
+
+    @property
     def uses_headers(self) -> bool:
         """Whether the key serde uses the headers."""
         return any_uses_headers(self._key_serde)
@@ -82,6 +87,11 @@ class BufferValueSerde(Serde[BufferValue]):
     def with_defaults(self, key_serde: Serde | None, value_serde: Serde | None) -> Serde[BufferValue]:
         """Return this serde, or one with the default value serde if it is missing."""
         return BufferValueSerde(or_default(self._value_serde, value_serde, key_serde, value_serde))
+
+    @property
+    def inner_serdes(self) -> tuple[Serde | None, ...]:
+        """The serde of the records' values."""
+        return (self._value_serde,)
 
     @property
     def uses_headers(self) -> bool:

@@ -38,6 +38,11 @@ class ChangedSerde(Serde[Change]):
         return ChangedSerde(inner.with_defaults(key_serde, value_serde))
 
     @property
+    def inner_serdes(self) -> tuple[Serde | None, ...]:
+        """The serde of the values."""
+        return (self._inner,)
+
+    @property
     def uses_headers(self) -> bool:
         """Whether the value serde uses the headers."""
         return any_uses_headers(self._inner)

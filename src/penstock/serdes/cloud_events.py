@@ -51,9 +51,9 @@ class StructuredCloudEventSerde(Serde[CloudEvent[D]], Generic[D]):
         self._data = data
 
     @property
-    def is_of_one_process(self) -> bool:
-        """Whether only the process that wrote the data can read it."""
-        return self._data is not None and self._data.is_of_one_process
+    def inner_serdes(self) -> tuple[Serde | None, ...]:
+        """The serde of the data; None without one."""
+        return (self._data,)
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
         """Serialise the event as JSON; raises SerializationError if its data does not fit `datacontenttype`."""
@@ -94,9 +94,9 @@ class CloudEventSerde(HeaderSerde[CloudEvent[D]], Generic[D]):
         self._structured = StructuredCloudEventSerde(data)
 
     @property
-    def is_of_one_process(self) -> bool:
-        """Whether only the process that wrote the data can read it."""
-        return self._data is not None and self._data.is_of_one_process
+    def inner_serdes(self) -> tuple[Serde | None, ...]:
+        """The serde of the data; None without one."""
+        return (self._data,)
 
     def is_own(self, name: str) -> bool:
         """Return whether the header `name` is an attribute of an event, or its media type."""

@@ -34,6 +34,11 @@ class CountWindowSerde(Serde[CountWindow[Any]]):
         return CountWindowSerde(or_default(self.inner, value_serde, key_serde, value_serde))
 
     @property
+    def inner_serdes(self) -> tuple[Serde | None, ...]:
+        """The serde of the aggregates."""
+        return (self.inner,)
+
+    @property
     def uses_headers(self) -> bool:
         """Whether the serde of the aggregates uses the headers."""
         return any_uses_headers(self.inner)

@@ -127,9 +127,9 @@ class DebeziumSerde(Serde[DebeziumChange[R]], Generic[R]):
         return self._inner.uses_headers
 
     @property
-    def is_of_one_process(self) -> bool:
-        """Whether only the process that wrote an envelope can read it."""
-        return self._inner.is_of_one_process
+    def inner_serdes(self) -> tuple[Serde | None, ...]:
+        """The serde of the envelope."""
+        return (self._inner,)
 
     @property
     def repeatable(self) -> bool:  # type: ignore[override]  # the base has a constant
@@ -240,6 +240,11 @@ class DebeziumKeySerde(Serde[R], Generic[R]):
 
     def __init__(self, key: Serde[R] | None = None) -> None:
         self._key: Serde[Any] = JsonSerde() if key is None else key
+
+    @property
+    def inner_serdes(self) -> tuple[Serde | None, ...]:
+        """The serde of the columns."""
+        return (self._key,)
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
         """Serialise the key without its schema."""

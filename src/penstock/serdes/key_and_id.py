@@ -34,6 +34,11 @@ class KeyAndIdSerde(Serde[tuple[Any, Any]]):
         )
 
     @property
+    def inner_serdes(self) -> tuple[Serde | None, ...]:
+        """The serdes of the keys and of the ids."""
+        return (self.key_serde, self.id_serde)
+
+    @property
     def uses_headers(self) -> bool:
         """Whether one of the two serdes uses the headers."""
         return any_uses_headers(self.key_serde, self.id_serde)

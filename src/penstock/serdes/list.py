@@ -49,6 +49,11 @@ class ListSerde(Serde[list[T]]):
         return self if inner is self.inner else ListSerde(inner)
 
     @property
+    def inner_serdes(self) -> tuple[Serde | None, ...]:
+        """The serde of the entries."""
+        return (self.inner,)
+
+    @property
     def uses_headers(self) -> bool:
         """Whether the entries' serde uses the headers."""
         return self.inner.uses_headers

@@ -55,6 +55,11 @@ class TimestampedKeyAndJoinSideSerde(Serde[TimestampedKeyAndJoinSide]):
         return TimestampedKeyAndJoinSideSerde(or_default(self._key_serde, key_serde, key_serde, value_serde))
 
     @property
+    def inner_serdes(self) -> tuple[Serde | None, ...]:
+        """The serde of the records' keys."""
+        return (self._key_serde,)
+
+    @property
     def uses_headers(self) -> bool:
         """Whether the key serde uses the headers."""
         return any_uses_headers(self._key_serde)
@@ -89,6 +94,11 @@ class LeftOrRightValueSerde(Serde[LeftOrRightValue]):
             or_default(self._left_serde, value_serde, key_serde, value_serde),
             or_default(self._right_serde, value_serde, key_serde, value_serde),
         )
+
+    @property
+    def inner_serdes(self) -> tuple[Serde | None, ...]:
+        """The serdes of the values of both sides."""
+        return (self._left_serde, self._right_serde)
 
     @property
     def uses_headers(self) -> bool:

@@ -16,7 +16,7 @@ from penstock.serdes.api import Serde
 from penstock.serdes.framing import Framing, Part, SchemaId
 from penstock.serdes.headers import split_headers, with_headers
 from penstock.serdes.payload_format import PayloadFormat
-from penstock.serdes.schema_lookup import SchemaLookup, TopicSchema
+from penstock.serdes.schema_lookup import ProcessBoundLookup, SchemaLookup, TopicSchema
 
 T = TypeVar("T")
 
@@ -67,6 +67,11 @@ class RegistrySerde(Serde[T], Generic[T]):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_schemas": {}, "_ids": {}}  # looked up again in the other process
+
+    @property
+    def is_of_one_process(self) -> bool:
+        """Whether the registry is in the memory of one process."""
+        return isinstance(self._registry, ProcessBoundLookup) and self._registry.is_of_one_process
 
     @property
     def uses_headers(self) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import urllib.error
 import urllib.request
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -48,6 +49,16 @@ class SchemaLookup(Protocol):
 
     def id_of(self, schema: TopicSchema, kind: SchemaIdKind) -> SchemaId:
         """Return the id of `schema`; raises LookupError if the registry does not have it."""
+        ...
+
+
+class ProcessBoundLookup(ABC):
+    """The client of a registry that may be in the memory of one process."""
+
+    @property
+    @abstractmethod
+    def is_of_one_process(self) -> bool:
+        """Whether only this process has the schemas."""
         ...
 
 

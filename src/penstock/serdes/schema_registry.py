@@ -23,7 +23,7 @@ from penstock.record import Headers
 from penstock.serdes.api import Serde
 from penstock.serdes.framing import SchemaId, SchemaIdKind
 from penstock.serdes.headers import split_headers, with_headers
-from penstock.serdes.schema_lookup import TopicSchema
+from penstock.serdes.schema_lookup import ProcessBoundLookup, TopicSchema
 
 T = TypeVar("T")
 
@@ -160,7 +160,7 @@ def _pass_on_if_away(error: Exception) -> None:
         raise error
 
 
-class ConfluentSchemas:
+class ConfluentSchemas(ProcessBoundLookup):
     """The schemas of Confluent's registry, as a client for `RegistrySerde` (framings CONFLUENT ...).
 
     The subject of a topic is `TOPIC-key` or `TOPIC-value`. A schema that it lacks is registered as its next version.
@@ -171,6 +171,11 @@ class ConfluentSchemas:
 
     def __init__(self, registry: str | Mapping[str, Any]) -> None:
         self._registry = {"url": registry} if isinstance(registry, str) else dict(registry)
+
+    @property
+    def is_of_one_process(self) -> bool:
+        """Whether the registry is in the memory of this process."""
+        return _is_in_memory(self._registry)
 
     def schema_of(self, id: SchemaId) -> str:
         """Return the schema of `id`; raises LookupError if the registry does not have it."""

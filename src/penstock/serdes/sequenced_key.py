@@ -23,6 +23,11 @@ class SequencedKeySerde(BytesSerde):
     def __init__(self, inner: Serde | None = None) -> None:
         self.inner = inner
 
+    @property
+    def inner_serdes(self) -> tuple[Serde | None, ...]:
+        """The serde of the records' keys."""
+        return (self.inner,)
+
     def with_defaults(self, key_serde: Serde | None, value_serde: Serde | None) -> SequencedKeySerde:
         """Return this serde with the default key serde if it is missing."""
         return SequencedKeySerde(or_default(self.inner, key_serde, key_serde, value_serde))

@@ -89,6 +89,11 @@ class SubscriptionWrapperSerde(Serde[SubscriptionWrapper]):
         return SubscriptionWrapperSerde(or_default(self._primary_key_serde, key_serde, key_serde, value_serde))
 
     @property
+    def inner_serdes(self) -> tuple[Serde | None, ...]:
+        """The serde of the primary keys."""
+        return (self._primary_key_serde,)
+
+    @property
     def uses_headers(self) -> bool:
         """Whether the primary key serde uses the headers."""
         return any_uses_headers(self._primary_key_serde)
@@ -129,6 +134,11 @@ class SubscriptionResponseWrapperSerde(Serde[SubscriptionResponseWrapper]):
         return SubscriptionResponseWrapperSerde(
             or_default(self._foreign_value_serde, value_serde, key_serde, value_serde)
         )
+
+    @property
+    def inner_serdes(self) -> tuple[Serde | None, ...]:
+        """The serde of the foreign table's values."""
+        return (self._foreign_value_serde,)
 
     @property
     def uses_headers(self) -> bool:

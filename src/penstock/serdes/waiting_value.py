@@ -19,6 +19,11 @@ class WaitingValueSerde(BytesSerde):
     def __init__(self, inner: Serde | None = None) -> None:
         self.inner = inner
 
+    @property
+    def inner_serdes(self) -> tuple[Serde | None, ...]:
+        """The serde of the records' values."""
+        return (self.inner,)
+
     def with_defaults(self, key_serde: Serde | None, value_serde: Serde | None) -> WaitingValueSerde:
         """Return this serde with the default value serde if it is missing."""
         return WaitingValueSerde(or_default(self.inner, value_serde, key_serde, value_serde))

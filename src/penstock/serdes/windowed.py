@@ -52,6 +52,11 @@ class WindowedSerde(Serde):
         raise NotImplementedError
 
     @property
+    def inner_serdes(self) -> tuple[Serde | None, ...]:
+        """The serde of the keys."""
+        return (self.inner,)
+
+    @property
     def uses_headers(self) -> bool:
         """Whether the key serde uses the headers."""
         return self.inner.uses_headers
