@@ -150,6 +150,18 @@ def test_every_version_of_streams_group_heartbeat(
     assert (left["error_code"], left["member_epoch"], left["status"]) == (ErrorCode.none, -1, [])
 
 
+@pytest.mark.parametrize("version", versions_of(STREAMS_GROUP_HEARTBEAT))
+def test_a_streams_group_takes_no_patterns(streams_client: ProtocolClient, group: str, version: int) -> None:
+    by_pattern = {"subtopology_id": "0", "source_topics": [], "source_topic_regex": ["in.*"]}
+    topology = {"epoch": 0, "subtopologies": [by_pattern]}
+    body = streams_body(group, "me", 0, topology=topology, process_id="p", client_tags=[])
+    refused = streams_client.call(STREAMS_GROUP_HEARTBEAT, version, body)
+    assert (refused["error_code"], refused["error_message"]) == (
+        ErrorCode.invalid_request,
+        "Regular expressions for source topics are not supported yet.",
+    )
+
+
 def test_task_offsets_of_a_streams_group_are_described(streams_client: ProtocolClient, group: str, topic: str) -> None:
     first, second, again = ({"subtopology_id": "0", "partition": n, "offset": at} for n, at in ((0, 5), (1, 7), (1, 8)))
     epoch = enter_streams(streams_client, 1, group, "me", topic)["member_epoch"]
