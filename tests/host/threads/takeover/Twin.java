@@ -3,6 +3,9 @@ import java.io.IOException;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import java.time.Instant;
+import java.time.LocalDate;
+import java.time.ZoneId;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.Map;
@@ -28,11 +31,15 @@ import org.apache.kafka.streams.kstream.Suppressed;
 import org.apache.kafka.streams.kstream.TableJoined;
 import org.apache.kafka.streams.kstream.TimeWindows;
 import org.apache.kafka.streams.kstream.Windowed;
+import org.apache.kafka.streams.kstream.Windows;
+import org.apache.kafka.streams.kstream.internals.TimeWindow;
 import org.apache.kafka.streams.processor.api.ContextualProcessor;
 import org.apache.kafka.streams.processor.api.ProcessorContext;
 import org.apache.kafka.streams.processor.api.Record;
 import org.apache.kafka.streams.state.KeyValueStore;
 import org.apache.kafka.streams.state.Stores;
+import org.apache.kafka.streams.state.TimestampedKeyValueStore;
+import org.apache.kafka.streams.state.ValueAndTimestamp;
 
 /**
  * The topology of `twin.py` in Java. Reads one command per line and answers each with a line:
@@ -163,6 +170,18 @@ public final class Twin {
         builder.<String, String>stream(inputs + "events")
             .process(Latest::new, "latest")
             .to(application + "-out-events");
+
+        builder.<String, String>stream(inputs + "days")
+            .groupByKey(Grouped.with(STRING, STRING))
+            .windowedBy(new Days())
+            .count(Materialized.as("days"))
+            .toStream(Twin::named).to(application + "-out-days", counted);
+
+        builder.addStateStore(Stores.timestampedKeyValueStoreBuilder(
+            Stores.persistentTimestampedKeyValueStore("recent"), STRING, Serdes.Long()));
+        builder.<String, String>stream(inputs + "taps")
+            .process(Recent::new, "recent")
+            .to(application + "-out-taps", counted);
         return builder.build(config);
     }
 
@@ -183,6 +202,56 @@ public final class Twin {
         public void process(final Record<String, String> record) {
             context().forward(record.withValue(latest.get(record.key()) + ">" + record.value()));
             latest.put(record.key(), record.value().equals("x") ? null : record.value());
+        }
+    }
+
+    /** The days of Berlin; the size is that of the longest. */
+    private static final class Days extends Windows<TimeWindow> {
+        private static final ZoneId ZONE = ZoneId.of("Europe/Berlin");
+
+        @Override
+        public Map<Long, TimeWindow> windowsFor(final long timestamp) {
+            final LocalDate day = Instant.ofEpochMilli(timestamp).atZone(ZONE).toLocalDate();
+            return Map.of(start(day), new TimeWindow(start(day), start(day.plusDays(1))));
+        }
+
+        private static long start(final LocalDate day) {
+            return day.atStartOfDay(ZONE).toInstant().toEpochMilli();
+        }
+
+        @Override
+        public long size() {
+            return Duration.ofHours(25).toMillis();
+        }
+
+        @Override
+        public long gracePeriodMs() {
+            return Duration.ofHours(2).toMillis();
+        }
+    }
+
+    /** Counts the records of a key since it was silent for a time, and deletes nothing. */
+    private static final class Recent extends ContextualProcessor<String, String, String, Long> {
+        private static final long TIME_TO_LIVE_MS = 5_000;
+
+        private TimestampedKeyValueStore<String, Long> recent;
+
+        @Override
+        public void init(final ProcessorContext<String, Long> context) {
+            super.init(context);
+            recent = context.getStateStore("recent");
+        }
+
+        @Override
+        public void process(final Record<String, String> record) {
+            ValueAndTimestamp<Long> before = recent.get(record.key());
+            if (before == null || before.timestamp() + TIME_TO_LIVE_MS <= context().currentStreamTimeMs()) {
+                before = ValueAndTimestamp.make(0L, record.timestamp());
+            }
+            final long time = Math.max(before.timestamp(), record.timestamp());
+            final long count = before.value() + 1;
+            recent.put(record.key(), ValueAndTimestamp.make(count, time));
+            context().forward(record.withValue(count).withTimestamp(time));
         }
     }
 }

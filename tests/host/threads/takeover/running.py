@@ -240,6 +240,7 @@ def split_as_taken(given: Sequence[twin.Input], parts: int) -> list[list[twin.In
 RECORDED = Path(__file__).with_name("java.json")
 """What the application in Java has left on its broker behind the first half of the input."""
 VERSIONED = "-prices-changelog"
+EXPIRING = "-recent-changelog"
 SEED = 4
 """Of the input that was recorded."""
 VARIANTS = (("at_least_once", "default"), ("exactly_once_v2", "headers"))
@@ -285,8 +286,28 @@ def compacted(name: str, rows: Sequence[ChangelogRecord]) -> list[ChangelogRecor
     return [rows[at] for at in sorted({record.key: at for at, record in enumerate(rows)}.values())]
 
 
+def unexpired(name: str, rows: Sequence[ChangelogRecord]) -> list[ChangelogRecord]:
+    """Return the entries of a changelog that have not expired at its latest time: expired ones are deleted sooner or
+    later, and in Java never."""
+    if EXPIRING not in name:
+        return list(rows)
+    times = [row.timestamp or 0 for row in rows if row.value is not None]
+    return [row for row in rows if row.value is not None and (row.timestamp or 0) + twin.TTL > max(times)]
+
+
 def as_json(record: ChangelogRecord) -> list[Any]:
     """Return a record as JSON has it: bytes in hexadecimal digits."""
     headers = [[name, None if value is None else value.hex()] for name, value in record.headers]
     value = None if record.value is None else record.value.hex()
     return [record.key.hex(), value, record.timestamp, headers]
+
+
+def from_json(row: Sequence[Any]) -> ChangelogRecord:
+    """Return a record that JSON has."""
+    key, value, timestamp, headers = row
+    return ChangelogRecord(
+        bytes.fromhex(key),
+        None if value is None else bytes.fromhex(value),
+        timestamp,
+        tuple((name, None if own is None else bytes.fromhex(own)) for name, own in headers),
+    )

@@ -24,7 +24,16 @@ from penstock_broker.common.clock import MockClock
 from tests.host.threads.inline import InlineInstance
 from tests.host.threads.memory_broker import MemoryBroker
 from tests.host.threads.takeover import twin
-from tests.host.threads.takeover.running import RECORDED, SEED, as_json, compacted, split
+from tests.host.threads.takeover.running import (
+    EXPIRING,
+    RECORDED,
+    SEED,
+    as_json,
+    compacted,
+    from_json,
+    split,
+    unexpired,
+)
 
 EVERYTHING = json.loads(RECORDED.read_text())
 FORMATS = ("default", "headers")
@@ -84,24 +93,18 @@ class Place:
         for name, rows in self.java["changelogs"].items():
             topic, _, partition = name.rpartition("-")
             self.broker.create_topic(self.name + topic, twin.PARTITIONS)
-            records = [
-                (bytes.fromhex(k), None if value is None else bytes.fromhex(value), timestamp, 0, _headers(headers))
-                for k, value, timestamp, headers in rows
-            ]
+            records = [(row.key, row.value, row.timestamp or 0, 0, row.headers) for row in map(from_json, rows)]
             self.broker.append([PartitionBatch(self.name + topic, int(partition), RecordBatch.of(records))])
         for topic, partition, *committed in self.java["committed"]:
             if topic.startswith(self.inputs):
                 self.broker.committed[TopicPartition(topic, partition)] = OffsetAndMetadata(*committed)
 
 
-def _headers(headers: list[Any]) -> Any:
-    return tuple((name, None if value is None else bytes.fromhex(value)) for name, value in headers)
-
-
-def _comparable(name: str, rows: Iterable[list[Any]]) -> list[list[Any]]:
+def _comparable(name: str, rows: Iterable[ChangelogRecord]) -> list[list[Any]]:
     """Return `rows` by their keys: a commit writes its changes in an order of its own."""
     untimed = any(part in name for part in UNTIMED)
-    timed = ([key, value, None if untimed else time, headers] for key, value, time, headers in rows)
+    entries = map(as_json, unexpired(name, list(rows)))
+    timed = ([key, value, None if untimed else time, headers] for key, value, time, headers in entries)
     return sorted(timed, key=lambda row: row[0])
 
 
@@ -118,7 +121,7 @@ def test_topics_and_changelogs_are_those_of_kafka_streams(store_format: str) -> 
     for name, rows in place.java["changelogs"].items():
         topic, _, partition = name.rpartition("-")
         ours = compacted(name, place.rows(TopicPartition(place.name + topic, int(partition))))
-        assert _comparable(name, map(as_json, ours)) == _comparable(name, rows), name
+        assert _comparable(name, ours) == _comparable(name, map(from_json, rows)), name
 
 
 @pytest.mark.parametrize("store_format", FORMATS)
@@ -175,6 +178,25 @@ def test_an_application_goes_on_where_kafka_streams_has_stopped(store_format: st
             assert {key: found[name][key] for key in expected[name]} == expected[name]
         else:
             assert found[name] == expected[name], name
+
+
+@pytest.mark.parametrize("store_format", FORMATS)
+def test_what_kafka_streams_has_left_expires(store_format: str) -> None:
+    place = Place(store_format)
+    place.write(0)
+    place.restore_what_java_left()
+    left = {}
+    for number in range(twin.PARTITIONS):
+        changelog = TopicPartition(f"{place.name}{EXPIRING}", number)
+        left[changelog] = place.rows(changelog)
+        time = max(row.timestamp or 0 for row in left[changelog]) + twin.TTL
+        tap = RecordBatch.of([(b"new", b"1", time, 0, ())])
+        place.broker.append([PartitionBatch(f"{place.inputs}taps", number, tap)])
+    place.run()
+    for changelog, rows in left.items():
+        written = {row.key: row.value for row in place.rows(changelog, len(rows))}
+        assert written.pop(b"new") == (1).to_bytes(8)
+        assert written == {row.key: None for row in rows}
 
 
 def test_a_sale_does_not_replace_one_that_waits_since_kafka_streams() -> None:

@@ -10,11 +10,13 @@ from typing import Any, NamedTuple
 
 from penstock import (
     BufferConfig,
+    CalendarWindows,
     EmitStrategy,
     Grouped,
     Joined,
     JoinWindows,
     Materialized,
+    OnExpiry,
     Processor,
     Produced,
     Record,
@@ -35,6 +37,9 @@ from penstock.testing import TopologyTestDriver
 
 PARTITIONS = 2
 SECOND = 1_000
+HOUR = 3_600 * SECOND
+TTL = 5 * SECOND
+"""The time to live of the entries of the store `recent`."""
 GROUPS = (
     ("words",),
     ("clicks",),
@@ -45,17 +50,26 @@ GROUPS = (
     ("customers", "orders"),
     ("prices", "sales"),
     ("events",),
+    ("days",),
+    ("taps",),
 )
 """The inputs, those together whose records meet in one task before any repartition."""
-OUTPUTS = ("words", "clicks", "visits", "left", "readings", "meters", "orders", "sales", "events")
+OUTPUTS = ("words", "clicks", "visits", "left", "readings", "meters", "orders", "sales", "events", "days", "taps")
 REORDERED = ("words", "orders")
 """Outputs behind a repartition: the order of their records is open, the last one of each key is not."""
+
+HOURLY = (("days",),)
+"""Groups with a step an hour, which end before the others begin: they cross a midnight."""
+OF_STREAM_TIME = (("taps",),)
+"""Groups whose results depend on the time of their task, which the test driver has only one of."""
 
 FORGETFUL = ("left",)
 """Outputs of left joins, whose clock Kafka Streams does not keep: after a restart, other records release what has met
 none, or it waits again. What has met one is compared."""
 
 _STEPS = 36
+_HOURS_BEFORE = 44
+"""How early the hourly groups begin: the changelog of the store `days` keeps its records for 51 hours."""
 _RECORDS_PER_STEP = 2
 
 
@@ -146,6 +160,14 @@ def topology(inputs: str, application: str) -> Topology:
     latest = Stores.key_value_store_builder(Stores.persistent_key_value_store("latest"), string, string)
     builder.add_state_store(latest)
     builder.stream(f"{inputs}events").process(Latest, "latest").to(out("events"))
+
+    days = builder.stream(f"{inputs}days").group_by_key(strings)
+    days = days.windowed_by(CalendarWindows.days("Europe/Berlin", 2 * HOUR))
+    days.count(Materialized.as_("days")).to_stream(_named).to(out("days"), counted)
+
+    taps = builder.stream(f"{inputs}taps").group_by_key(strings)
+    recent = taps.count(Materialized.as_("recent").with_ttl(TTL, on_expiry=OnExpiry.DROP))
+    recent.to_stream().to(out("taps"), counted)
     return builder.build()
 
 
@@ -171,10 +193,11 @@ def records(seed: int, base_ms: int) -> list[Input]:
     chosen = random.Random(seed)
     made: list[Input] = []
     for group in GROUPS:
+        unit, first = (HOUR, base_ms - _HOURS_BEFORE * HOUR) if group in HOURLY else (SECOND, base_ms)
         used: set[int] = set()
         for step, topic, _ in itertools.product(range(_STEPS), group, range(_RECORDS_PER_STEP)):
-            late = chosen.choice((0, 0, 0, 0, 3, 9)) * SECOND
-            time = base_ms + max(0, step * SECOND - late) + chosen.randrange(SECOND)
+            late = chosen.choice((0, 0, 0, 0, 3, 9)) * unit
+            time = first + max(0, step * unit - late) + chosen.randrange(unit)
             while time in used:
                 time += 1
             used.add(time)
@@ -236,8 +259,9 @@ def expected(parts: Sequence[Sequence[Input]], config: Mapping[str, Any]) -> lis
     """
     rows: list[list[Row]] = [[] for _ in parts]
     behind = [group for group in GROUPS if set(group) & set(REORDERED)]
-    before = [group for group in GROUPS if group not in behind]
-    for groups, partitions in ((before, (0,)), (before, (1,)), (behind, (0, 1))):
+    before = [group for group in GROUPS if group not in (*behind, *OF_STREAM_TIME)]
+    alone = [((group,), (number,)) for group in OF_STREAM_TIME for number in range(PARTITIONS)]
+    for groups, partitions in ((before, (0,)), (before, (1,)), (behind, (0, 1)), *alone):
         with TopologyTestDriver(topology("", "app"), {"application.id": "app", **config}) as driver:
             for part, made in zip(parts, rows, strict=True):
                 own = [each for each in part if each.partition in partitions]
