@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from penstock.plan.topology_config import TopologyConfig
     from penstock.processor.api import Cancellable, Processor, ProcessorContext, ProcessorSupplier, PunctuationType
     from penstock.processor.backoff import Backoff
-    from penstock.processor.calls import CallContext
+    from penstock.processor.calls import NOT_CALLED, CallContext, NotCalled
     from penstock.processor.column_functions import vectorized
     from penstock.processor.fixed_key import (
         FixedKeyProcessor,
@@ -181,7 +181,7 @@ _MODULES = {
         "PunctuationType",
     ),
     "penstock.processor.backoff": ("Backoff",),
-    "penstock.processor.calls": ("CallContext",),
+    "penstock.processor.calls": ("NOT_CALLED", "CallContext", "NotCalled"),
     "penstock.processor.column_functions": ("vectorized",),
     "penstock.processor.model": ("model",),
     "penstock.processor.fixed_key": (
@@ -272,6 +272,7 @@ _MODULES = {
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
+    "NOT_CALLED",
     "PUT_RETURN_CODE_NOT_PUT",
     "PUT_RETURN_CODE_VALID_TO_UNDEFINED",
     "AggregationWithHeaders",
@@ -325,6 +326,7 @@ __all__ = [
     "Named",
     "NamedTopology",
     "NamedTopologyBuilder",
+    "NotCalled",
     "OnExpiry",
     "Park",
     "PartitionGrouper",

@@ -13,7 +13,7 @@ from penstock import Backoff, Calls, Consumed, Park, Retry, Serdes, StreamsBuild
 from penstock.dsl.calls import call_takes_key, calling, checked_call, failure_of, rules_of
 from penstock.errors import TopologyError
 from penstock.plan.explicit_names import generated_names
-from penstock.processor.calls import CallFailure, CallOrder, CallRules
+from penstock.processor.calls import CallFailure, CallOrder, CallRules, Reconcile
 from penstock.serdes.answers import NoAnswerSerde, PlainAnswerSerde
 
 STRING, LONG = Serdes.string(), Serdes.long()
@@ -150,6 +150,36 @@ def test_a_coroutine_function_needs_calls() -> None:
 def test_functions_that_do_not_fit_are_refused(calls: Any, function: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         StreamsBuilder().stream("in").map_values(function, calls=calls)
+
+
+async def known(value: str, *, call: object) -> int:
+    return len(value)
+
+
+async def known_by_key(key: str, value: str, *, client: object) -> int:
+    return len(value)
+
+
+@pytest.mark.parametrize(
+    ("reconcile", "message"),
+    [
+        (5, r"Expected a function reconcile\(value\), got 5"),
+        (known_by_key, r"reconcile cannot be called as reconcile\(value\): known_by_key"),
+        (str.upper, "The reconcile str.upper is no coroutine function"),
+        (with_client, "with_client.* takes a client, but Calls has no open"),
+    ],
+)
+def test_a_function_that_asks_for_answers_fits_the_called_one(reconcile: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        StreamsBuilder().stream("in").map_values(service, calls=Calls(reconcile=reconcile))
+
+
+def test_the_node_has_the_function_that_asks_for_answers() -> None:
+    of_value = calling(Calls(reconcile=known), "call", service, (None, None), with_key=False).spec.reconcile
+    assert of_value == Reconcile(known, frozenset({"call"}))
+    of_both = calling(Calls(reconcile=known_by_key, open=nullcontext), "call", given, (None, None)).spec.reconcile
+    assert of_both == Reconcile(known_by_key, frozenset({"client"}))
+    assert calling(Calls(), "call", given, (None, None)).spec.reconcile is None
 
 
 def test_an_operator_either_calls_or_parks() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import nullcontext
 from typing import Any
 
@@ -23,6 +24,9 @@ async def asked(key: str, value: str, *, client: Any, call: Any) -> list[int]:
     return []
 
 
+async def asked_nothing(key: str, value: str) -> None: ...
+
+
 def function_of(function: Any = asked, *, with_key: bool = True, **options: Any) -> CallFunction:
     spec = calling(Calls(**options), "call", function, (None, None), with_key=with_key).spec
     return call_function(spec, "app-call-answers", "app", STRING, STRING)
@@ -39,6 +43,19 @@ def test_a_function_of_the_value_gets_nothing_else() -> None:
     seen: list[Any] = []
     function_of(seen.append, with_key=False).bound(WAITING, 1, "client")()
     assert seen == ["v"]
+
+
+def test_a_service_is_asked_before_each_attempt_that_may_repeat_a_call() -> None:
+    async def known(key: str, value: str, *, client: Any, call: Any) -> tuple[str, str, Any, int]:
+        return key, value, client, call.attempt
+
+    function = function_of(asked_nothing, reconcile=known, open=nullcontext)
+    assert function.reconciling(WAITING, 1, "client") is None
+    for waiting, attempt in ((WAITING, 2), (WAITING.that_waited(), 1)):
+        asking = function.reconciling(waiting, attempt, "client")
+        assert asking is not None
+        assert asyncio.run(asking()) == ("k", "v", "client", attempt)
+    assert function_of().reconciling(WAITING.that_waited(), 2, None) is None
 
 
 def test_a_record_that_cannot_be_read_fails_with_the_store() -> None:

@@ -58,6 +58,16 @@ def test_numbers_ascend_and_do_not_occur_again() -> None:
     assert numbers(again) == [(3, "in-0-2-call")]
 
 
+def test_records_of_the_store_are_known_from_new_ones() -> None:
+    base = MemoryBase()
+    task = task_of(calling(), base=base)
+    add(task, "ab", 0)
+    assert [record.was_waiting for _, record in task.take_calls()["call"]] == [False, False]
+    again = task_of(calling(), base=base)
+    add(again, "c", 2)
+    assert [record.was_waiting for _, record in again.take_calls()["call"]] == [True, True, False]
+
+
 def test_records_of_one_input_record_are_numbered() -> None:
     builder = StreamsBuilder()
     stream = builder.stream("in", Consumed.with_(Serdes.string(), Serdes.string()))

@@ -62,6 +62,12 @@ def of_key(records: WaitingRecords, key: bytes | None) -> list[tuple[int, Waitin
     return [(number, each) for number, each in numbered if each is not None and each.key == key]
 
 
+def test_a_record_that_waited_is_the_same_record() -> None:
+    waited = record(b"k").that_waited()
+    assert (waited.was_waiting, waited == record(b"k"), waited.pack()) == (True, True, record(b"k").pack())
+    assert not unpack_waiting(waited.pack(), "waiting").was_waiting
+
+
 @given(RECORDS)
 def test_a_record_is_read_as_it_was_written(written: WaitingRecord) -> None:
     assert unpack_waiting(written.pack(), "waiting") == written

@@ -19,7 +19,7 @@ from penstock.plan import nodes
 from penstock.plan.internal_topics import check_topic_name
 from penstock.plan.names import INBOX_SUFFIX, check_name
 from penstock.processor.backoff import Backoff
-from penstock.processor.calls import CallFailure, CallOrder, CallRules, CallSpec, ClientFactory
+from penstock.processor.calls import CallFailure, CallOrder, CallRules, CallSpec, ClientFactory, Reconcile
 from penstock.processor.column_functions import takes_columns_only
 from penstock.serdes import Serde
 from penstock.serdes.answers import answer_serde_of
@@ -83,7 +83,8 @@ class Calls:
     The function is a coroutine function (`async def`), or a blocking function with `threads`. Each record waits in a
     store of the operator until the answer of its call comes; meanwhile the task takes further records, and commits. The
     results have the timestamp, headers and context of the record. With exactly-once, each answer is used once, also
-    after a crash. A call is made again if the process ends before its answer is in the answers topic.
+    after a crash. A call is made again if the process ends before its answer is in the answers topic, unless
+    `reconcile` finds that answer at the service.
 
     The function may have two keyword-only parameters: `client`, the object that `open` made, and `call`, a CallContext
     with the origin of the record, the number of the attempt and a key for idempotent services.
@@ -107,6 +108,10 @@ class Calls:
         value_serde: of the records' values in the store; None for the stream's.
         answer_serde: of the results; None for MessagePack of the annotated return type.
         store_name: the name of the store; None for that of the operator with the suffix "-calls".
+        reconcile: a function with the parameters of the called one, a coroutine function or a blocking one as that is.
+            It asks the service for the answer of a call that may have been made already, and returns it, or NOT_CALLED,
+            after which the call is made. It is called before each attempt but the first one of a record that has just
+            arrived; its error fails the attempt, and `timeout` limits it like the call. None: calls are made again.
 
     Raises:
         TypeError: an argument has another type.
@@ -129,6 +134,7 @@ class Calls:
     value_serde: Serde | None = None
     answer_serde: Serde | None = None
     store_name: str | None = None
+    reconcile: Callable[..., Any] | None = None
 
     def __post_init__(self) -> None:
         check_serdes(self, "key_serde", "value_serde", "answer_serde")
@@ -237,7 +243,7 @@ def calling(
         with_key: whether the function takes the key.
 
     Raises:
-        TypeError: one of the serdes of `given` does not fit the stream.
+        TypeError: one of the serdes of `given` does not fit the stream, or `reconcile` does not fit the function.
         TopologyError: the name of the store would be illegal.
     """
     options = inherited(operator, given, *serdes)
@@ -260,9 +266,19 @@ def calling(
             key_serde=options.key_serde,
             value_serde=options.value_serde,
             answer_serde=options.answer_serde or answers or answer_serde_of(function),
+            reconcile=_reconcile_of(given, function, with_key),
         ),
         dead_letters=options.then,
     )
+
+
+def _reconcile_of(calls: Calls, function: Callable[..., Any], with_key: bool) -> Reconcile | None:
+    """Return the function that asks for earlier answers; raises TypeError if it does not fit `function`."""
+    asking = calls.reconcile
+    if asking is None:
+        return None
+    checked_call(calls, asking, f"reconcile({'key, value' if with_key else 'value'})")
+    return Reconcile(asking, _given_parameters(asking))
 
 
 def check_no_park(operator: str, on_error: Park | None) -> None:

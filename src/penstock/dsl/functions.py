@@ -138,7 +138,9 @@ def called_code(function: Callable[..., Any]) -> Any:
 
 
 def name_of_function(function: Callable[..., Any]) -> str:
-    """Return the name of `function` for messages."""
+    """Return the name of `function` for messages: for a partial function, that of the function inside."""
+    if isinstance(function, partial):
+        return name_of_function(function.func)
     return function.__qualname__ if inspect.isroutine(function) else repr(function)
 
 

@@ -49,12 +49,27 @@ class CallFunction:
         Raises:
             StreamsError: a serde cannot read its part of the record.
         """
-        spec, record = self._spec, self._serdes.record_of(waiting)
-        arguments = (record.key, record.value) if spec.with_key else (record.value,)
-        keywords: dict[str, Any] = {"client": client} if "client" in spec.takes else {}
-        if "call" in spec.takes:
+        return self._bound(self._spec.function, self._spec.takes, waiting, attempt, client)
+
+    def reconciling(self, waiting: WaitingRecord, attempt: int, client: Any) -> Callable[[], Any] | None:
+        """Return the function to ask before an attempt, with the same arguments; None if the call is made at once.
+
+        It returns the answer of the call, or NOT_CALLED. Args and Raises as in `bound`.
+        """
+        reconcile = self._spec.reconcile
+        if reconcile is None or (attempt == 1 and not waiting.was_waiting):
+            return None
+        return self._bound(reconcile.function, reconcile.takes, waiting, attempt, client)
+
+    def _bound(
+        self, function: Callable[..., Any], takes: frozenset[str], waiting: WaitingRecord, attempt: int, client: Any
+    ) -> Callable[[], Any]:
+        record = self._serdes.record_of(waiting)
+        arguments = (record.key, record.value) if self._spec.with_key else (record.value,)
+        keywords: dict[str, Any] = {"client": client} if "client" in takes else {}
+        if "call" in takes:
             keywords["call"] = CallContext.of(waiting, record.key, attempt)
-        return partial(spec.function, *arguments, **keywords)
+        return partial(function, *arguments, **keywords)
 
     def answer(self, sequence: int, waiting: WaitingRecord, attempts: int, result: Any) -> Answer:
         """Return the answer with a result; one that cannot be written is a failure, and paid only once."""

@@ -62,7 +62,7 @@ class CallInbox:
         self._next_name = f"{spec.store}/next"
         self._records = WaitingRecords(store, self._metadata.get(self._next_name, 1))
         self._added: list[Waiting] = []
-        self._committed = dict(self._records.waiting())
+        self._committed = {sequence: record.that_waited() for sequence, record in self._records.waiting()}
         self._entries = self._bytes = 0
         self._origin: str | None = None
         self._index = 0
@@ -134,7 +134,10 @@ class CallInbox:
         self._added.clear()
 
     def take_committed(self) -> list[Waiting]:
-        """Remove and return the records whose calls may be made, at first all those of the store."""
+        """Remove and return the records whose calls may be made, at first all those of the store.
+
+        Those that the store had at first are marked (`WaitingRecord.was_waiting`).
+        """
         taken, self._committed = self._committed, {}
         return [*taken.items()]
 

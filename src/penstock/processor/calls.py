@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -27,6 +27,16 @@ from penstock.record import Headers
 from penstock.serdes import Serde
 
 _VERSION = b"\x02"
+
+
+class NotCalled(Enum):
+    """The type of NOT_CALLED, for annotations (no Kafka class)."""
+
+    NOT_CALLED = "not called"
+
+
+NOT_CALLED: Final = NotCalled.NOT_CALLED
+"""The result of a function for `reconcile` of Calls if the service knows nothing of the call, which is then made."""
 
 
 class CallOrder(Enum):
@@ -86,6 +96,19 @@ ClientFactory = Callable[[], AbstractAsyncContextManager[Any] | AbstractContextM
 """Makes the client of a process, a context manager that is left when the process ends."""
 
 
+@dataclass(frozen=True)
+class Reconcile:
+    """The function that asks a service for the answer of a call that may have been made already.
+
+    Args:
+        function: takes the arguments of the operator's function, and returns its answer or NOT_CALLED.
+        takes: the names of its keyword-only parameters among `client` and `call`.
+    """
+
+    function: Callable[..., Any]
+    takes: frozenset[str]
+
+
 @dataclass(frozen=True, kw_only=True)
 class CallSpec:
     """An operator that calls a function outside of its task.
@@ -102,6 +125,7 @@ class CallSpec:
         on_failure: what becomes of a record whose last attempt failed.
         key_serde, value_serde: of the waiting records; None for the defaults of the configuration.
         answer_serde: of the results.
+        reconcile: asks the service what became of an earlier attempt; None to make the call again.
     """
 
     node: str
@@ -115,6 +139,7 @@ class CallSpec:
     key_serde: Serde | None
     value_serde: Serde | None
     answer_serde: Serde
+    reconcile: Reconcile | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

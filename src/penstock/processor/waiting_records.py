@@ -18,7 +18,7 @@ Rules:
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from heapq import heappop, heappush
 
@@ -64,6 +64,8 @@ class WaitingRecord:
         failure: the first error, as a text; empty without one.
         source: the key and the value of the input record; None if unknown.
         call_id: the idempotency key of its call; empty for a record that waits for no call.
+        was_waiting: whether the record was in the store when its task was opened, so its call may have been made; this
+            is not stored.
     """
 
     key: bytes | None
@@ -78,10 +80,15 @@ class WaitingRecord:
     failure: str = ""
     source: SourceBytes | None = None
     call_id: str = ""
+    was_waiting: bool = field(default=False, compare=False)
 
     def of_call(self, call_id: str) -> WaitingRecord:
         """Return the record with the idempotency key of its call."""
         return replace(self, call_id=call_id)
+
+    def that_waited(self) -> WaitingRecord:
+        """Return the record as one that was in the store when its task was opened."""
+        return replace(self, was_waiting=True)
 
     def digest(self) -> bytes:
         """Return 8 bytes that tell this record from others, also after a change of its number."""

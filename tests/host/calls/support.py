@@ -12,7 +12,7 @@ from penstock.config import StreamsConfig
 from penstock.host.calls.answer_writer import CallAnswer
 from penstock.host.calls.runner import CallRunner
 from penstock.processor.backoff import Backoff
-from penstock.processor.calls import CallFailure, CallOrder, CallRules, CallSpec, ClientFactory
+from penstock.processor.calls import CallFailure, CallOrder, CallRules, CallSpec, ClientFactory, Reconcile
 from penstock.processor.waiting_records import WaitingRecord
 from penstock.serdes import Serdes
 
@@ -45,9 +45,10 @@ def spec(
     open: ClientFactory | None = None,
     with_key: bool = False,
     takes: Sequence[str] = (),
+    reconcile: Callable[..., Any] | None = None,
     **changed: Any,
 ) -> CallSpec:
-    """Return an operator of texts; `changed` are rules."""
+    """Return an operator of texts; `reconcile` takes the value, `changed` are rules."""
     return CallSpec(
         node=node,
         store=f"{node}-calls",
@@ -60,6 +61,7 @@ def spec(
         key_serde=Serdes.string(),
         value_serde=Serdes.string(),
         answer_serde=Serdes.string(),
+        reconcile=None if reconcile is None else Reconcile(reconcile, frozenset()),
     )
 
 

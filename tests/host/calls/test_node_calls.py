@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from penstock.host.calls.measuring import CallFigures
 from penstock.processor.backoff import Backoff
-from penstock.processor.calls import CallContext, CallOrder
+from penstock.processor.calls import NOT_CALLED, CallContext, CallOrder, NotCalled
 from penstock.record import TopicPartition
 from tests.host.calls.support import (
     HOUR,
@@ -222,3 +224,112 @@ def test_a_function_receives_what_it_declares(run: Run, answers: KeptAnswers) ->
     assert (key, opened) == ("k", "connected")
     assert (context.topic, context.offset, context.attempt, context.key) == ("orders", 1, 1, "k")
     assert context.idempotency_key == "orders-0-1-risk"
+
+
+class Charges:
+    """A service that charges for each call, and knows what it has charged.
+
+    Args:
+        failures: the number of charges that the service carries out without an answer.
+        known: values that it has charged before.
+    """
+
+    def __init__(self, failures: int = 0, *known: str) -> None:
+        self.failures = failures
+        self.charged = [*known]
+        self.asked: list[str] = []
+
+    async def charge(self, value: str) -> str:
+        self.charged.append(value)
+        if self.failures:
+            self.failures -= 1
+            await asyncio.Event().wait()
+        return f"{value} charged"
+
+    async def known(self, value: str) -> str | NotCalled:
+        self.asked.append(value)
+        return f"{value} known" if value in self.charged else NOT_CALLED
+
+
+def test_a_call_that_timed_out_is_looked_up_before_it_is_made_again(run: Run, answers: KeptAnswers) -> None:
+    service = Charges(1)
+    runner = run(spec(service.charge, reconcile=service.known, attempts=2, timeout_ms=50))
+    runner.add("risk", 0, entries(("a", "x"), ("b", "y")))
+    assert sorted(map(str, answers.results(2))) == ["x known", "y charged"]
+    assert (service.charged, service.asked) == (["x", "y"], ["x"])
+
+
+def test_a_record_that_waited_before_is_looked_up_first(run: Run, answers: KeptAnswers) -> None:
+    service = Charges(0, "a")
+    found = [(number, waiting.that_waited()) for number, waiting in entries((None, "a"), (None, "b"))]
+    runner = run(spec(service.charge, reconcile=service.known))
+    runner.add("risk", 0, [*found, (3, record("c", "c"))])
+    assert sorted(map(str, answers.results(3))) == ["a known", "b charged", "c charged"]
+    assert (sorted(service.charged), service.asked) == (["a", "b", "c"], ["a", "b"])
+
+
+def test_a_look_up_that_fails_is_a_failed_attempt(run: Run, answers: KeptAnswers) -> None:
+    service = Charges()
+
+    async def down(value: str) -> str:
+        raise OSError("down")
+
+    waited = [(1, record("a", "x").that_waited())]
+    run(spec(service.charge, reconcile=down, attempts=3)).add("risk", 0, waited)
+    assert answers.results(1) == ["OSError: down"]
+    assert answers.records[0].answer.attempts == 3
+    assert service.charged == []
+
+
+def test_a_look_up_has_a_time_of_its_own(run: Run, answers: KeptAnswers) -> None:
+    begun: list[str] = []
+
+    async def hangs(value: str) -> str:
+        begun.append(value)
+        await asyncio.Event().wait()
+        return value
+
+    waited = [(1, record("a", "x").that_waited())]
+    run(spec(upper, reconcile=hangs, timeout_ms=20, attempts=2)).add("risk", 0, waited)
+    (failure,) = answers.results(1)
+    assert (failure or "").startswith("TimeoutError: ")
+    assert begun == ["x", "x"]
+
+
+def test_a_look_up_that_was_given_up_makes_no_call(answers: KeptAnswers) -> None:
+    service, ends = Charges(), threading.Event()
+
+    async def deaf(value: str) -> NotCalled:
+        service.asked.append(value)
+        while not ends.is_set():
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.001)
+        service.asked.append("ended")
+        return NOT_CALLED
+
+    runner = running(answers, spec(service.charge, reconcile=deaf, timeout_ms=5), cancel_seconds=0.01)
+    runner.add("risk", 0, [(1, record("a", "x").that_waited())])
+    (failure,) = answers.results(1)
+    assert (failure or "").startswith("TimeoutError: ")
+    ends.set()
+    until(lambda: service.asked[-1] == "ended")
+    runner.add("risk", 0, [(2, record("b", "last"))])
+    assert answers.results(2)[1] == "last charged"
+    assert service.charged == ["last"]
+    runner.close()
+
+
+def test_a_blocking_look_up_runs_on_the_threads(run: Run, answers: KeptAnswers) -> None:
+    threads: set[str] = set()
+
+    def known(value: str) -> str | NotCalled:
+        threads.add(threading.current_thread().name)
+        return NOT_CALLED if value == "new" else f"{value} known"
+
+    def charge(value: str) -> str:
+        return f"{value} charged"
+
+    waited = [(n, each.that_waited()) for n, each in entries(("a", "old"), ("b", "new"))]
+    run(spec(charge, reconcile=known, threads=1)).add("risk", 0, waited)
+    assert sorted(map(str, answers.results(2))) == ["new charged", "old known"]
+    assert threads == {"penstock-risk"}

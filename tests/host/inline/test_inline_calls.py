@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from penstock import Calls, Consumed, Retry, Serdes, StreamsBuilder
+from penstock import NOT_CALLED, Calls, Consumed, Retry, Serdes, StreamsBuilder
 from penstock.config import StreamsConfig
 from penstock.host.inline.inline_calls import InlineCalls
 from penstock.host.inline.inline_host import whole_topology
@@ -175,3 +175,17 @@ def test_given_answers_are_used_first(make: Make) -> None:
     assert [outcome(calls), outcome(calls)] == [(2, "given"), (1, "asked")]
     with pytest.raises(ValueError, match="Operator 'x' has no calls; those with calls: call"):
         calls.give_answers("x", [])
+
+
+def test_a_service_is_asked_before_a_call_that_may_be_made_again(make: Make) -> None:
+    charged: list[str] = []
+
+    async def charge(value: str) -> Any:
+        charged.append(value)
+        raise OSError("no answer")
+
+    async def known(value: str) -> Any:
+        return f"{value} known" if value in charged else NOT_CALLED
+
+    assert outcome(make(charge, reconcile=known, retry=Retry(attempts=3))) == (2, "v known")
+    assert charged == ["v"]

@@ -22,7 +22,7 @@ from penstock.dsl.options import Grouped, Materialized, Produced
 from penstock.host.threads.host import ThreadsHost
 from penstock.plan.topology import built_topology
 from penstock.processor.api import Processor, ProcessorContext
-from penstock.processor.calls import CallContext
+from penstock.processor.calls import NOT_CALLED, CallContext, NotCalled
 from penstock.record import Record
 from penstock.serdes import Serdes
 from penstock.state.stores import Stores
@@ -91,13 +91,36 @@ async def paid(value: str, *, call: CallContext) -> str:
     return f"{value} {receipt}"
 
 
+async def receipt_of(value: str, *, call: CallContext) -> str | NotCalled:
+    """Return the receipt that the file has for a call."""
+    for line in Path(os.environ[CALLS_FILE]).read_text().splitlines():
+        key, _, receipt = line.partition(" ")
+        if key == call.idempotency_key:
+            return f"{value} {receipt}"
+    return NOT_CALLED
+
+
 def calls(builder: StreamsBuilder, source: str, sink: str) -> None:
     """Write each line with the receipt of its call."""
     receipts = builder.stream(source).map_values(paid, named="pay", calls=Calls(capacity=CAPACITY))
     receipts.to(sink, Produced.with_(Serdes.string(), Serdes.string()))
 
 
-PROGRAMS = {"calls": calls, "counts": counts, "everywhere": everywhere, "expiring": expiring, "largest": largest}
+def reconciled(builder: StreamsBuilder, source: str, sink: str) -> None:
+    """As `calls`, and ask for receipts before a call is made again."""
+    asking = Calls(capacity=CAPACITY, reconcile=receipt_of)
+    receipts = builder.stream(source).map_values(paid, named="pay", calls=asking)
+    receipts.to(sink, Produced.with_(Serdes.string(), Serdes.string()))
+
+
+PROGRAMS = {
+    "calls": calls,
+    "counts": counts,
+    "everywhere": everywhere,
+    "expiring": expiring,
+    "largest": largest,
+    "reconciled": reconciled,
+}
 CAPACITY = 5
 CALLS_FILE = "TEST_CALLS_FILE"
 """The environment variable with the path of the file of calls."""

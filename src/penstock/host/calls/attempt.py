@@ -53,9 +53,11 @@ class Attempt:
         self._task.add_done_callback(self._done)
 
     def begin(self) -> None:
-        """Begin the time of the attempt, unless it is cancelled."""
-        if self._error is None:
-            self._timer = self._loop.call_later(self._timeout, self._time_out)
+        """Begin the time of the attempt, or begin it again; raises CancelledError if it is over."""
+        if self._error is not None:
+            raise asyncio.CancelledError(str(self._error))
+        self._end_timer()
+        self._timer = self._loop.call_later(self._timeout, self._time_out)
 
     def cancel(self) -> None:
         """Cancel the coroutine; the outcome is then an error, unless the coroutine returns regardless."""

@@ -25,7 +25,7 @@ from penstock.host.calls.opened_client import OpenedClient, at_once, cause_of
 from penstock.host.calls.rate import RateLimiter
 from penstock.host.crashpoints import crash_point
 from penstock.processor.call_function import CallFunction
-from penstock.processor.calls import Answer, CallSpec
+from penstock.processor.calls import NOT_CALLED, Answer, CallSpec
 from penstock.processor.waiting_records import Waiting
 from penstock.record import TopicPartition
 
@@ -152,10 +152,19 @@ class NodeCalls:
         return f"The call of {self._spec.node} for {record.topic}-{record.partition}, offset {record.offset},"
 
     async def _made_call(self, call: Call) -> Any:
-        """Call the function for the record and return its result."""
+        """Call the function for the record and return its result, or the one that the service has already."""
+        attempt, number = self._attempts[call], call.attempts
         client = await self._client.get()
-        self._attempts[call].begin()
-        function = self._function.bound(call.record, call.attempts, client)
+        reconciling = self._function.reconciling(call.record, number, client)
+        if reconciling is not None:
+            attempt.begin()
+            found = await self._result(call, reconciling)
+            if found is not NOT_CALLED:
+                return found
+        attempt.begin()
+        return await self._result(call, self._function.bound(call.record, number, client))
+
+    async def _result(self, call: Call, function: Callable[[], Any]) -> Any:
         if self._spec.rules.threads:
             return await self._threads.run(self._name_of(call), function)
         return await function()

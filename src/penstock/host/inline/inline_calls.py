@@ -19,7 +19,7 @@ from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 from penstock.plan.subtopology import SubtopologySpec
 from penstock.processor.call_function import CallFunction, call_function, checked_client
-from penstock.processor.calls import Answer, CallSpec
+from penstock.processor.calls import NOT_CALLED, Answer, CallSpec
 from penstock.processor.waiting_records import Waiting, WaitingRecord
 
 
@@ -105,8 +105,13 @@ class _Operator:
             if isinstance(given, BaseException):
                 raise given
             return given
-        function = self._function.bound(waiting, attempt, self._opened_client())
-        return self._loop_thread.run(self._limited(function))
+        client = self._opened_client()
+        reconciling = self._function.reconciling(waiting, attempt, client)
+        if reconciling is not None:
+            found = self._loop_thread.run(self._limited(reconciling))
+            if found is not NOT_CALLED:
+                return found
+        return self._loop_thread.run(self._limited(self._function.bound(waiting, attempt, client)))
 
     async def _limited(self, function: Callable[[], Any]) -> Any:
         seconds = self._spec.rules.timeout_ms / 1000

@@ -50,9 +50,11 @@ class Starter:
 
     def __init__(self) -> None:
         self.started: list[tuple[str, int, list[int]]] = []
+        self.waited: list[int] = []
 
     def add(self, node: str, partition: int, entries: Sequence[Waiting]) -> None:
         self.started.append((node, partition, [number for number, _ in entries]))
+        self.waited += [number for number, each in entries if each.was_waiting]
 
 
 class Query:
@@ -85,6 +87,13 @@ def test_records_at_the_start_are_called_when_the_answers_that_were_there_are_us
     assert query.take(1, [4, 0], [6, 0]) == [("risk", 1, [1])]
     assert query.take(2, [5, 0], [6, 0]) == []
     assert query.take(3, [6, 0], [6, 0]) == [("risk", 0, [1, 2, 3])]
+
+
+def test_records_at_the_start_are_marked() -> None:
+    query = Query({1: {INBOX: [record(1), record(2)]}, 2: {INBOX: [record(3)], OTHER: [record(1)]}})
+    query.take(1, [4, 0], [6, 0])
+    assert query.take(2, [6, 0], [6, 0]) == [("risk", 0, [1, 2, 3]), ("risk", 1, [1])]
+    assert query.starter.waited == [1, 2]
 
 
 def test_answers_that_arrive_later_do_not_delay_the_calls() -> None:

@@ -3,6 +3,7 @@
 Only committed records are called, so a replay of an epoch makes no calls. Records that wait at the start of the process
 may have answers that no epoch has read: those of a task are called when its position of the answers has reached the end
 that the partition had at the start. Later records of the task are held until then too, because of the order of keys.
+An earlier process may have made the calls of those that wait at the start, so they are marked.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ class CommittedCalls:
         self._starter = starter
         self._closed = list(inboxes)
         self._gates: dict[TaskInbox, CallGate] = {}
+        self._at_start: dict[TaskInbox, int] | None = None
 
     def take(self, manifest: Manifest, committed: EpochOffset, ends: Mapping[TopicPartition, int]) -> None:
         """Hand over the records that wait in `manifest` and have not been handed over.
@@ -66,13 +68,19 @@ class CommittedCalls:
         Raises TaskCorruptedError and ProcessorStateError as `CallStores.follow`.
         """
         added = self._stores.follow(manifest)
+        if self._at_start is None:
+            self._at_start = {inbox: records[-1][0] for inbox, records in added.items() if records}
         for inbox in self._closed:
             if inbox.answers in ends and inbox not in self._gates:
                 self._gates[inbox] = CallGate({inbox.answers: ends[inbox.answers]})
         opening = [inbox for inbox in self._closed if self._is_open(inbox, committed)]
         for inbox in opening:
             self._closed.remove(inbox)
-            added[inbox] = self._stores.waiting(inbox)
+            last = self._at_start.get(inbox, 0)
+            added[inbox] = [
+                (number, record.that_waited() if number <= last else record)
+                for number, record in self._stores.waiting(inbox)
+            ]
         closed = set(self._closed)
         for inbox, records in added.items():
             if records and inbox not in closed:
