@@ -71,6 +71,7 @@ class CallingProgram:
             "penstock.spark.master": "local[2,4]",
             "penstock.spark.partitions": 2,
             "penstock.poll.ms": 20,
+            "repartition.purge.interval.ms": 3_600_000,  # so that all answers are there at the end
             "source": self._source,
             "target": self.target,
             "made": str(self.made),

@@ -326,3 +326,21 @@ def test_a_tap_keeps_the_records_without_their_answers(execution: str) -> None:
     add_answers(task, answer_to(call, "one"), answer_to(call, "one"))
     task.process()
     assert [(each.key, each.value, each.topic, each.offset) for each in task.tapped("call")] == [("a", "1", "in", 0)]
+
+
+@pytest.mark.parametrize(
+    ("order", "used"),
+    [("key", ["two", "one", "three"]), ("partition", ["one", "two", "three"]), ("unordered", ["three", "two", "one"])],
+)
+@EXECUTIONS
+def test_an_answer_before_its_turn_is_used_when_it_comes_again(
+    order: Literal["key", "partition", "unordered"], used: list[str], execution: str
+) -> None:
+    task = task_of(calling(order=order), execution=execution)
+    task.add_records("in", 0, batch_of(("a", "1", 5), ("b", "2", 6), ("a", "3", 7)))
+    task.process()
+    commit(task)
+    one, two, three = (answer_to(*each) for each in zip(taken(task), ("one", "two", "three"), strict=True))
+    add_answers(task, three, two, one, two, three)
+    task.process()
+    assert values(task) == used

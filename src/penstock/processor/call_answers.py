@@ -5,6 +5,7 @@ Rules:
 - The operator runs as without calls, in the context of the record, with a function that returns the answer.
 - A failed answer is an error of the record, which the handler, the topic of dead letters or a count takes.
 - A failure that ended an earlier run is ignored: the record still waits, and the host makes its call again.
+- An answer that comes before one that must precede it is ignored, and comes again or its call is made again.
 - All results are known before the first is forwarded, so an error after that is no error of the operator.
 - The record leaves the inbox with the commit of its results.
 """
@@ -109,9 +110,9 @@ class StreamCallAnswers(Processor):
         if waiting is None or not answer.answers(answer.sequence, waiting):
             return
         record, unreadable = self._record_of(waiting)
+        if self._inbox.is_overtaking(answer.sequence):
+            return  # brokers refused an earlier answer, which follows, or an earlier call is made again; then this one
         is_repeated = self._engine.is_repeated(self.context.record_metadata or NO_METADATA)
-        if is_repeated and self._spec.on_failure is CallFailure.RAISE and self._inbox.is_overtaking(answer.sequence):
-            return  # an earlier call has failed and is made again, and then this one
         self._turn = _Turn(answer.sequence, waiting, answer, is_repeated, unreadable)
         self._engine.process_answered(record, waiting)
 

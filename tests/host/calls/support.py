@@ -87,9 +87,13 @@ class KeptAnswers:
     def __init__(self, settles: bool = True) -> None:
         self.records: list[CallAnswer] = []
         self.unsettled: list[Callable[[], None]] = []
-        self.is_closed = False
+        self.is_opened = self.is_closed = False
         self._settles = settles
         self._changed = threading.Condition()
+
+    def open(self) -> None:
+        """Note that the connection is wanted."""
+        self.is_opened = True
 
     def write(self, record: CallAnswer, settled: Callable[[], None]) -> None:
         """Keep an answer."""

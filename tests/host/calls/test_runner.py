@@ -101,6 +101,35 @@ def test_a_runner_without_calls_has_no_thread(answers: KeptAnswers) -> None:
     runner.close()
 
 
+def test_the_writer_connects_at_the_start_if_there_are_operators(answers: KeptAnswers) -> None:
+    without = KeptAnswers()
+    for writer, specs in ((answers, [spec(upper)]), (without, [])):
+        running(writer, *specs).close()
+    assert (answers.is_opened, without.is_opened) == (True, False)
+
+
+def test_the_answers_of_a_dropped_task_are_awaited() -> None:
+    answers = KeptAnswers(settles=False)
+    runner = running(answers, spec(upper))
+    assert runner.await_written("risk", 0, 0)
+    runner.add("risk", 0, entries(("a", "x"), ("b", "y")))
+    runner.add("risk", 1, entries(("a", "z")))
+    answers.wait_for(3)
+    runner.drop("risk", 0)
+    assert not runner.await_written("risk", 0, 0.01)
+    waiting = threading.Thread(target=lambda: ended.append(runner.await_written("risk", 0, LIMIT_SECONDS)))
+    ended: list[bool] = []
+    waiting.start()
+    for record, settled in zip(answers.records, answers.unsettled, strict=True):
+        if record.partition.partition == 0:
+            settled()
+    waiting.join(LIMIT_SECONDS)
+    assert ended == [True]
+    assert not runner.await_written("risk", 1, 0.01)
+    runner.close()
+    assert runner.await_written("risk", 1, 0)
+
+
 def test_operators_have_their_own_limits(run: Run, answers: KeptAnswers) -> None:
     gate = Gatekeeper()
     runner = run(spec(gate.call, capacity=1), spec(upper, node="score"))

@@ -47,6 +47,16 @@ def test_a_task_reads_the_answers_partition_of_its_number() -> None:
     assert found.groups[TASK] == (TopicPartition("orders", 2),)
 
 
+def test_a_task_that_is_opened_again_waits_for_its_answers() -> None:
+    made, runner = calls()
+    made.await_written(GLOBAL_TASK)
+    assert runner.await_written.mock_calls == []
+    made.await_written(TASK)
+    ((node, partition, seconds),) = (each.args for each in runner.await_written.mock_calls)
+    assert (node, partition) == ("risk", 2)
+    assert 0 < seconds < 10
+
+
 def test_the_answers_topic_has_a_partition_for_each_task() -> None:
     (topic,) = (each for each in internal_topics(layout()) if each.name == ANSWERS)
     assert topic.partitions == 3

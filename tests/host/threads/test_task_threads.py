@@ -53,6 +53,25 @@ def test_the_calls_of_a_task_end_when_it_is_closed_or_given_up() -> None:
     threads.close()
 
 
+def test_a_task_is_opened_after_its_answers_are_written() -> None:
+    steps = Mock()
+    steps.standbys.advance.return_value = None
+    steps.opener.opening.side_effect = lambda task: iter(())
+    threads = TaskThreads(
+        "test", Mock(), steps.opener, steps.standbys, Mock(), steps.post, Mock(updating=nullcontext), steps.calls
+    )
+    task = TaskId(0, 0)
+    threads.restore(v.Restore(task))
+    assert until(lambda: call.opener.opening(task) in steps.mock_calls)
+    assert [
+        each for each in steps.mock_calls if each in (call.calls.await_written(task), call.opener.opening(task))
+    ] == [
+        call.calls.await_written(task),
+        call.opener.opening(task),
+    ]
+    threads.close()
+
+
 class _Opener:
     """Restores so many lots of each task; asks for others in the middle of some."""
 

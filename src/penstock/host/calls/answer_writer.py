@@ -1,7 +1,8 @@
 """Writes answers to their topics, in its own thread and in order.
 
 An answer is kept until brokers have it: a failed write is repeated with another producer. A repeated answer is
-harmless, because a task uses the first one of a record.
+harmless, because a task uses the first one of a record. Refused answers are replaced by failures, and then all answers
+of the same write are repeated: a task ignores those that came before a replacement that must precede them.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import queue
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final, NamedTuple, Protocol
 
@@ -48,6 +50,10 @@ class CallAnswer(NamedTuple):
 class AnswerWriter(Protocol):
     """Writes answers in the background, in order."""
 
+    def open(self) -> None:
+        """Connect to brokers in the background, so that the first answer need not wait for it."""
+        ...
+
     def write(self, record: CallAnswer, settled: Callable[[], None]) -> None:
         """Write an answer; `settled` is called, in any thread, when brokers have it or it is lost."""
         ...
@@ -60,6 +66,35 @@ class AnswerWriter(Protocol):
 class _Pending(NamedTuple):
     record: CallAnswer
     settled: Callable[[], None]
+
+
+class Replacements:
+    """The failures in place of answers that brokers refuse in one write, such as those that are too large."""
+
+    def __init__(self) -> None:
+        self._failures: dict[tuple[TopicPartition, bytes | None], Answer] = {}
+
+    def __len__(self) -> int:
+        return len(self._failures)
+
+    def replace(self, refused: RefusedRecord) -> list[PartitionBatch]:
+        """Keep the failure of a refused answer, and write nothing in its place; raises its error if it is a failure."""
+        assert refused.value is not None
+        answer = unpack_answer(refused.value, refused.topic)
+        if answer.failure:
+            raise refused.error
+        failure = f"{type(refused.error).__name__}: {refused.error}"
+        place = TopicPartition(refused.topic, refused.partition), refused.key
+        self._failures[place] = replace(answer, result=None, failure=failure, details=failure)
+        return []
+
+    def applied(self, records: Sequence[CallAnswer]) -> list[CallAnswer]:
+        """Return answers with the failures in the places of the refused ones."""
+        found = [self._failures.get((each.partition, each.key)) for each in records]
+        return [
+            each if failure is None or failure.entry != each.answer.entry else each._replace(answer=failure)
+            for each, failure in zip(records, found, strict=True)
+        ]
 
 
 class ProducedAnswers:
@@ -81,13 +116,19 @@ class ProducedAnswers:
         self._queue: queue.SimpleQueue[_Pending | None] = queue.SimpleQueue()
         self._closing = threading.Event()
         self._count = 0
+        self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
+
+    def open(self) -> None:
+        """Connect to brokers in the background; idempotent. A failure of it is that of the first write."""
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name=f"penstock-{self._name}-answers", daemon=True)
+                self._thread.start()
 
     def write(self, record: CallAnswer, settled: Callable[[], None]) -> None:
         """Write an answer in the background; by one thread."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=f"penstock-{self._name}-answers", daemon=True)
-            self._thread.start()
+        self.open()
         self._queue.put(_Pending(record, settled))
 
     def close(self, seconds: float) -> bool:
@@ -101,6 +142,8 @@ class ProducedAnswers:
 
     def _run(self) -> None:
         is_last = False
+        with suppress(Exception):  # the first write has the error
+            self._producer = self._make_producer()
         while not is_last:
             pending, is_last = self._taken()
             if pending:
@@ -125,14 +168,17 @@ class ProducedAnswers:
     def _write(self, pending: Sequence[_Pending]) -> None:
         """Write answers, again after each failure that may pass."""
         wait = _FIRST_WAIT_SECONDS
-        output = _output([each.record for each in pending])
+        records = [each.record for each in pending]
         while True:
+            replaced = Replacements()
             try:
-                self._send(output)
+                self._send(_output(records), replaced)
                 crash_point("call.written", self._count + len(pending))
-                break
+                if not replaced:
+                    break
+                records = replaced.applied(records)
             except RefusedOutputError:
-                continue  # the producer replaces the refused answers now
+                continue  # the producer names the refused answers now
             except Exception as error:
                 self._drop_producer()
                 if not isinstance(error, RetriableError) or self._closing.is_set():
@@ -145,10 +191,10 @@ class ProducedAnswers:
         for each in pending:
             each.settled()
 
-    def _send(self, output: Sequence[PartitionBatch]) -> None:
+    def _send(self, output: Sequence[PartitionBatch], replaced: Replacements) -> None:
         if self._producer is None:
             self._producer = self._make_producer()
-        self._producer.send(output, _without_result)
+        self._producer.send(output, replaced.replace)
         self._producer.flush()
 
     def _drop_producer(self) -> None:
@@ -168,15 +214,3 @@ def _output(records: Sequence[CallAnswer]) -> list[PartitionBatch]:
         )
         for partition, found in rows.items()
     ]
-
-
-def _without_result(refused: RefusedRecord) -> list[PartitionBatch]:
-    """Return a failure in place of an answer that brokers refuse, such as one that is too large."""
-    assert refused.value is not None
-    answer = unpack_answer(refused.value, refused.topic)
-    if answer.failure:
-        raise refused.error
-    failure = f"{type(refused.error).__name__}: {refused.error}"
-    instead = replace(answer, result=None, failure=failure, details=failure)
-    row = (refused.key, instead.pack(), refused.timestamp, 0, ())
-    return [PartitionBatch(refused.topic, refused.partition, RecordBatch.of([row]))]

@@ -12,6 +12,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -62,7 +63,8 @@ class NodeCalls:
         self._client = OpenedClient(spec.node, spec.open, self._threads.run if spec.rules.threads else at_once)
         self._attempts: dict[Call, Attempt] = {}
         self._pauses: dict[Call, asyncio.TimerHandle] = {}
-        self._unwritten = 0
+        self._unwritten: Counter[int] = Counter()
+        self._when_written: defaultdict[int, list[Callable[[], None]]] = defaultdict(list)
         self._made = 0
         self._later: asyncio.TimerHandle | None = None
         self._is_paused = False
@@ -106,7 +108,7 @@ class NodeCalls:
         rules = self._spec.rules
         places = min(rules.capacity, rules.threads) - self._threads.lost if rules.threads else rules.capacity
         in_flight = len(self._attempts)
-        if in_flight >= places or self._unwritten >= rules.capacity:
+        if in_flight >= places or self._unwritten.total() >= rules.capacity:
             return False
         return in_flight + self._lines.held < rules.capacity or self._lines.has_begun_next()
 
@@ -204,22 +206,30 @@ class NodeCalls:
         for each in leaving:
             assert each.answer is not None
             self.counters.answered(1 if each.answer.failure else 0)
-            self._unwritten += 1
+            self._unwritten[each.partition] += 1
             record = CallAnswer(
                 TopicPartition(self._topic, each.partition),
                 each.sequence.to_bytes(8, "big"),
                 each.answer,
                 max(each.record.timestamp, 0),
             )
-            self._writer.write(record, self._settled)
+            self._writer.write(record, partial(_in, self._loop, partial(self._settled, each.partition)))
 
-    def _settled(self) -> None:
-        """Note in the loop that an answer needs no memory any more; called in any thread."""
-        _in(self._loop, self._written_one)
-
-    def _written_one(self) -> None:
-        self._unwritten -= 1
+    def _settled(self, partition: int) -> None:
+        """Note that an answer of a partition needs no memory any more."""
+        self._unwritten[partition] -= 1
+        if not self._unwritten[partition]:
+            del self._unwritten[partition]
+            for done in self._when_written.pop(partition, ()):
+                done()
         self._pump()
+
+    def when_written(self, partition: int, done: Callable[[], None]) -> None:
+        """Call `done` when no answer of a partition is on its way to brokers, perhaps at once."""
+        if partition in self._unwritten:
+            self._when_written[partition].append(done)
+        else:
+            done()
 
 
 def _in(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:

@@ -4,7 +4,7 @@ A host uses it so:
 
 - `add` the waiting records of a task after the commit that added them; those that are there when a task is opened, once
   its `CallGate` is open. The order of records that wait is that of the calls of `add`.
-- `drop` the calls of a task when it is closed.
+- `drop` the calls of a task when it is closed, and `await_written` before it looks for the end of its answers again.
 - Answers go to the writer, and the task receives them as an input.
 
 The thread starts with the first records, so that a topology without calls costs nothing.
@@ -65,6 +65,8 @@ class CallRunner:
             node: call_function(spec, topics[node], self._name, *defaults) for node, spec in self._specs.items()
         }
         self._writer = writer
+        if self._specs:
+            writer.open()
         self._cancel_seconds = cancel_seconds
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -89,6 +91,21 @@ class CallRunner:
     def drop(self, node: str, partition: int) -> None:
         """Cancel the calls of a task for an operator. Answers that exist are still written."""
         self._post(lambda: self._drop(node, partition))
+
+    def await_written(self, node: str, partition: int, seconds: float) -> bool:
+        """Wait until brokers have the answers of a dropped task; return whether they have them within `seconds`.
+
+        Not for the thread of the calls.
+        """
+        written = threading.Event()
+
+        def look() -> None:
+            if node in self._nodes:
+                self._nodes[node].when_written(partition, written.set)
+            else:
+                written.set()
+
+        return not self._post(look) or written.wait(seconds)
 
     def pause(self) -> None:
         """Start no attempt until `resume`; those in flight go on."""
@@ -178,11 +195,13 @@ class CallRunner:
             )
             self._thread.start()
 
-    def _post(self, do: Callable[[], None]) -> None:
-        """Call a function in the loop, unless there is no loop."""
+    def _post(self, do: Callable[[], None]) -> bool:
+        """Call a function in the loop; return whether there is one."""
         with self._lock:
-            if self._loop is not None and not self._is_closed:
-                self._loop.call_soon_threadsafe(do)
+            if self._loop is None or self._is_closed:
+                return False
+            self._loop.call_soon_threadsafe(do)
+            return True
 
     def _run(self, loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)

@@ -20,6 +20,9 @@ from penstock.plan.subtopology import TaskId
 _PAUSED: Final = "the application is paused"
 _CUT_OFF: Final = "other instances may have the tasks"
 
+_WRITE_SECONDS: Final = 2.0
+"""Longest wait for the answers of a task that is opened again; without them, its calls are made again."""
+
 
 class InstanceCalls:
     """Starts and ends the calls of the tasks of an instance; from any thread.
@@ -46,6 +49,15 @@ class InstanceCalls:
         if task != GLOBAL_TASK:
             for node in self._layout.answers(task):
                 self._runner.drop(node, task.partition)
+
+    def await_written(self, task: TaskId) -> None:
+        """Wait until the answers of a closed task are in their topics, for a limited time.
+
+        A task that is opened again then finds them, and their calls are not made again.
+        """
+        if task != GLOBAL_TASK:
+            for node in self._layout.answers(task):
+                self._runner.await_written(node, task.partition, _WRITE_SECONDS)
 
     def follow(self, event: v.Event) -> None:
         """Start no calls while the application is paused, or cut off from its group."""

@@ -123,6 +123,7 @@ class TaskThreads:
                 case v.StandBy() | v.StandDown():
                     self._follow(action)
                 case v.Restore(task):
+                    self._calls.await_written(task)
                     self._openings[task] = self._opener.opening(task)
                     self._not_begun.append(task)
         except Exception as error:
