@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -246,6 +247,36 @@ def test_a_call_that_failed_is_made_again_after_a_restart(
     runner.run(topology, config)
     assert sorted(values(runner, topics[1])) == ["a1", "b1", "c1"]
     assert Counter(calls.read_text().split()) == {"a1": 3, "b1": 1, "c1": 1}
+
+
+async def with_client(value: str, *, client: str) -> str:
+    return f"{value} {client}"
+
+
+def opened_unless_exists(outage: Path) -> AbstractContextManager[str]:
+    """Return a client, if a file does not exist."""
+    if outage.exists():
+        raise ConnectionError("The database is down.")
+    return nullcontext("answered")
+
+
+@pytest.mark.partitions(1, 1)
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_client_that_cannot_be_opened_ends_the_program_and_loses_no_record(
+    runner: Runner, application: str, topics: tuple[str, str], tmp_path: Path, workers: int
+) -> None:
+    outage = tmp_path / "outage"
+    outage.touch()
+    calls = Calls(open=partial(opened_unless_exists, outage), on_failure="skip")
+    topology = charging(*topics, with_client, calls)
+    settings = {"num.stream.threads": workers, "penstock.restart.max.attempts": 0}
+    config = runner.config(application, settings)
+    runner.write(topics[0], rows("a1", "b1"))
+    with pytest.raises(StreamsError, match=r"The client of charge cannot be opened: .* The database is down"):
+        runner.run(topology, config)
+    outage.unlink()
+    runner.run(topology, config)
+    assert sorted(values(runner, topics[1])) == ["a1 answered", "b1 answered"]
 
 
 async def while_exists(gate: Path, value: str) -> str:

@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from functools import partial
 from typing import Any, Final
 
-from penstock.errors import SerializationError
+from penstock.errors import SerializationError, StreamsError
 from penstock.processor.calls import Answer, CallContext, CallSpec
 from penstock.processor.waiting_records import WaitingRecord
 from penstock.processor.waiting_serdes import RecordSerdes, record_serdes
@@ -22,6 +22,10 @@ from penstock.serdes.waiting_value import WaitingValueSerde
 
 _LONGEST_FAILURE: Final = 1_000
 _LONGEST_DETAILS: Final = 10_000
+
+
+class ClientOpenError(StreamsError):
+    """The client of an operator cannot be opened; its cause is the last error of `open`."""
 
 
 class CallFunction:
@@ -103,8 +107,23 @@ class CallFunction:
 
     def tries_again(self, error: BaseException, attempts: int) -> bool:
         """Return whether another attempt follows the error of the last one of `attempts`."""
-        rules = self._spec.rules
-        return attempts < rules.attempts and isinstance(error, rules.retry_on)
+        return tries_again(self._spec, error, attempts)
+
+
+def client_open_error(spec: CallSpec, attempts: int, error: BaseException) -> ClientOpenError:
+    """Return the error for an operator whose client could not be opened in `attempts` attempts."""
+    factory = getattr(spec.open, "__qualname__", None) or repr(spec.open)
+    return ClientOpenError(
+        f"The client of {spec.node} cannot be opened: {factory}, the open of its Calls, failed {attempts} "
+        f"time{'s' if attempts > 1 else ''}, at last with {type(error).__name__}: {error} Correct it, or give Calls a "
+        "retry with more attempts, which also limits those of open. The records still wait, and no attempt of them is "
+        "used up."
+    )
+
+
+def tries_again(spec: CallSpec, error: BaseException, attempts: int) -> bool:
+    """Return whether another attempt follows the error of the last one of `attempts`, of a call or of `open`."""
+    return attempts < spec.rules.attempts and isinstance(error, spec.rules.retry_on)
 
 
 def call_function(

@@ -159,14 +159,18 @@ class TopologyTestDriver:
         return len(self._queues.get(topic, ()))
 
     def answers(self, node: str, answers: Iterable[Any]) -> None:
-        """Use `answers` for the next calls of an operator with Calls, instead of its function.
+        """Use `answers` for the calls of an operator with Calls, instead of its function.
+
+        From then on, the function is not called: if there are fewer answers than attempts, `pipe_input` raises a
+        StreamsError that says how many were given. A second call of this method adds answers.
 
         Args:
             node: the name of the operator.
-            answers: one for each attempt: a result, or an error to raise. After the last one, the function is called.
+            answers: one for each attempt, retries included: a result, or an error to raise.
 
         Raises:
             ValueError: no operator of this name has calls.
+            TypeError: `answers` is a single answer, or has the class of an error instead of an error.
         """
         self._host.give_answers(node, answers)
 

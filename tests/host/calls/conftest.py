@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -24,8 +25,8 @@ def run(answers: KeptAnswers) -> Iterator[Callable[..., CallRunner]]:
     """A function that starts a runner of operators; it ends with the test."""
     runners: list[CallRunner] = []
 
-    def started(*specs: CallSpec, cancel_seconds: float = 5.0) -> CallRunner:
-        runners.append(running(answers, *specs, cancel_seconds=cancel_seconds))
+    def started(*specs: CallSpec, **options: Any) -> CallRunner:
+        runners.append(running(answers, *specs, **options))
         return runners[-1]
 
     yield started

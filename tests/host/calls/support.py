@@ -122,10 +122,15 @@ class KeptAnswers:
         return [each.failure or (None if each.result is None else each.result.decode()) for each in answers]
 
 
-def running(writer: KeptAnswers, *specs: CallSpec, cancel_seconds: float = 5.0) -> CallRunner:
+def running(
+    writer: KeptAnswers,
+    *specs: CallSpec,
+    failed: Callable[[Exception], None] = print,
+    cancel_seconds: float = 5.0,
+) -> CallRunner:
     """Return a runner of operators."""
     topics = {each.node: f"shop-{each.node}-answers" for each in specs}
-    return CallRunner(specs, topics, CONFIG, writer, cancel_seconds)
+    return CallRunner(specs, topics, CONFIG, writer, failed, cancel_seconds)
 
 
 class Gatekeeper:

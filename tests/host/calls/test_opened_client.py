@@ -12,7 +12,10 @@ from typing import Any
 import pytest
 
 from penstock.host.calls.opened_client import OpenedClient
+from penstock.processor.backoff import Backoff
+from penstock.processor.call_function import ClientOpenError
 from tests.host.calls.support import (
+    HOUR,
     LIMIT_SECONDS,
     KeptAnswers,
     Run,
@@ -20,6 +23,7 @@ from tests.host.calls.support import (
     running,
     spec,
     until,
+    upper,
 )
 
 
@@ -71,19 +75,55 @@ def test_a_process_has_one_client(answers: KeptAnswers, threads: int, kind: str)
     assert answers.is_closed
 
 
-def test_a_client_that_cannot_be_opened_fails_the_attempt(run: Run, answers: KeptAnswers) -> None:
-    clients = Clients(failures=2)
-    runner = run(spec(with_client, takes=("client",), open=clients.of_coroutines, attempts=2))
+class Errors:
+    """Keeps the errors that end the calls of an operator."""
+
+    def __init__(self) -> None:
+        self.found: list[Exception] = []
+
+    def text(self) -> str:
+        """Return the text of the only error as soon as there is one."""
+        until(lambda: bool(self.found))
+        (error,) = self.found
+        assert isinstance(error, ClientOpenError)
+        return str(error)
+
+
+def test_a_client_that_cannot_be_opened_costs_no_attempt(run: Run, answers: KeptAnswers) -> None:
+    clients, errors = Clients(failures=3), Errors()
+    opened = spec(with_client, takes=("client",), open=clients.of_coroutines, attempts=2)
+    runner = run(opened, failed=errors.found.append)
+    runner.add("risk", 0, entries(("a", "x"), ("a", "y"), ("b", "z")))
+    text = errors.text()
+    assert text.startswith(
+        "The client of risk cannot be opened: Clients.of_coroutines, the open of its Calls, failed 2 "
+    )
+    assert "at last with OSError: refused" in text
+    assert answers.records == []
+    runner.drop("risk", 0)
     runner.add("risk", 0, entries(("a", "x"), ("a", "y")))
-    assert answers.results(2) == ["ClientOpenError: open of risk failed: OSError: refused", "y client"]
+    assert answers.results(2) == ["x client", "y client"]
+    assert {each.answer.attempts for each in answers.records} == {1}
+    assert len(errors.found) == 1
 
 
-def test_the_error_of_open_decides_whether_a_call_is_tried_again(run: Run, answers: KeptAnswers) -> None:
-    clients = Clients(failures=1)
-    opened = spec(with_client, takes=("client",), open=clients.of_coroutines, attempts=2, retry_on=(OSError,))
-    runner = run(opened)
+def test_the_error_of_open_decides_whether_it_is_tried_again(run: Run, answers: KeptAnswers) -> None:
+    clients, errors = Clients(failures=1), Errors()
+    opened = spec(with_client, takes=("client",), open=clients.of_coroutines, attempts=2, retry_on=(ValueError,))
+    run(opened, failed=errors.found.append).add("risk", 0, entries(("a", "x")))
+    assert "failed 1 time, at last with OSError: refused" in errors.text()
+
+
+def test_the_end_waits_for_no_further_attempt_to_open(answers: KeptAnswers) -> None:
+    clients = Clients(failures=9)
+    opened = spec(
+        with_client, takes=("client",), open=clients.of_coroutines, attempts=9, backoff=Backoff(HOUR, limit=HOUR)
+    )
+    runner = running(answers, opened, cancel_seconds=0.01)
     runner.add("risk", 0, entries(("a", "x")))
-    assert answers.results(1) == ["x client"]
+    until(lambda: clients.failures == 8)
+    runner.close()
+    assert (clients.failures, clients.events) == (8, [])
 
 
 def test_a_slow_open_takes_no_time_of_a_call_and_outlasts_it(run: Run, answers: KeptAnswers) -> None:
@@ -112,9 +152,12 @@ def test_no_error_of_open_ends_the_loop(run: Run, answers: KeptAnswers, error: B
     def bad() -> Any:
         raise error
 
-    run(spec(with_client, takes=("client",), open=bad)).add("risk", 0, entries(("a", "x")))
-    (failure,) = answers.results(1)
-    assert (failure or "").startswith(f"ClientOpenError: open of risk failed: {type(error).__name__}")
+    errors = Errors()
+    runner = run(spec(with_client, takes=("client",), open=bad), spec(upper, node="score"), failed=errors.found.append)
+    runner.add("risk", 0, entries(("a", "x")))
+    assert f"at last with {type(error).__name__}: " in errors.text()
+    runner.add("score", 0, entries(("a", "y")))
+    assert answers.results(1) == ["Y"]
 
 
 def test_an_open_that_hangs_is_logged_by_name(caplog: pytest.LogCaptureFixture) -> None:
@@ -125,7 +168,7 @@ def test_an_open_that_hangs_is_logged_by_name(caplog: pytest.LogCaptureFixture) 
                 await asyncio.sleep(0.001)
             yield "client"
 
-        return await OpenedClient("risk", until_logged, slow_seconds=0.001).get()
+        return await OpenedClient(spec(with_client, open=until_logged), slow_seconds=0.001).get()
 
     assert asyncio.run(asyncio.wait_for(opened(), LIMIT_SECONDS)) == "client"
 
@@ -156,6 +199,7 @@ def test_a_client_that_is_being_opened_at_the_end_is_closed(answers: KeptAnswers
 
 def test_a_factory_must_make_a_context_manager(run: Run, answers: KeptAnswers) -> None:
     factory: Any = object
-    run(spec(with_client, takes=("client",), open=factory)).add("risk", 0, entries(("a", "x")))
-    (failure,) = answers.results(1)
-    assert "expected a context manager" in (failure or "")
+    errors = Errors()
+    runner = run(spec(with_client, takes=("client",), open=factory), failed=errors.found.append)
+    runner.add("risk", 0, entries(("a", "x")))
+    assert "expected a context manager" in errors.text()

@@ -151,6 +151,6 @@ def test_calls_start_at_a_rate(run: Run, answers: KeptAnswers) -> None:
 def test_a_missing_serde_is_found_at_the_start(answers: KeptAnswers) -> None:
     without = replace(spec(upper), value_serde=None)
     with pytest.raises(ConfigError, match=r"'risk-calls'.*value serde.*value_serde=.*default.value.serde"):
-        CallRunner([without], {"risk": TOPIC}, CONFIG, answers)
+        CallRunner([without], {"risk": TOPIC}, CONFIG, answers, print)
     default = CONFIG.overridden({"default.value.serde": Serdes.string()})
-    CallRunner([without], {"risk": TOPIC}, default, answers).close()
+    CallRunner([without], {"risk": TOPIC}, default, answers, print).close()

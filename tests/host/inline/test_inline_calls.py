@@ -12,8 +12,9 @@ import pytest
 
 from penstock import NOT_CALLED, Calls, Consumed, Retry, Serdes, StreamsBuilder
 from penstock.config import StreamsConfig
-from penstock.host.inline.inline_calls import InlineCalls
+from penstock.host.inline.inline_calls import InlineCalls, NoAnswerLeftError
 from penstock.host.inline.inline_host import whole_topology
+from penstock.processor.call_function import ClientOpenError
 from penstock.processor.calls import unpack_answer
 from penstock.processor.waiting_records import WaitingRecord
 from penstock.serdes.answers import PlainAnswerSerde
@@ -52,15 +53,12 @@ def outcome(calls: InlineCalls) -> tuple[int, Any]:
     return answer.attempts, None if answer.result is None else PlainAnswerSerde().deserialize("", answer.result)
 
 
-def test_an_object_that_is_no_context_manager_fails_the_call(make: Make) -> None:
+def test_an_object_that_is_no_context_manager_is_an_error(make: Make) -> None:
     async def asked(value: str, *, client: str) -> Any:
         return value
 
-    attempts, failure = outcome(make(asked, open=lambda: 5))
-    assert (attempts, failure) == (
-        1,
-        "TypeError: open of call returned 5: expected a context manager, such as httpx.AsyncClient().",
-    )
+    with pytest.raises(ClientOpenError, match="TypeError: open of call returned 5: expected a context manager"):
+        outcome(make(asked, open=lambda: 5))
 
 
 def test_calls_of_other_operators_are_made_in_their_order(make: Make) -> None:
@@ -115,13 +113,22 @@ def test_a_client_is_opened_once_and_left_at_the_end(make: Make, kind: Any) -> N
     assert events == ["opened", "left"]
 
 
-def test_a_client_that_cannot_be_opened_fails_the_attempt(make: Make) -> None:
-    def client() -> Any:
-        raise OSError("no service")
+def test_a_client_that_cannot_be_opened_is_an_error_after_the_last_attempt(make: Make) -> None:
+    failures = [OSError("no service")] * 3
 
-    async def asked(value: str) -> Any: ...
+    @contextmanager
+    def client() -> Iterator[str]:
+        if failures:
+            raise failures.pop()
+        yield "client"
 
-    assert outcome(make(asked, open=client, retry=Retry(attempts=2))) == (2, "OSError: no service")
+    async def asked(value: str, *, client: str) -> Any:
+        return client
+
+    calls = make(asked, open=client, retry=Retry(attempts=2))
+    with pytest.raises(ClientOpenError, match=r"client of call .* failed 2 times, at last with OSError: no service"):
+        outcome(calls)
+    assert outcome(calls) == (1, "client")
 
 
 def test_a_blocking_function_that_takes_too_long_is_left(make: Make) -> None:
@@ -166,13 +173,15 @@ def test_a_coroutine_that_cancels_itself_fails(make: Make) -> None:
     assert outcome(make(cancelled)) == (1, "StreamsError: The function of call ended with CancelledError.")
 
 
-def test_given_answers_are_used_first(make: Make) -> None:
+def test_given_answers_are_used(make: Make) -> None:
     async def asked(value: str) -> Any:
         return "asked"
 
     calls = make(asked, retry=Retry(attempts=2))
+    assert outcome(calls) == (1, "asked")
     calls.give_answers("call", [OSError("x"), "given"])
-    assert [outcome(calls), outcome(calls)] == [(2, "given"), (1, "asked")]
+    calls.give_answers("call", iter(["next"]))
+    assert [outcome(calls), outcome(calls)] == [(2, "given"), (1, "next")]
     with pytest.raises(ValueError, match="Operator 'x' has no calls; those with calls: call"):
         calls.give_answers("x", [])
 
@@ -189,3 +198,34 @@ def test_a_service_is_asked_before_a_call_that_may_be_made_again(make: Make) -> 
 
     assert outcome(make(charge, reconcile=known, retry=Retry(attempts=3))) == (2, "v known")
     assert charged == ["v"]
+
+
+@pytest.mark.parametrize(("number", "text"), [(0, "0 answers"), (1, "1 answer")])
+def test_a_call_without_an_answer_that_was_given_is_an_error(make: Make, number: int, text: str) -> None:
+    async def asked(value: str) -> Any:
+        raise AssertionError("The function is not called.")
+
+    calls = make(asked)
+    calls.give_answers("call", ["given"] * number)
+    for _ in range(number):
+        assert outcome(calls) == (1, "given")
+    with pytest.raises(NoAnswerLeftError, match=rf"Operator call was given {text}, .* for offset 17 of in needs"):
+        outcome(calls)
+
+
+@pytest.mark.parametrize(
+    ("answers", "message"),
+    [
+        (5, r"Expected a list of answers for call, one for each attempt, got 5: write answers\('call', \[...\]\)"),
+        ("text", "Expected a list of answers for call, one for each attempt, got 'text'"),
+        ({"price": 5}, "Expected a list of answers for call"),
+        (OSError("x"), "Expected a list of answers for call"),
+        (OSError, "Expected a list of answers for call"),
+        ([OSError], r"an error for call, got the class OSError: write OSError\(...\)"),
+    ],
+)
+def test_answers_are_a_list_of_answers(make: Make, answers: Any, message: str) -> None:
+    async def asked(value: str) -> Any: ...
+
+    with pytest.raises(TypeError, match=message):
+        make(asked).give_answers("call", answers)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,7 @@ from penstock.host.spark.planner.call_reports import CALLS_FILE, read_call_repor
 from penstock.host.spark.protocol.mailbox import Mailbox
 from penstock.metrics.host_metrics import streams_metrics
 from penstock.plan.partitioning import partition_for
+from penstock.processor.call_function import ClientOpenError
 from penstock.processor.calls import unpack_answer
 from penstock.record import TopicPartition
 from penstock.state.segments import Segment, SegmentInfo
@@ -332,6 +334,30 @@ def test_a_run_to_the_end_fails_without_its_answers_topic(
     query.restart(until_end=True)
     query.run_to_end()
     assert asked(spark_runner.read(topics[1])) == expected(3)
+    query.close()
+
+
+def down() -> AbstractContextManager[str]:
+    if not SERVICE.is_up:
+        raise ConnectionError("The database is down.")
+    return nullcontext("client")
+
+
+@pytest.mark.partitions(1, 1)
+def test_a_client_that_cannot_be_opened_ends_the_query_and_loses_no_record(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str], service: Service
+) -> None:
+    service.is_up = False
+    topology = asking(*topics, calls=Calls(open=down, on_failure="skip"))
+    query = InlineQuery(topology, spark_runner.config(application), spark_runner.admin)
+    spark_runner.write(topics[0], rows(0, 3, 1))
+    error = failure_of(partial(wait_for, lambda: query.run_to_end() is None and False))
+    assert isinstance(error, ClientOpenError)
+    assert "The client of ask cannot be opened: down, the open of its Calls" in str(error)
+    assert "The database is down." in str(error)
+    service.is_up = True
+    query.restart()
+    assert asked(run_to_last_answer(query, spark_runner, topics[1], 3)) == expected(3)
     query.close()
 
 

@@ -6,6 +6,7 @@ Rules:
   an earlier call starts without that place, or the line would stand still.
 - No attempt starts while as many answers as the capacity are not written: a broker that does not answer must not cost
   further calls.
+- If the client cannot be opened, all calls wait, and their attempts do not count. A drop ends this state.
 - A dropped call is cancelled, and its answer is not written, unless it has left its line before.
 """
 
@@ -22,10 +23,10 @@ from penstock.host.calls.attempt import CANCEL_SECONDS, Attempt, AttemptOutcome
 from penstock.host.calls.blocking import BlockingThreads
 from penstock.host.calls.lines import Call, CallLines
 from penstock.host.calls.measuring import CallCounters
-from penstock.host.calls.opened_client import OpenedClient, at_once, cause_of
+from penstock.host.calls.opened_client import OpenedClient, at_once
 from penstock.host.calls.rate import RateLimiter
 from penstock.host.crashpoints import crash_point
-from penstock.processor.call_function import CallFunction
+from penstock.processor.call_function import CallFunction, ClientOpenError
 from penstock.processor.calls import NOT_CALLED, Answer, CallSpec
 from penstock.processor.waiting_records import Waiting
 from penstock.record import TopicPartition
@@ -39,6 +40,7 @@ class NodeCalls:
         topic: the name of its answers topic.
         function: calls the function of the operator.
         writer: writes the answers.
+        failed: receives the error by which no call can be made.
         cancel_seconds: the time in which a cancelled coroutine must end.
     """
 
@@ -48,6 +50,7 @@ class NodeCalls:
         topic: str,
         function: CallFunction,
         writer: AnswerWriter,
+        failed: Callable[[Exception], None],
         cancel_seconds: float = CANCEL_SECONDS,
     ) -> None:
         self.counters = CallCounters()
@@ -55,19 +58,20 @@ class NodeCalls:
         self._topic = topic
         self._function = function
         self._writer = writer
+        self._failed = failed
         self._cancel_seconds = cancel_seconds
         self._loop = asyncio.get_running_loop()
         self._lines = CallLines(spec.rules.order)
         self._limiter = None if spec.rules.rate is None else RateLimiter(spec.rules.rate)
         self._threads = BlockingThreads(f"penstock-{spec.node}", spec.rules.threads, self._pump)
-        self._client = OpenedClient(spec.node, spec.open, self._threads.run if spec.rules.threads else at_once)
+        self._client = OpenedClient(spec, self._threads.run if spec.rules.threads else at_once)
         self._attempts: dict[Call, Attempt] = {}
         self._pauses: dict[Call, asyncio.TimerHandle] = {}
         self._unwritten: Counter[int] = Counter()
         self._when_written: defaultdict[int, list[Callable[[], None]]] = defaultdict(list)
         self._made = 0
         self._later: asyncio.TimerHandle | None = None
-        self._is_paused = False
+        self._is_paused = self._has_failed = False
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -79,6 +83,7 @@ class NodeCalls:
 
     def drop(self, partition: int) -> None:
         """Cancel the calls of a partition."""
+        self._has_failed = False
         for call in self._lines.drop(partition):
             if call in self._attempts:
                 self._attempts[call].cancel()
@@ -108,7 +113,7 @@ class NodeCalls:
         rules = self._spec.rules
         places = min(rules.capacity, rules.threads) - self._threads.lost if rules.threads else rules.capacity
         in_flight = len(self._attempts)
-        if in_flight >= places or self._unwritten.total() >= rules.capacity:
+        if self._has_failed or in_flight >= places or self._unwritten.total() >= rules.capacity:
             return False
         return in_flight + self._lines.held < rules.capacity or self._lines.has_begun_next()
 
@@ -186,11 +191,21 @@ class NodeCalls:
         if outcome.error is None:
             crash_point("call.answered", self._made)
             self._answer(call, function.answer(*about, outcome.result))
-        elif function.tries_again(cause_of(outcome.error), call.attempts):
+        elif isinstance(outcome.error, ClientOpenError):
+            call.attempts -= 1
+            self._lines.again(call)
+            self._fail(outcome.error)
+        elif function.tries_again(outcome.error, call.attempts):
             wait = self._spec.rules.backoff.wait_ms(call.attempts) / 1000
             self._pauses[call] = self._loop.call_later(wait, self._again, call)
         else:
             self._answer(call, function.failure(*about, outcome.error))
+
+    def _fail(self, error: Exception) -> None:
+        """Report the error by which no call can be made, once."""
+        if not self._has_failed:
+            self._has_failed = True
+            self._failed(error)
 
     def _again(self, call: Call) -> None:
         del self._pauses[call]

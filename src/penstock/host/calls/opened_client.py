@@ -1,6 +1,7 @@
 """The client of one operator's calls, such as a session of HTTP or a pool of connections.
 
-It is opened in a task of its own: all calls wait for the same client, and a call that ends does not end the opening.
+It is opened in a task of its own: all calls wait for the same client, and a call that ends does not end the opening. A
+failed opening is tried again as the Retry of the operator says, at the cost of no call.
 """
 
 from __future__ import annotations
@@ -8,13 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
 from typing import Any, Final
 
-from penstock.errors import StreamsError
 from penstock.host.calls.attempt import AttemptOutcome, outcome_of
-from penstock.processor.call_function import checked_client
-from penstock.processor.calls import ClientFactory
+from penstock.processor.call_function import checked_client, client_open_error, tries_again
+from penstock.processor.calls import CallSpec, ClientFactory
 
 _log = logging.getLogger(__name__)
 
@@ -25,60 +25,69 @@ RunBlocking = Callable[[str, Callable[[], Any]], Awaitable[Any]]
 """Runs a blocking function, whose name is the first argument, and returns its result."""
 
 
-class ClientOpenError(StreamsError):
-    """A client cannot be opened; its cause is the error of `open`."""
-
-
 async def at_once(name: str, function: Callable[[], Any]) -> Any:
     """Run a blocking function in the loop itself."""
     return function()
 
 
-def cause_of(error: BaseException) -> BaseException:
-    """Return the error by which a call is tried again: that of `open`, or the error itself."""
-    return error.__cause__ if isinstance(error, ClientOpenError) and error.__cause__ is not None else error
-
-
 class OpenedClient:
-    """Opens the client for the first call, and again if that failed.
+    """Opens the client for the first call, and again for a later one if that failed.
 
     Args:
-        node: the name of the operator.
-        make: makes the context manager of the client; None without a client.
+        spec: the operator.
         run: runs the methods of a context manager without coroutines.
         slow_seconds: the time after which an opening that goes on is logged.
     """
 
     def __init__(
         self,
-        node: str,
-        make: ClientFactory | None,
+        spec: CallSpec,
         run: RunBlocking = at_once,
         slow_seconds: float = _SLOW_SECONDS,
     ) -> None:
-        self._node = node
-        self._make = make
+        self._spec = spec
+        self._node = spec.node
         self._run = run
         self._slow_seconds = slow_seconds
         self._opening: asyncio.Task[AttemptOutcome] | None = None
         self._manager: AbstractAsyncContextManager[Any] | AbstractContextManager[Any] | None = None
         self._client: Any = None
+        self._closing = asyncio.Event()
+        self._attempts = 0
 
     async def get(self) -> Any:
-        """Return the client, None without one; raises StreamsError if it cannot be opened."""
-        if self._make is None or self._manager is not None:
+        """Return the client, None without one; raises ClientOpenError if it cannot be opened."""
+        if self._spec.open is None or self._manager is not None:
             return self._client
         if self._opening is None:
-            self._opening = asyncio.create_task(outcome_of(self._open(self._make)))
+            self._opening = asyncio.create_task(outcome_of(self._open(self._spec.open)))
             self._opening.add_done_callback(self._opened)
         opening = self._opening
         await asyncio.wait((opening,))  # it goes on if the call is cancelled
         error = asyncio.CancelledError() if opening.cancelled() else opening.result().error
         if error is not None:
-            raise ClientOpenError(f"open of {self._node} failed: {type(error).__name__}: {error}") from error
+            raise client_open_error(self._spec, self._attempts, error) from error
         return self._client
 
     async def _open(self, make: ClientFactory) -> None:
+        """Open the client, again after each failure until the last attempt, or the end."""
+        self._attempts = 0
+        while True:
+            self._attempts += 1
+            try:
+                await self._open_once(make)
+                return
+            except Exception as error:
+                if not tries_again(self._spec, error, self._attempts):
+                    raise
+                _log.warning("open of %s failed, and is tried again: %s: %s", self._node, type(error).__name__, error)
+                with suppress(TimeoutError):
+                    seconds = self._spec.rules.backoff.wait_ms(self._attempts) / 1000
+                    await asyncio.wait_for(self._closing.wait(), seconds)
+                if self._closing.is_set():
+                    raise
+
+    async def _open_once(self, make: ClientFactory) -> None:
         slow = asyncio.get_running_loop().call_later(self._slow_seconds, self._tell_slow)
         try:
             manager = checked_client(self._node, make())
@@ -104,6 +113,7 @@ class OpenedClient:
 
     async def close(self) -> None:
         """Leave the context of the client, also of one that is being opened; an error of it is logged."""
+        self._closing.set()
         if self._opening is not None:
             await asyncio.wait((self._opening,))
         manager, self._manager = self._manager, None

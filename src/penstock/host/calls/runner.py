@@ -43,6 +43,7 @@ class CallRunner:
         topics: the name of each operator's answers topic.
         config: the configuration of the application.
         writer: writes the answers; closed by the runner.
+        failed: receives an error by which an operator makes no calls, in the thread of the calls.
         cancel_seconds: the time in which a cancelled coroutine must end.
 
     Raises:
@@ -55,6 +56,7 @@ class CallRunner:
         topics: Mapping[str, str],
         config: StreamsConfig,
         writer: AnswerWriter,
+        failed: Callable[[Exception], None],
         cancel_seconds: float = CANCEL_SECONDS,
     ) -> None:
         self._name = str(config.required("application.id"))
@@ -65,6 +67,7 @@ class CallRunner:
             node: call_function(spec, topics[node], self._name, *defaults) for node, spec in self._specs.items()
         }
         self._writer = writer
+        self._failed = failed
         if self._specs:
             writer.open()
         self._cancel_seconds = cancel_seconds
@@ -155,7 +158,12 @@ class CallRunner:
     def _calls_of(self, node: str) -> NodeCalls:
         if node not in self._nodes:
             self._nodes[node] = NodeCalls(
-                self._specs[node], self._topics[node], self._functions[node], self._writer, self._cancel_seconds
+                self._specs[node],
+                self._topics[node],
+                self._functions[node],
+                self._writer,
+                self._failed,
+                self._cancel_seconds,
             )
             if self._is_paused:
                 self._nodes[node].pause()

@@ -2,7 +2,8 @@
 
 Each call runs to its end: attempts follow one another without waits, and neither the capacity nor the rate has an
 effect. Coroutines run in a loop of a thread of their own, so a program that has a loop can use the host; blocking
-functions run in threads, which the end of the time limit leaves. Answers that a test has given are used instead.
+functions run in threads, which the end of the time limit leaves. Answers that a test has given are used instead, and
+then there must be one for each attempt.
 """
 
 from __future__ import annotations
@@ -18,9 +19,19 @@ from typing import Any, NamedTuple
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 from penstock.plan.subtopology import SubtopologySpec
-from penstock.processor.call_function import CallFunction, call_function, checked_client
+from penstock.processor.call_function import (
+    CallFunction,
+    ClientOpenError,
+    call_function,
+    checked_client,
+    client_open_error,
+)
 from penstock.processor.calls import NOT_CALLED, Answer, CallSpec
 from penstock.processor.waiting_records import Waiting, WaitingRecord
+
+
+class NoAnswerLeftError(StreamsError):
+    """An operator needs more answers than a test has given (no Kafka class)."""
 
 
 class AnswerRecord(NamedTuple):
@@ -51,15 +62,24 @@ class InlineCalls:
     def give_answers(self, node: str, answers: Iterable[Any]) -> None:
         """Use `answers` for the next calls of the operator `node` instead of its function.
 
-        An error fails the attempt. Raises ValueError if no operator of this name has calls.
+        An error fails the attempt.
+
+        Raises:
+            ValueError: no operator of this name has calls.
+            TypeError: `answers` is no list or other iterable of answers, or has the class of an error.
         """
         if node not in self._operators:
             known = ", ".join(sorted(self._operators)) or "no operator"
             raise ValueError(f"Operator {node!r} has no calls; those with calls: {known}.")
-        self._operators[node].given.extend(answers)
+        self._operators[node].give(_checked_answers(node, answers))
 
     def answers(self, calls: Mapping[str, Sequence[Waiting]]) -> Iterable[AnswerRecord]:
-        """Make the calls of committed records by operator, and yield their answers in order."""
+        """Make the calls of committed records by operator, and yield their answers in order.
+
+        Raises:
+            ClientOpenError: the client of an operator cannot be opened.
+            NoAnswerLeftError: a test has given fewer answers than there are attempts.
+        """
         for node, records in calls.items():
             for sequence, waiting in records:
                 yield self._operators[node].answered(sequence, waiting)
@@ -80,7 +100,13 @@ class _Operator:
         self._thread: _LoopThread | None = None
         self._opened: Any = None
         self._client: Any = None
-        self.given: deque[Any] = deque()
+        self._given: deque[Any] = deque()
+        self._given_number: int | None = None
+
+    def give(self, answers: Sequence[Any]) -> None:
+        """Use answers instead of the function from now on."""
+        self._given.extend(answers)
+        self._given_number = (self._given_number or 0) + len(answers)
 
     def answered(self, sequence: int, waiting: WaitingRecord) -> AnswerRecord:
         """Return the answer of the call of a record, after its last attempt."""
@@ -93,6 +119,8 @@ class _Operator:
             attempts += 1
             try:
                 result = self._result(waiting, attempts)
+            except (ClientOpenError, NoAnswerLeftError):
+                raise
             except Exception as error:
                 if not self._function.tries_again(error, attempts):
                     return self._function.failure(sequence, waiting, attempts, error)
@@ -100,11 +128,8 @@ class _Operator:
                 return self._function.answer(sequence, waiting, attempts, result)
 
     def _result(self, waiting: WaitingRecord, attempt: int) -> Any:
-        if self.given:
-            given = self.given.popleft()
-            if isinstance(given, BaseException):
-                raise given
-            return given
+        if self._given_number is not None:
+            return self._next_given(self._given_number, waiting, attempt)
         client = self._opened_client()
         reconciling = self._function.reconciling(waiting, attempt, client)
         if reconciling is not None:
@@ -112,6 +137,18 @@ class _Operator:
             if found is not NOT_CALLED:
                 return found
         return self._loop_thread.run(self._limited(self._function.bound(waiting, attempt, client)))
+
+    def _next_given(self, number: int, waiting: WaitingRecord, attempt: int) -> Any:
+        if not self._given:
+            raise NoAnswerLeftError(
+                f"Operator {self._spec.node} was given {number} answer{'' if number == 1 else 's'}, and all are used: "
+                f"attempt {attempt} of its call for offset {waiting.offset} of {waiting.topic} needs another one. Give "
+                f"driver.answers({self._spec.node!r}, [...]) one for each attempt, retries included."
+            )
+        given = self._given.popleft()
+        if isinstance(given, BaseException):
+            raise given
+        return given
 
     async def _limited(self, function: Callable[[], Any]) -> Any:
         seconds = self._spec.rules.timeout_ms / 1000
@@ -133,9 +170,16 @@ class _Operator:
     def _opened_client(self) -> Any:
         if self._spec.open is None or self._opened is not None:
             return self._client
-        opened = checked_client(self._spec.node, self._spec.open())
-        self._client = self._loop_thread.run(_enter(opened))
-        self._opened = opened
+        attempts = 0
+        while self._opened is None:
+            attempts += 1
+            try:
+                opened = checked_client(self._spec.node, self._spec.open())
+                self._client = self._loop_thread.run(_enter(opened))
+                self._opened = opened
+            except Exception as error:
+                if not self._function.tries_again(error, attempts):
+                    raise client_open_error(self._spec, attempts, error) from error
         return self._client
 
     def close(self) -> None:
@@ -214,3 +258,19 @@ async def _leave(opened: Any) -> None:
         await opened.__aexit__(None, None, None)
     else:
         opened.__exit__(None, None, None)
+
+
+def _checked_answers(node: str, answers: object) -> Sequence[Any]:
+    """Return the answers of a test as a list; raises TypeError for a single answer, and for classes of errors."""
+    if isinstance(answers, str | bytes | Mapping) or not isinstance(answers, Iterable):
+        raise TypeError(
+            f"Expected a list of answers for {node}, one for each attempt, got {answers!r:.100}: write "
+            f"answers({node!r}, [...])."
+        )
+    found = list(answers)
+    for each in found:
+        if isinstance(each, type) and issubclass(each, BaseException):
+            raise TypeError(
+                f"Expected an answer or an error for {node}, got the class {each.__name__}: write {each.__name__}(...)."
+            )
+    return found

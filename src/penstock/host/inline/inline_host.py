@@ -283,9 +283,9 @@ class InlineHost:
         return answers > 0
 
     def give_answers(self, node: str, answers: Iterable[Any]) -> None:
-        """Use `answers` for the next calls of the operator `node`, each an attempt: a result, or an error to raise.
+        """Use `answers` for the calls of the operator `node`, each an attempt: a result, or an error to raise.
 
-        Raises ValueError if no operator of this name has calls.
+        Raises ValueError if no operator of this name has calls, TypeError for other objects than answers.
         """
         self._calls.give_answers(node, answers)
 

@@ -257,7 +257,7 @@ class InstanceAssembly:
         made = {topic: calls for spec in layout.topology.subtopologies for topic, calls in spec.answers_topics.items()}
         topics = {calls.node: topic for topic, calls in made.items()}
         writer = ProducedAnswers(self._application_id, partial(ConfluentBatchProducer, self._config), failed)
-        calls = InstanceCalls(layout, CallRunner(made.values(), topics, self._config, writer))
+        calls = InstanceCalls(layout, CallRunner(made.values(), topics, self._config, writer, failed))
         opened.callback(calls.close)
         self._figures.follow_calls(calls.take_measured)
         return calls

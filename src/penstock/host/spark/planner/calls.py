@@ -32,12 +32,14 @@ class PlannerCalls:
     def __init__(self, description: ApplicationDescription, checkpoint: Checkpoint, mailbox: Mailbox) -> None:
         self._inboxes: list[TaskInbox] = task_inboxes(description)
         self._lost: Exception | None = None
+        self._failed: Exception | None = None
         producer = partial(ConfluentBatchProducer, description.config)
         self._runner = CallRunner(
             [calls for spec in description.topology.subtopologies for calls in spec.answers_topics.values()],
             {inbox.node: inbox.answers.topic for inbox in self._inboxes},
             description.config,
             ProducedAnswers(description.application_id, producer, self._lose),
+            self._fail,
         )
         self._reports = CallReports(mailbox, self._runner.take_measured, elapsed_milliseconds)
         self._calls = CommittedCalls(self._inboxes, CallStores(self._inboxes, checkpoint), self._runner)
@@ -45,9 +47,11 @@ class PlannerCalls:
     def take(self, manifest: Manifest, committed: EpochOffset, ends: Mapping[TopicPartition, int]) -> None:
         """Start the calls for records that wait in `manifest`; see `CommittedCalls.take`.
 
-        Raises StreamsError if an answer could not be written.
+        Raises StreamsError if an answer could not be written, or a client cannot be opened.
         """
         self._runner.resume()
+        if self._failed is not None:
+            raise self._failed
         if self._lost is not None:
             raise StreamsError(
                 f"An answer of a call could not be written to its topic ({self._lost}). Its record still waits, and is "
@@ -75,6 +79,9 @@ class PlannerCalls:
         """Report the figures up to now, for the end of a query."""
         if self._inboxes:
             self._reports.finish()
+
+    def _fail(self, error: Exception) -> None:
+        self._failed = error
 
     def _lose(self, error: Exception) -> None:
         self._lost = error
