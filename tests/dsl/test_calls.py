@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from contextlib import nullcontext
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -30,6 +31,14 @@ async def given(key: str, value: str, *, client: object, call: object) -> int:
 
 async def by_position(order: str, client: object) -> int:
     return len(order)
+
+
+async def typing_error(value: str, *, clinet: object) -> int:
+    return len(value)
+
+
+async def other_keyword(value: str, *, limit: int) -> int:
+    return limit
 
 
 async def with_client(value: str, *, client: object) -> int:
@@ -62,6 +71,7 @@ class Client:
         ({"max_records": 0}, ValueError, "max_records of Calls"),
         ({"max_bytes": True}, TypeError, "max_bytes of Calls as a whole number"),
         ({"timeout": 0}, ValueError, "timeout of Calls must be at least 1 ms, got 0"),
+        ({"timeout": 5}, ValueError, r"so 5 is 5 ms: write timedelta\(seconds=5\), or timedelta\(milliseconds=5\) if"),
         ({"timeout": "5s"}, TypeError, "timeout of Calls"),
         ({"retry": 5}, TypeError, r"Expected a Retry for Calls, got 5: write Retry\(attempts=5\)"),
         ({"rate": "many"}, TypeError, "rate of Calls as a number per second, got 'many'"),
@@ -73,7 +83,7 @@ class Client:
         ({"on_failure": "skip", "then": "x"}, ValueError, "either on_failure or then"),
         ({"then": 5}, TypeError, "the name of a topic for then of Calls, got 5"),
         ({"then": "no topic"}, TopologyError, "no topic"),
-        ({"answer_serde": str}, TypeError, "Expected a Serde as answer_serde"),
+        ({"answer_serde": str}, TypeError, "as answer_serde of Calls, got .* write Serdes.msgpack.str."),
         ({"store_name": "a b"}, TopologyError, "a b"),
     ],
 )
@@ -143,6 +153,13 @@ def test_a_coroutine_function_needs_calls() -> None:
         (5, service, r"Expected Calls as calls of service, got 5: write Calls\(capacity=100\)"),
         (Calls(open=nullcontext), by_position, r"by_position\(order.* takes client by position, .* write `\*, client`"),
         (Calls(), by_position, r"takes client by position"),
+        (
+            Calls(),
+            typing_error,
+            r"typing_error\(value.* takes clinet by keyword, which no call gives: .* mean client\?",
+        ),
+        (Calls(), other_keyword, r"other_keyword\(.* takes limit by keyword, .* functools.partial.$"),
+        (Calls(), lambda value: service(value), "no coroutine function: .* In place of a lambda .* give that function"),
         (Calls(), with_client, r"with_client\(value.* takes a client, but Calls has no open: write Calls\(open="),
         (Calls(), 5, r"Expected a function mapper\(value\) or mapper\(key, value\), got 5"),
     ],
@@ -180,6 +197,16 @@ def test_the_node_has_the_function_that_asks_for_answers() -> None:
     of_both = calling(Calls(reconcile=known_by_key, open=nullcontext), "call", given, (None, None)).spec.reconcile
     assert of_both == Reconcile(known_by_key, frozenset({"client"}))
     assert calling(Calls(), "call", given, (None, None)).spec.reconcile is None
+
+
+def test_a_short_timeout_is_written_with_its_unit() -> None:
+    for given, milliseconds in ((timedelta(milliseconds=5), 5), (100, 100)):
+        assert rules_of(Calls(timeout=given)).timeout_ms == milliseconds
+
+
+def test_a_keyword_of_the_user_has_a_default_or_is_bound() -> None:
+    bound = partial(other_keyword, limit=5)
+    assert not call_takes_key(Calls(), bound, "mapper")
 
 
 def test_an_operator_either_calls_or_parks() -> None:

@@ -429,6 +429,14 @@ def test_what_a_function_on_columns_cannot_be_is_refused(build: Callable[[Stream
         build(StreamsBuilder().stream("in"))
 
 
+def test_an_operator_refuses_a_function_of_columns_and_single_values() -> None:
+    def mixed(key: str, values: np.ndarray) -> np.ndarray:
+        return values
+
+    with pytest.raises(TypeError, match="mixed takes a column, values, and a single value, key"):
+        StreamsBuilder().stream("in").map_values(mixed)
+
+
 def test_a_coroutine_function_on_columns_is_refused() -> None:
     async def later(values: pa.Array) -> pa.Array:
         return values

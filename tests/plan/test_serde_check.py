@@ -13,7 +13,7 @@ from penstock.config import StreamsConfig
 from penstock.dsl.options import Consumed
 from penstock.errors import ConfigError, StreamsError, TopologyError
 from penstock.plan.serde_check import check_serdes, check_serdes_are_shared, node_serde
-from penstock.plan.subtopology import BuiltTopology, SinkSpec, SourceSpec
+from penstock.plan.subtopology import BuiltTopology, DeadLetterSinkSpec, SinkSpec, SourceSpec
 from penstock.plan.topology import Topology
 from penstock.processor.api import SimpleSupplier
 from penstock.processor.stateless import StreamMerge
@@ -67,6 +67,11 @@ NODES: list[tuple[SourceSpec | SinkSpec, str, str]] = [
     ),
     (SinkSpec("S", (), "out"), "sink", "writes to topic out.*in Produced"),
     (SinkSpec("S", (), None), "sink", "writes to the topics that a function names"),
+    (
+        DeadLetterSinkSpec("S", ("ask",), "letters"),
+        "sink",
+        r"name one at ask, such as key_serde=Serdes.string\(\) in the Calls or the Park, or set",
+    ),
 ]
 
 

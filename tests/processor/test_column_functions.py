@@ -20,6 +20,7 @@ from penstock.processor.arrays import ColumnForm, Form
 from penstock.processor.column_functions import (
     ColumnAction,
     ColumnFunction,
+    check_not_mixed,
     column_function,
     result_of,
     takes_columns_only,
@@ -54,11 +55,6 @@ def lengths(values: list[str]) -> list[int]:
     return [len(value) for value in values]
 
 
-@vectorized
-def unannotated(values):  # type: ignore[no-untyped-def]  # that is what is tested
-    return values
-
-
 class Scorer:
     def __call__(self, values: pa.Array) -> pa.Array:
         return values
@@ -79,7 +75,6 @@ def row(key: str, embedding: np.ndarray) -> float:
         (both, [Form.ARROW, Form.NUMPY]),
         (unknown_when_run, [Form.POLARS]),
         (lengths, [Form.LIST]),
-        (unannotated, [Form.LIST]),
         (Scorer(), [Form.ARROW]),
         (Scorer().score, [Form.ARROW]),
         (partial(both, pa.array(["k"])), [Form.NUMPY]),
@@ -102,6 +97,22 @@ def test_a_parameter_without_annotation_beside_a_column_is_refused() -> None:
 
     with pytest.raises(TypeError, match=r"half takes a column, but its parameter keys has no annotation"):
         column_function(half)
+
+
+def test_a_mark_needs_annotations() -> None:
+    def unannotated(keys: list[str], values):  # type: ignore[no-untyped-def]  # that is what is tested
+        return values
+
+    with pytest.raises(TypeError, match=r"unannotated has the mark .* its parameter values has no annotation, .* list"):
+        vectorized(unannotated)
+
+
+def test_columns_and_single_values_are_not_mixed() -> None:
+    for each in (cents, both, lengths, len, str, Scorer(), lambda value: value, 5):
+        check_not_mixed(each)
+    message = r"row takes a column, embedding, and a single value, key: annotate key as a column too, such as key: "
+    with pytest.raises(TypeError, match=rf"{message}numpy.ndarray. If the values .* annotate neither"):
+        check_not_mixed(row)
 
 
 def test_only_python_functions_get_a_mark() -> None:

@@ -157,6 +157,15 @@ def test_coroutine_functions_are_refused() -> None:
         function_of(makes_one)("a")
 
 
+def test_a_model_without_parentheses_is_refused() -> None:
+    bare: Any = model
+
+    def fraud() -> Any: ...
+
+    with pytest.raises(TypeError, match=r"model returns the decorator of fraud: write @model\(\) with parentheses"):
+        bare(fraud)
+
+
 @pytest.mark.parametrize(("size", "error"), [(0, ValueError), ("64", TypeError), (True, TypeError)])
 def test_the_batch_size_is_a_number_of_rows(size: Any, error: type[Exception]) -> None:
     with pytest.raises(error, match="batch_size"):

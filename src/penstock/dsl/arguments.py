@@ -225,12 +225,15 @@ def is_function(given: object) -> bool:
     return callable(given) and not _makes_serdes(given) and not _is_uncalled(given)
 
 
-def check_serdes(options: object, *names: str) -> None:
-    """Raise TypeError unless the attributes `names` of `options` are Serdes or None."""
+def check_serdes(options: object, *names: str, made_by: str = ".with_") -> None:
+    """Raise TypeError unless the attributes `names` of `options` are Serdes or None.
+
+    made_by: what follows the name of the class where a program makes the options.
+    """
     for name in names:
         given = getattr(options, name)
         if given is not None and not isinstance(given, Serde):
-            where = f"{type(options).__name__}.with_"
+            where = f"{type(options).__name__}{made_by}"
             raise TypeError(f"Expected a Serde as {name} of {where}, got {given!r}{serde_hint(given)}.")
 
 
@@ -265,6 +268,8 @@ def serde_hint(given: Any) -> str:
         return f": write {given.__name__}()"
     if _is_uncalled(given):
         return f": call it, {given.__qualname__}()"
+    if isinstance(given, type):
+        return f": write Serdes.msgpack({given.__qualname__}), or the serde of another format"
     if isinstance(given, str) and given.isidentifier() and hasattr(Serdes, given):
         return f": write Serdes.{given}()"
     if isinstance(given, str):

@@ -9,6 +9,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from difflib import get_close_matches
 from functools import partial
 from typing import Any, Literal
 
@@ -32,6 +33,10 @@ from penstock_broker.common.durations import Duration, milliseconds
 
 _GIVEN_BY_NAME = ("client", "call")
 """The keyword-only parameters that a called function may have."""
+
+
+_SMALLEST_NUMBER_MS = 100
+"""The smallest timeout as a bare number: a smaller one was probably meant in seconds."""
 
 
 _BACKOFF = Backoff(100, limit=10_000)
@@ -91,14 +96,16 @@ class Calls:
 
     Args:
         capacity: maximum number of attempts in flight, for each process.
-        timeout: maximum duration of an attempt (ms, or a timedelta); after it, the attempt is cancelled and has failed.
+        timeout: maximum duration of an attempt, as a timedelta or a number of ms from 100 on; after it, the attempt is
+            cancelled and has failed.
         retry: the attempts.
         rate: maximum number of attempts started per second, for each process; None for no limit.
         order: "key": a key has one call at a time, in order of its records. "partition": calls run side by side, and
             the results have the order of the records. "unordered": the results have the order of the answers.
         threads: number of threads that run a blocking function; 0 for a coroutine function.
         open: a function that returns a context manager, asynchronous or not. Its object is the `client` of all calls of
-            a process, which leaves it at the end.
+            a process, which leaves it at the end. It is tried as often as `retry` says, at the cost of no record's
+            attempts; then its error ends the program.
         on_failure: "raise": a record whose last attempt failed goes to `processing.exception.handler`, with a
             CallFailedError. "skip": it is counted as dropped.
         then: an existing topic for the records whose last attempt failed, as dead letters, instead of `on_failure`.
@@ -137,12 +144,11 @@ class Calls:
     reconcile: Callable[..., Any] | None = None
 
     def __post_init__(self) -> None:
-        check_serdes(self, "key_serde", "value_serde", "answer_serde")
+        check_serdes(self, "key_serde", "value_serde", "answer_serde", made_by="")
         for name in ("capacity", "max_records", "max_bytes"):
             check_number(f"{name} of Calls", getattr(self, name))
         check_number("threads of Calls", self.threads, smallest=0)
-        if milliseconds(self.timeout, "the timeout of Calls") < 1:
-            raise ValueError(f"The timeout of Calls must be at least 1 ms, got {self.timeout!r}.")
+        self._check_timeout()
         if not isinstance(self.retry, Retry):
             raise TypeError(f"Expected a Retry for Calls, got {self.retry!r}: write Retry(attempts=5), for example.")
         if self.rate is not None and type(self.rate) not in (int, float):
@@ -156,6 +162,15 @@ class Calls:
         _check_choice("order", self.order, [each.value for each in CallOrder])
         _check_choice("on_failure", self.on_failure, [CallFailure.RAISE.value, CallFailure.SKIP.value])
         self._check_names()
+
+    def _check_timeout(self) -> None:
+        if milliseconds(self.timeout, "the timeout of Calls") < 1:
+            raise ValueError(f"The timeout of Calls must be at least 1 ms, got {self.timeout!r}.")
+        if not isinstance(self.timeout, timedelta) and self.timeout < _SMALLEST_NUMBER_MS:
+            raise ValueError(
+                f"The timeout of Calls is a number of ms, so {self.timeout!r} is {self.timeout!r} ms: write "
+                f"timedelta(seconds={self.timeout!r}), or timedelta(milliseconds={self.timeout!r}) if it is meant."
+            )
 
     def _check_names(self) -> None:
         if self.then is not None:
@@ -211,6 +226,7 @@ def checked_call(calls: object, function: Callable[..., Any], form: str) -> Call
     Raises TypeError for another function, and if `calls` is no Calls.
     """
     role = form.partition("(")[0]
+    _check_keywords(function, role)
     checked_form(_without_given(function), form)
     _check_kind(calls, function, role)
     return function
@@ -218,6 +234,7 @@ def checked_call(calls: object, function: Callable[..., Any], form: str) -> Call
 
 def call_takes_key(calls: object, function: Callable[..., Any], role: str) -> bool:
     """Return whether `function` takes the key before the value; raises TypeError as `checked_call` does."""
+    _check_keywords(function, role)
     takes = form_takes_key(_without_given(function), role)
     _check_kind(calls, function, role)
     return takes
@@ -314,7 +331,7 @@ def _check_kind(calls: object, function: Callable[..., Any], role: str) -> None:
     if not is_coroutine and not calls.threads:
         raise TypeError(
             f"The {role} {name} is no coroutine function: write `async def`, or give it threads, such as "
-            "Calls(threads=8), if it blocks."
+            "Calls(threads=8), if it blocks. In place of a lambda that calls a coroutine function, give that function."
         )
 
 
@@ -333,6 +350,20 @@ def _check_given(calls: Calls, function: Callable[..., Any], role: str) -> None:
             raise TypeError(
                 f"The {role} {name}{signature} takes a client, but Calls has no open: write Calls(open=...), with a "
                 "function that returns a context manager, such as httpx.AsyncClient."
+            )
+
+
+def _check_keywords(function: object, role: str) -> None:
+    """Raise TypeError if a function requires a keyword-only parameter that no call gives."""
+    signature = signature_of(function) if callable(function) else None
+    for each in () if signature is None else signature.parameters.values():
+        required = each.kind is each.KEYWORD_ONLY and each.default is each.empty
+        if callable(function) and required and each.name not in _GIVEN_BY_NAME:
+            meant = "".join(f" Did you mean {near}?" for near in get_close_matches(each.name, _GIVEN_BY_NAME, 1))
+            raise TypeError(
+                f"The {role} {name_of_function(function)}{signature} takes {each.name} by keyword, which no call "
+                "gives: client is the object that open made, and call the CallContext. Give another parameter a "
+                f"default, or bind it with functools.partial.{meant}"
             )
 
 

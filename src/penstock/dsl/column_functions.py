@@ -9,7 +9,14 @@ import typing
 from collections.abc import Callable
 from typing import Any, Never, Protocol, TypeVar
 
-from penstock.processor.column_functions import Array, ColumnFunction, ColumnOf, column_function, result_of
+from penstock.processor.column_functions import (
+    Array,
+    ColumnFunction,
+    ColumnOf,
+    check_not_mixed,
+    column_function,
+    result_of,
+)
 from penstock.serdes import Serde
 from penstock.serdes.annotated import serde_of_annotation, serde_of_items, serde_of_result
 from penstock.serdes.format import read_type
@@ -90,6 +97,8 @@ def on_columns(
         TypeError: only some of its parameters are columns, or one is a ChunkedArray.
     """
     found = column_function(function, make)
+    if found is None:
+        check_not_mixed(function)
     return function if found is None else found.knowing(_type(key_serde), _type(value_serde))
 
 

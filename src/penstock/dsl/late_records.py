@@ -7,6 +7,7 @@ from typing import Generic, Self
 from penstock.dsl.arguments import first, option
 from penstock.dsl.graph import Graph
 from penstock.dsl.options import Produced
+from penstock.dsl.returning_records import check_no_return
 from penstock.dsl.shell import Shell
 from penstock.dsl.type_variables import K, V
 from penstock.errors import TopologyError
@@ -53,7 +54,9 @@ class LateRecords(Shell, Generic[K, V]):
             raise TypeError(f"Expected the name of a topic for dropped records, got {topic!r}.")
         check_topic_name(topic)
         id = self._dropping()
-        self._check_does_not_read(id, topic)
+        line, operator = calling_line(), self._graph.node(id)
+        writes = f"late_to{'' if line is None else f' ({line})'} writes the dropped records of "
+        check_no_return(self._graph, id, topic, f"{writes}{operator.name}{made_at(operator.line)}", "be dropped")
         options = option(produced, Produced())
         inputs = [self._graph.serdes_of(each) for each in self._inputs(id)]
         self._graph.add(
@@ -85,25 +88,6 @@ class LateRecords(Shell, Generic[K, V]):
             "them: an aggregation, a join of a stream, table, to_table, a deduplication or repartition."
         )
 
-    def _check_does_not_read(self, id: nodes.NodeId, topic: str) -> None:
-        """Raise TopologyError if records of `topic` reach the operator `id`, which would drop them forever."""
-        waiting, seen = [id], set[nodes.NodeId]()
-        while waiting:
-            above = waiting.pop()
-            if above in seen:
-                continue
-            seen.add(above)
-            node = self._graph.node(above)
-            if _reads(node, topic):
-                line, operator = calling_line(), self._graph.node(id)
-                raise TopologyError(
-                    f"late_to{'' if line is None else f' ({line})'} writes the dropped records of "
-                    f"{operator.name}{made_at(operator.line)} to topic {topic}, which {node.name}{made_at(node.line)} "
-                    "reads: they would come back, be dropped again and so on without end. Name a topic of its own for "
-                    "them; `penstock redrive` writes its records back once."
-                )
-            waiting.extend(_parents_of_records(node))
-
     def _has_results(self, node: nodes.TableMapValuesNode) -> bool:
         """Return whether `node` has the results of a ready aggregation, one operator for the user."""
         match self._graph.node(node.parents[0]):
@@ -123,24 +107,3 @@ class LateRecords(Shell, Generic[K, V]):
         if isinstance(node, nodes.CogroupMergeNode):
             return tuple(above for parent in node.parents for above in self._graph.node(parent).parents)
         return node.parents or (id,)
-
-
-def _reads(node: nodes.GraphNode, topic: str) -> bool:
-    match node:
-        case nodes.StreamSourceNode(pattern=None, topics=topics):
-            return topic in topics
-        case nodes.StreamSourceNode(pattern=pattern):
-            return pattern is not None and pattern.fullmatch(topic) is not None
-        case nodes.TableSourceNode():
-            return node.topic == topic
-        case _:
-            return False
-
-
-def _parents_of_records(node: nodes.GraphNode) -> tuple[nodes.NodeId, ...]:
-    """Return the parents whose records `node` passes on: not the table of a stream's join."""
-    match node:
-        case nodes.StreamTableJoinNode() | nodes.StreamGlobalTableJoinNode():
-            return node.parents[:1]
-        case _:
-            return node.parents

@@ -59,7 +59,7 @@ class Park:
     store_name: str | None = None
 
     def __post_init__(self) -> None:
-        check_serdes(self, "key_serde", "value_serde")
+        check_serdes(self, "key_serde", "value_serde", made_by="")
         if not isinstance(self.backoff, Backoff):
             raise TypeError(
                 f"Expected a Backoff for Park, got {self.backoff!r}: write Backoff(timedelta(seconds=1)), for example."

@@ -27,6 +27,7 @@ from penstock.dsl.functions import checked, checked_items, items_take_key, takes
 from penstock.dsl.graph import Graph
 from penstock.dsl.options import Named, name_of
 from penstock.dsl.park import Park, parking
+from penstock.dsl.returning_records import check_no_return
 from penstock.dsl.shell import Shell
 from penstock.dsl.type_variables import KR, VR, K, V
 from penstock.plan import names, nodes
@@ -90,6 +91,7 @@ class OperatorNodes(Shell, Generic[K, V]):
             with_key: whether the function takes the key.
         """
         on_error, calls = how
+        self._check_then(name, calls or on_error)
         if calls is None:
             return {"parking": parking(on_error, name, self._key_serde, self._value_serde), "calling": None}
         check_no_park(name, on_error)
@@ -98,6 +100,12 @@ class OperatorNodes(Shell, Generic[K, V]):
             "parking": None,
             "calling": calling(calls, name, function, serdes, answers(function), with_key=with_key),
         }
+
+    def _check_then(self, name: str, given: Calls | Park | None) -> None:
+        """Raise TopologyError if the topic of dead letters of the operator `name` is one that it reads."""
+        if isinstance(given, Calls | Park) and given.then is not None:
+            writes = f"then= of the {type(given).__name__} of {name} writes the records that fail"
+            check_no_return(self._graph, self._id, given.then, writes, "fail")
 
     def _name(self, named: Named | str | None, prefix: str) -> str:
         return self._graph.names.processor_name(name_of(named), prefix)

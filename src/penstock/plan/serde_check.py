@@ -11,7 +11,14 @@ from typing import Final
 
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, StreamsError, TopologyError
-from penstock.plan.subtopology import BuiltTopology, ProcessorSpec, SinkSpec, SourceSpec, SubtopologySpec
+from penstock.plan.subtopology import (
+    BuiltTopology,
+    DeadLetterSinkSpec,
+    ProcessorSpec,
+    SinkSpec,
+    SourceSpec,
+    SubtopologySpec,
+)
 from penstock.plan.user_lines import made_at
 from penstock.serdes import Serde
 from penstock.serdes.api import missing_serde
@@ -93,7 +100,8 @@ def node_serde(
         failure = StreamsError(f"Failed to initialize {part} serdes for {kind} node {node.name}")
         failure.add_note(
             f"{node.name}, which {_does(node)}{made_at((lines or {}).get(node.name))}, has no serde for {part}s: "
-            f"name one there, such as {part}_serde=Serdes.string() in {_options(node)}, or set default.{part}.serde."
+            f"name one{_where(node)}, such as {part}_serde=Serdes.string() in {_options(node)}, or set "
+            f"default.{part}.serde."
         )
         raise failure from missing
 
@@ -148,9 +156,16 @@ def _check_stores(subtopology: SubtopologySpec, config: StreamsConfig, lines: Ma
 
 def _options(node: SourceSpec | SinkSpec) -> str:
     """Return the classes of options that may have the serdes of `node`."""
+    if isinstance(node, DeadLetterSinkSpec):
+        return "the Calls or the Park"
     if node.repartition:
         return "Grouped, Joined, StreamJoined, Deduplicated or Repartitioned"
     return "Consumed" if isinstance(node, SourceSpec) else "Produced"
+
+
+def _where(node: SourceSpec | SinkSpec) -> str:
+    """Return the place of the options with the serdes of `node`."""
+    return f" at {', '.join(node.parents)}" if isinstance(node, DeadLetterSinkSpec) else " there"
 
 
 def _does(node: SourceSpec | SinkSpec) -> str:

@@ -96,7 +96,7 @@ class CallFunction:
             result.close()  # without a warning that it was never awaited
         return TypeError(
             f"The function of {self._spec.node} returned a {type(result).__name__}, which is not awaited: write "
-            "`async def`, and Calls without threads=."
+            "`async def`, and Calls without threads=, or give the coroutine function itself in place of a lambda."
         )
 
     def failure(self, sequence: int, waiting: WaitingRecord, attempts: int, error: BaseException) -> Answer:

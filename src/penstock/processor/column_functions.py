@@ -112,10 +112,16 @@ def vectorized(function: Callable[..., Any]) -> Any:
         function: takes one list or array per parameter, and returns a list or an array of the same length.
 
     Raises:
-        TypeError: it is not a Python function.
+        TypeError: it is not a Python function, or a parameter has no annotation.
     """
     if not inspect.isfunction(function):
         raise TypeError(f"Expected a function for vectorized, got {function!r}: mark a function made with def.")
+    for name, annotation in zip(*_annotations(function)[:2], strict=True):
+        if annotation is inspect.Parameter.empty:
+            raise TypeError(
+                f"{function.__qualname__} has the mark of vectorized, but its parameter {name} has no annotation, so "
+                f"its column is unknown: write {name}: list[float], for example, or the array that it takes."
+            )
     setattr(function, MARK, Marked())
     return function
 
@@ -249,6 +255,25 @@ def column_function(function: Any, make: type[ColumnFunction] = ColumnFunction) 
             f"annotation: annotate it as a column too, such as {unknown[0]}: {found[0].form.value}."
         )
     return None
+
+
+def check_not_mixed(function: Any) -> None:
+    """Raise TypeError if a function takes some parameters as columns by their annotations, and others as single values.
+
+    For operators that take functions on columns: there, such a function would be called for each record, with single
+    values in place of columns.
+    """
+    if not callable(function) or isinstance(function, type) or _has_mark(function):
+        return
+    names, annotations, _ = _annotations(function)
+    columns = {name: form for name, each in zip(names, annotations, strict=True) if (form := column_form(each))}
+    if columns and len(columns) < len(names):
+        (name, form), other = next(iter(columns.items())), next(each for each in names if each not in columns)
+        raise TypeError(
+            f"{getattr(function, '__qualname__', function)!s} takes a column, {name}, and a single value, {other}: "
+            f"annotate {other} as a column too, such as {other}: {form.form.value}. If the values of the stream are "
+            "such arrays, annotate neither."
+        )
 
 
 def takes_columns_only(function: Callable[..., Any]) -> bool:

@@ -53,7 +53,7 @@ class MakesModel(Protocol):
     def __call__(self, factory: Callable[[], Callable[[C, D], ColumnOf[R]]]) -> Vectorized[Any, R]: ...
 
 
-def model(*, batch_size: int = 64) -> MakesModel:
+def model(factory: None = None, /, *, batch_size: int = 64) -> MakesModel:
     """Return a decorator for a factory of a function on columns, such as one that loads a model.
 
     The factory runs when the first record arrives, once in each process, whatever its number of tasks. Operators then
@@ -61,12 +61,17 @@ def model(*, batch_size: int = 64) -> MakesModel:
     return annotation of the factory names: `Callable[[np.ndarray], np.ndarray]`.
 
     Args:
+        factory: nothing; it is there for the message if the parentheses are missing.
         batch_size: maximum number of rows in a call.
 
     Raises:
-        TypeError: `batch_size` is not a whole number, or what is decorated is not a Python function.
+        TypeError: `batch_size` is not a whole number, the parentheses are missing, or a thing is decorated that is not
+            a Python function.
         ValueError: `batch_size` is less than 1.
     """
+    if factory is not None:
+        name = getattr(factory, "__name__", repr(factory))
+        raise TypeError(f"model returns the decorator of {name}: write @model() with parentheses, above its def.")
     size = _checked(batch_size)
 
     def decorated(factory: Any) -> Any:

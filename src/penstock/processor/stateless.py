@@ -26,6 +26,7 @@ from penstock.processor.api import (
 from penstock.processor.arrays import items_in
 from penstock.processor.columns import NULL_NOT_ALLOWED, AppliedRows, ColumnCall, apply, composed, has_null, kept_rows
 from penstock.processor.first_results import KEY_SELECTOR, MAPPER, PREDICATE, PREDICATES, UsesResults
+from penstock.processor.not_awaited import check_awaited, check_first_awaited
 from penstock.record import ArrayColumn, Int64Array, KeyValue, Record, RecordBatch, rows_of
 from penstock.serdes.api import Library
 
@@ -64,7 +65,9 @@ class StreamFilter(BatchProcessor, UsesResults):
 
     def process(self, record: Record[Any, Any]) -> None:
         """Forward the record if it passes."""
-        if bool(self._predicate(record.key, record.value)) != self._negate:
+        passes = self._predicate(record.key, record.value)
+        check_awaited(passes, "predicate")
+        if bool(passes) != self._negate:
             self.context.forward(record)
 
     def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
@@ -108,6 +111,7 @@ class NullKeyFilter(BatchProcessor):
 def _truths(results: Sequence[Any]) -> npt.NDArray[np.bool_]:
     if isinstance(results, ArrayColumn) and isinstance(results.array, np.ndarray):
         return results.array.astype(np.bool_)
+    check_first_awaited(results, "predicate")
     return np.fromiter(map(bool, results), np.bool_, len(results))
 
 
@@ -415,12 +419,13 @@ class StreamPeek(BatchProcessor):
 
     def process(self, record: Record[Any, Any]) -> None:
         """Call the action, then forward the record."""
-        self._action(record.key, record.value)
+        check_awaited(self._action(record.key, record.value), "action")
         self.context.forward(record)
 
     def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
         """Call the action for each row and return the rows."""
         applied = apply(self._action, (batch.keys, batch.values), failures)
+        check_first_awaited(applied.results, "action")
         return kept_rows(batch, applied.kept), applied.kept
 
 
@@ -443,11 +448,12 @@ class StreamForeach(BatchProcessor):
 
     def process(self, record: Record[Any, Any]) -> None:
         """Call the action."""
-        self._action(record.key, record.value)
+        check_awaited(self._action(record.key, record.value), "action")
 
     def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
         """Call the action for each row and return no rows."""
-        apply(self._action, (batch.keys, batch.values), failures)
+        applied = apply(self._action, (batch.keys, batch.values), failures)
+        check_first_awaited(applied.results, "action")
         return batch.slice(0, 0), np.empty(0, np.int64)
 
 

@@ -31,6 +31,7 @@ from penstock.processor.api import Processor
 from penstock.processor.call_answers import StreamCallAnswers
 from penstock.processor.columns import FEWEST_ROWS
 from penstock.processor.first_results import WARN_NONE_RESULTS, watch_results
+from penstock.processor.not_awaited import not_awaited_hint
 from penstock.processor.park import StreamPark
 from penstock.processor.stream_partitioner import PartitionerWithHeaders, with_headers
 from penstock.record import (
@@ -421,6 +422,7 @@ class SinkNode:
             f"{type(serde).__name__} was given {type(part).__name__} {part!r:.100}, for the input record at topic "
             f"{metadata.topic}, partition {metadata.partition}, offset {metadata.offset}. Name the serde of the "
             f"{what}s in {option}, {example}set default.{what}.serde, or convert the {what}s before."
+            f"{not_awaited_hint(part)}"
         )
 
 

@@ -137,7 +137,7 @@ def test_a_blocking_function_that_takes_too_long_is_left(make: Make) -> None:
     def wait(value: str) -> Any:
         end.wait(60)
 
-    assert outcome(make(wait, threads=1, timeout=20)) == (1, "TimeoutError: No answer within 20 ms.")
+    assert outcome(make(wait, threads=1, timeout=100)) == (1, "TimeoutError: No answer within 100 ms.")
     end.set()
 
 
