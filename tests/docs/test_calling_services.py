@@ -14,7 +14,7 @@ PAGE = "docs/calling-services.md"
 
 @pytest.fixture
 def names(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
-    for variable in ("PRICES_URL", "PRICES_TOKEN"):
+    for variable in ("PRICES_URL", "PRICES_TOKEN", "ANSWER_KEYS"):
         monkeypatch.setenv(variable, "")
     names: dict[str, Any] = {"__name__": "page"}
     yield names

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -42,7 +42,7 @@ def test_a_message_about_a_coroutine_ends_with_the_remedy() -> None:
 class Kept:
     """Makes coroutines, and closes them at the end, so that they leave no warning."""
 
-    made: list[Coroutine[Any, Any, bool]] = []
+    made: ClassVar[list[Coroutine[Any, Any, bool]]] = []
 
     @classmethod
     def asked(cls, value: Any) -> Any:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock import (
+    NOT_CALLED,
     Backoff,
     BufferConfig,
     CalendarWindows,
@@ -24,6 +25,7 @@ from penstock import (
     KStream,
     KTable,
     Materialized,
+    NotCalled,
     Park,
     Record,
     Retry,
@@ -64,6 +66,10 @@ def count_trade(key: str, trade: Trade, total: int) -> int:
 
 async def length(line: str) -> int:
     return len(line)
+
+
+async def known(key: str, line: str, *, client: object, call: CallContext) -> float | NotCalled:
+    return NOT_CALLED if call.attempt == 1 else 0.5
 
 
 async def asked(key: str, line: str, *, client: object, call: CallContext) -> float:
@@ -132,6 +138,7 @@ assert_type(lines.flat_map_values(words_of), KStream[str, str])
 calls = Calls(capacity=10, timeout=timedelta(seconds=5), retry=Retry(attempts=3), order="key")
 assert_type(lines.map_values(length, "lengths", calls=calls), KStream[str, int])
 assert_type(lines.map_values(asked, calls=calls), KStream[str, float])
+assert_type(lines.map_values(asked, calls=Calls(reconcile=known)), KStream[str, float])
 assert_type(lines.map_values(len, calls=Calls(threads=4)), KStream[str, int])
 threads = Calls(threads=4)
 assert_type(lines.map_values(blocking, calls=threads), KStream[str, int])

@@ -66,7 +66,8 @@ class StreamFilter(BatchProcessor, UsesResults):
     def process(self, record: Record[Any, Any]) -> None:
         """Forward the record if it passes."""
         passes = self._predicate(record.key, record.value)
-        check_awaited(passes, "predicate")
+        if type(passes) is not bool:
+            check_awaited(passes, "predicate")
         if bool(passes) != self._negate:
             self.context.forward(record)
 
