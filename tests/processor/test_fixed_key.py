@@ -16,7 +16,7 @@ from penstock import (
 )
 from penstock.errors import StreamsError
 from penstock.processor.fixed_key import FixedKeyAdapter
-from penstock.testing import CapturedForward, MockProcessorContext
+from penstock.testing import CapturedCall, CapturedForward, MockProcessorContext
 
 RECORD = Record("k", "v", 5, (("h", b"1"),))
 
@@ -47,6 +47,9 @@ class Upper(FixedKeyProcessor):
     def process(self, record: FixedKeyRecord[Any, Any]) -> None:
         self.context.forward(record.with_value(record.value.upper()), "child")
 
+    def answered(self, record: FixedKeyRecord[Any, Any], answer: Any) -> None:
+        self.context.forward(record.with_value(answer))
+
     def close(self) -> None:
         self.closed = True
 
@@ -55,7 +58,11 @@ def test_the_adapter_runs_the_processor_with_records_of_fixed_keys() -> None:
     adapter, context = FixedKeyAdapter(Upper), MockProcessorContext()
     adapter.init(context)
     adapter.process(RECORD)
-    assert context.forwarded() == [CapturedForward(RECORD.with_value("V"), "child")]
+    adapter.answered(RECORD, 7)
+    assert context.forwarded() == [
+        CapturedForward(RECORD.with_value("V"), "child"),
+        CapturedForward(RECORD.with_value(7)),
+    ]
     adapter.close()
     assert isinstance(adapter.inner, Upper)
     assert adapter.inner.closed
@@ -70,6 +77,8 @@ def test_a_record_whose_key_may_have_changed_is_not_forwarded() -> None:
 def test_the_context_delegates_to_that_of_the_task() -> None:
     task = MockProcessorContext({"application.id": "app", "custom": 1}, task_id="2_3", system_time_ms=40)
     context = FixedKeyProcessorContext(task)
+    context.call(len, "text")
+    assert task.called() == [CapturedCall(len, "text")]
     task.set_record_metadata("in", 3, 8)
     task.set_current_stream_time_ms(30)
     assert (context.application_id, context.task_id, context.key_serde, context.value_serde) == (

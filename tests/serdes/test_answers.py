@@ -15,6 +15,7 @@ from penstock.serdes.answers import (
     NoAnswerSerde,
     PlainAnswerSerde,
     answer_serde_of,
+    argument_serde_of,
     items_answer_serde_of,
     no_answer_serde_of,
     pair_answer_serde_of,
@@ -161,3 +162,27 @@ def test_results_of_actions_are_not_kept() -> None:
     serde = NoAnswerSerde()
     serde.deserialize("answers", serde.serialize("answers", object()))
     assert serde.serialize("answers", object()) == b""
+
+
+def of_scored(value: Scored) -> None: ...
+
+
+def of_anything(value, other: int = 0) -> None: ...  # type: ignore[no-untyped-def]  # a parameter without annotation
+
+
+class Taking:
+    def of_method(self, value: Scored) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "argument", "expected"),
+    [
+        (of_scored, Scored(1.5, ("a",)), Scored(1.5, ("a",))),
+        (Taking().of_method, Scored(1.5, ()), Scored(1.5, ())),
+        (of_anything, {"x": [1, None]}, {"x": [1, None]}),
+        (print, "text", "text"),
+    ],
+)
+def test_an_argument_survives_the_round_trip(function: Any, argument: Any, expected: Any) -> None:
+    serde = argument_serde_of(function)
+    assert serde.deserialize("t", serde.serialize("t", argument)) == expected

@@ -19,7 +19,7 @@ from penstock import (
 from penstock.metrics import RecordingLevel
 from penstock.metrics.measurements import Measurement
 from penstock.processor.fixed_key import FixedKeyProcessorContext
-from penstock.testing import CapturedForward, MockProcessorContext
+from penstock.testing import CapturedCall, CapturedForward, MockProcessorContext
 
 TEXT, LONG = Serdes.string(), Serdes.long()
 COUNTS = Stores.key_value_store_builder(Stores.in_memory_key_value_store("counts"), TEXT, LONG)
@@ -128,3 +128,26 @@ def test_a_processor_can_record_and_the_test_sees_what() -> None:
     sensor.record(2.0)
     (report,) = FixedKeyProcessorContext(context).metrics().take_reports()
     assert report.measured == Measurement(1, 2.0, 2.0, 2.0)
+
+
+async def asked(text: str) -> int:
+    return len(text)
+
+
+class Asking(Processor[str, str, str, int]):
+    def process(self, record: Record[str, str]) -> None:
+        self.context.call(asked, record.value)
+        self.context.call(asked, record.value, key="all")
+
+    def answered(self, record: Record[str, str], answer: int) -> None:
+        self.context.forward(record.with_value(answer))
+
+
+def test_calls_are_captured_and_the_test_answers_them() -> None:
+    context, processor = MockProcessorContext(), Asking()
+    processor.init(context)
+    record = Record("a", "text", 5)
+    processor.process(record)
+    assert context.called() == [CapturedCall(asked, "text"), CapturedCall(asked, "text", "all")]
+    processor.answered(record, 7)
+    assert context.forwarded() == [CapturedForward(record.with_value(7))]

@@ -276,7 +276,7 @@ def calling(
             store=store,
             function=function,
             with_key=with_key,
-            takes=_given_parameters(function),
+            takes=given_parameters(function),
             open=options.open,
             rules=rules_of(options),
             on_failure=failure_of(options),
@@ -295,7 +295,7 @@ def _reconcile_of(calls: Calls, function: Callable[..., Any], with_key: bool) ->
     if asking is None:
         return None
     checked_call(calls, asking, f"reconcile({'key, value' if with_key else 'value'})")
-    return Reconcile(asking, _given_parameters(asking))
+    return Reconcile(asking, given_parameters(asking))
 
 
 def check_no_park(operator: str, on_error: Park | None) -> None:
@@ -367,7 +367,7 @@ def _check_keywords(function: object, role: str) -> None:
             )
 
 
-def _given_parameters(function: Callable[..., Any]) -> frozenset[str]:
+def given_parameters(function: Callable[..., Any]) -> frozenset[str]:
     """Return the names of the keyword-only parameters that each call gives."""
     signature = signature_of(function)
     parameters = {} if signature is None else signature.parameters
@@ -380,7 +380,7 @@ def _given_parameters(function: Callable[..., Any]) -> frozenset[str]:
 
 def _without_given(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return `function` without the parameters that each call gives."""
-    given = _given_parameters(function)
+    given = given_parameters(function)
     return partial(function, **dict.fromkeys(given)) if given else function
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, overload
 from penstock.config import StreamsConfig
 from penstock.dsl.arguments import check_same_builder, inherited, option
 from penstock.dsl.branched import BranchedKStream
+from penstock.dsl.call_functions import CallFunctions, processor_calling
 from penstock.dsl.calls import Calls
 from penstock.dsl.column_functions import ArrayFunction, C, D
 from penstock.dsl.functions import checked
@@ -148,7 +149,14 @@ class KStream(StatelessOperators[K, V], StreamJoins[K, V], StreamDeduplication[K
         node = nodes.PrintNode(name=name, parents=(self._id,), label=label, mapper=printed.mapper, path=printed.path)
         self._graph.add(node)
 
-    def process(self, supplier: SupplierLike, *store_names: str, named: Named | str | None = None) -> KStream:
+    def process(
+        self,
+        supplier: SupplierLike,
+        *store_names: str,
+        named: Named | str | None = None,
+        calls: Calls | None = None,
+        call_functions: CallFunctions = (),
+    ) -> KStream:
         """Return the records that your own processor forwards.
 
         Args:
@@ -156,20 +164,29 @@ class KStream(StatelessOperators[K, V], StreamJoins[K, V], StreamDeduplication[K
                 are added and connected.
             store_names: names of further stores to connect.
             named: name of the node.
+            calls: how `ProcessorContext.call` calls functions outside of the task; None if the processor calls none.
+            call_functions: these functions, each with one argument and a name of its own.
 
         Raises:
             ValueError: the supplier returns the same processor twice.
+            TypeError: the processor has calls, but no method `answered` or no functions.
         """
         processors = checked_supplier(supplier)
         key, value = forwarded_types(processors)
+        name = self._process_name(named, names.STREAM_PROCESSOR)
         return self._other_key_and_value(
-            self._process(processors, store_names, named, names.STREAM_PROCESSOR),
+            self._process(name, processors, store_names, (calls, call_functions)),
             serde_of_annotation(key, is_key=True),
             serde_of_annotation(value),
         )
 
     def process_values(
-        self, supplier: FixedKeySupplierLike, *store_names: str, named: Named | str | None = None
+        self,
+        supplier: FixedKeySupplierLike,
+        *store_names: str,
+        named: Named | str | None = None,
+        calls: Calls | None = None,
+        call_functions: CallFunctions = (),
     ) -> KStream[K, Any]:
         """Return the records that your own fixed-key processor forwards.
 
@@ -180,22 +197,37 @@ class KStream(StatelessOperators[K, V], StreamJoins[K, V], StreamDeduplication[K
                 FixedKeyProcessor; its stores are added and connected.
             store_names: names of further stores to connect.
             named: name of the node.
+            calls: how `FixedKeyProcessorContext.call` calls functions outside of the task; None without calls.
+            call_functions: these functions, each with one argument and a name of its own.
 
         Raises:
             ValueError: the supplier returns the same processor twice.
+            TypeError: the processor has calls, but no method `answered` or no functions.
         """
         processors = checked_fixed_key_supplier(supplier)
         _, value = forwarded_types(processors)
-        node = self._process(processors, store_names, named, names.STREAM_PROCESS_VALUES)
+        name = self._process_name(named, names.STREAM_PROCESS_VALUES)
+        node = self._process(name, processors, store_names, (calls, call_functions))
         return self._other_value(node, serde_of_annotation(value))
 
+    def _process_name(self, named: Named | str | None, prefix: str) -> str:
+        name = name_of(named)  # unlike in all other operators, a user-defined name takes no number here
+        return self._graph.names.new_processor_name(prefix) if name is None else name
+
     def _process(
-        self, supplier: ProcessorSupplier, store_names: tuple[str, ...], named: Named | str | None, prefix: str
+        self,
+        name: str,
+        supplier: ProcessorSupplier,
+        store_names: tuple[str, ...],
+        how: tuple[Calls | None, CallFunctions],
     ) -> nodes.ProcessNode:
-        name = name_of(named)
-        if name is None:  # unlike in all other operators, a user-defined name takes no number here
-            name = self._graph.names.new_processor_name(prefix)
-        return nodes.ProcessNode(name=name, parents=(self._id,), supplier=supplier, store_names=store_names)
+        return nodes.ProcessNode(
+            name=name,
+            parents=(self._id,),
+            supplier=supplier,
+            store_names=store_names,
+            calling=processor_calling(name, supplier, *how, self._key_serde),
+        )
 
     # ---------------------------------------- several streams, groups, topics
 

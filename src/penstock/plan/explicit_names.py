@@ -76,7 +76,10 @@ class _Unnamed:
                 | n.ForeignKeyJoinNode(store=store)
             ) if _GENERATED_STORE.fullmatch(store.name):
                 self.add_stores([store])
-            case n.FunctionNode(calling=n.Calling(store=store), name=name) if _GENERATED_CALLS.fullmatch(name):
+            case (
+                n.FunctionNode(calling=n.Calling(store=store), name=name)
+                | n.ProcessNode(calling=n.Calling(store=store), name=name)
+            ) if _GENERATED_CALLS.fullmatch(name):
                 self.answers_topics[name + ANSWERS_SUFFIX] = None
                 if store.name.startswith(name):
                     self.add_stores([store])

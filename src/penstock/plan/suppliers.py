@@ -12,6 +12,7 @@ from typing import Any
 
 from penstock.plan.user_lines import function_line
 from penstock.processor.api import KOut, Processor, ProcessorSupplier, SimpleSupplier, VOut
+from penstock.processor.calling_processor import CallingSupplier
 from penstock.processor.fixed_key import FixedKeyAdapter, FixedKeyProcessor, FixedKeyProcessorSupplier
 from penstock.processor.value_transformer import (
     SimpleValueTransformerSupplier,
@@ -114,6 +115,10 @@ def wrapped_supplier(
     """Return the supplier of the node `processor_name`, wrapped if there is a `wrapper`."""
     if wrapper is None:
         return supplier
+    if isinstance(supplier, CallingSupplier):
+        inner = wrapped_supplier(wrapper, processor_name, supplier.inner)
+        check_answered(inner)
+        return supplier.around(inner)
     if isinstance(supplier, _AdaptingSupplier):
         wrapped = wrapper.wrap_fixed_key_processor_supplier(processor_name, supplier.fixed_key_supplier)
         return _AdaptingSupplier(wrapped)
@@ -165,22 +170,36 @@ def _check_no_arguments(make: Callable[[], object], expected: type[Processor] | 
         )
 
 
+def check_answered(supplier: ProcessorSupplier) -> None:
+    """Raise TypeError unless the processors of `supplier` receive the answers of their calls."""
+    made = supplier.get()
+    processor = made.inner if isinstance(made, FixedKeyAdapter) else made
+    kind = type(processor)
+    if kind.answered in (Processor.answered, FixedKeyProcessor.answered):
+        raise TypeError(
+            f"{kind.__qualname__} must define answered(self, record, answer), which receives the answers of its calls."
+        )
+    _check_method(kind, processor.answered, "answered(self, record, answer)")
+
+
 def _check_process(processor: Processor | FixedKeyProcessor) -> None:
     """Raise TypeError unless `process` accepts one record and is a plain function."""
-    name, process = type(processor).__qualname__, processor.process
-    if (why := misfit(process, None)) is not None:
+    _check_method(type(processor), processor.process, "process(self, record)")
+
+
+def _check_method(kind: type, method: Callable[..., Any], form: str) -> None:
+    """Raise TypeError unless a method of a processor has the form `form` and is a plain function."""
+    name = f"{kind.__qualname__}.{method.__name__}"
+    if (why := misfit(method, *form.rstrip(")").split(", ")[1:])) is not None:
+        raise TypeError(f"{kind.__qualname__} must define {form}: {name}{signature_of(method)} does not fit ({why}).")
+    if inspect.isgeneratorfunction(method):
         raise TypeError(
-            f"{name} must define process(self, record): {name}.process{signature_of(process)} does not fit ({why})."
-        )
-    if inspect.isgeneratorfunction(process):
-        raise TypeError(
-            f"{name}.process is a generator function, whose code would not run: send records on with "
+            f"{name} is a generator function, whose code would not run: send records on with "
             "self.context.forward(record) in place of `yield`."
         )
-    if inspect.iscoroutinefunction(process):
+    if inspect.iscoroutinefunction(method):
         raise TypeError(
-            f"{name}.process is a coroutine function, which a task would call and never await: write `def`, not "
-            "`async def`."
+            f"{name} is a coroutine function, which a task would call and never await: write `def`, not `async def`."
         )
 
 

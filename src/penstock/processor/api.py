@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager
 from enum import Enum
-from typing import Any, Generic, Protocol
+from typing import Any, Concatenate, Generic, Protocol
 
 from typing_extensions import TypeVar
 
@@ -52,6 +52,9 @@ class Alarm(Protocol):
         """Set the time of the next call (ms), None for never. The operator sets it in `init` and in each call."""
         ...
 
+
+A = TypeVar("A")
+"""The type of the argument of a called function."""
 
 KIn = TypeVar("KIn", default=Any)
 """The type of keys that a processor receives."""
@@ -147,6 +150,23 @@ class ProcessorContext(Protocol):
         """
         ...
 
+    def call(self, function: Callable[Concatenate[A, ...], Any], argument: A, key: Any = None) -> None:
+        """Call a function outside of the task; its answer comes to `Processor.answered` (no Kafka method).
+
+        The call waits in a store of the processor until its answer comes, also after a restart. It has the key, the
+        timestamp and the headers of the record being processed, or the time of the punctuation.
+
+        Args:
+            function: one of `call_functions` of `KStream.process`.
+            argument: its argument.
+            key: the key of the call, by which calls are ordered; None for that of the record being processed.
+
+        Raises:
+            StreamsError: the function is not declared, a serde cannot write the argument, or no record is processed
+                and the key is None.
+        """
+        ...
+
     def schedule(
         self,
         interval_ms: Duration,
@@ -204,6 +224,17 @@ class Processor(Generic[KIn, VIn, KOut, VOut]):
     def process(self, record: Record[KIn, VIn]) -> None:
         """Process one record; forward any number of records with `self.context.forward`."""
         raise NotImplementedError(f"{type(self).__name__} must define process(self, record).")
+
+    def answered(self, record: Record[KIn, Any], answer: Any) -> None:
+        """Process the answer of a call, in the context of the record that made it (no Kafka method).
+
+        Only a processor that calls functions overrides it. It may use stores, forward, and call again.
+
+        Args:
+            record: the key, timestamp and headers of the call; its value is the argument.
+            answer: the result of the function.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define answered(self, record, answer).")
 
     def close(self) -> None:
         """Release the resources of `init`; records can no longer be forwarded."""

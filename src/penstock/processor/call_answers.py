@@ -139,12 +139,13 @@ class StreamCallAnswers(Processor):
         return self._results.take()
 
     def _deserialized(self, result: bytes, waiting: WaitingRecord) -> Any:
+        serde = self._spec.answer_serde_of(waiting)
         try:
-            return self._spec.answer_serde.deserialize(self._answers_topic, result)
+            return serde.deserialize(self._answers_topic, result)
         except Exception as error:
             raise StreamsError(
                 f"Topic {self._answers_topic!r} has an answer for offset {waiting.offset} of "
-                f"{waiting.topic}-{waiting.partition} that {type(self._spec.answer_serde).__name__} cannot "
+                f"{waiting.topic}-{waiting.partition} that {type(serde).__name__} cannot "
                 f"read ({error}): run the program with the answer_serde of Calls, or the annotation, that wrote it."
             ) from error
 

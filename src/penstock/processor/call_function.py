@@ -80,7 +80,8 @@ class CallFunction:
         if inspect.isawaitable(result):
             return self.failure(sequence, waiting, attempts, self._not_awaited(result))
         try:
-            data = None if result is None else self._spec.answer_serde.serialize(self._topic, result)
+            serde = self._spec.answer_serde_of(waiting)
+            data = None if result is None else serde.serialize(self._topic, result)
         except Exception as error:
             raised = SerializationError(
                 f"The result {result!r:.100} of {self._spec.node} cannot be an answer: {error} Annotate the result of "

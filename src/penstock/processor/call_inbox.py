@@ -27,6 +27,13 @@ class CallsContext(EngineContext, Protocol):
         """Return the inbox of the operator `node` in this task, made by `make` at first."""
         ...
 
+    def set_caller(self, caller: Callable[[Callable[..., Any], Record[Any, Any]], None]) -> None:
+        """Set the function that keeps the calls of this node.
+
+        It takes a function and the record of its call, whose value is the argument.
+        """
+        ...
+
     def process_answered(self, record: Record[Any, Any], waiting: WaitingRecord) -> None:
         """Pass the record of an answer to this node, as when it arrived."""
         ...
@@ -113,6 +120,10 @@ class CallInbox:
         """Return the waiting record of a number, or None if absent."""
         return self._records.get(sequence)
 
+    def values(self) -> list[bytes | None]:
+        """Return the serialised values of all waiting records."""
+        return [record.value for _, record in self._records.waiting()]
+
     def is_overtaking(self, sequence: int) -> bool:
         """Return whether a record waits whose result must come before that of this number."""
         match self._rules.order:
@@ -160,9 +171,16 @@ class StreamCallInbox(Processor):
 
     def process(self, record: Record[Any, Any]) -> None:
         """Keep the record until its answer comes; raises StreamsError if a serde cannot write it."""
-        place = self.context.record_metadata or NO_METADATA
-        waiting = self._inbox.serdes.waiting(record, place, self._engine.source_record())
-        self._inbox.add(waiting, self._engine.call_origin())
+        keep_record(self._engine, self._inbox, record)
+
+
+def keep_record(context: CallsContext, inbox: CallInbox, record: Record[Any, Any]) -> None:
+    """Keep `record` in `inbox` until its answer comes, with the place of the input record of `context`.
+
+    Raises StreamsError if a serde cannot write it.
+    """
+    place = context.record_metadata or NO_METADATA
+    inbox.add(inbox.serdes.waiting(record, place, context.source_record()), context.call_origin())
 
 
 def opened_inbox(context: CallsContext, spec: CallSpec) -> CallInbox:

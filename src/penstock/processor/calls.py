@@ -126,6 +126,7 @@ class CallSpec:
         key_serde, value_serde: of the waiting records; None for the defaults of the configuration.
         answer_serde: of the results.
         reconcile: asks the service what became of an earlier attempt; None to make the call again.
+        choose_answer_serde: returns the serde of the result for the value of an entry; None for `answer_serde`.
     """
 
     node: str
@@ -140,6 +141,11 @@ class CallSpec:
     value_serde: Serde | None
     answer_serde: Serde
     reconcile: Reconcile | None = None
+    choose_answer_serde: Callable[[bytes | None], Serde] | None = None
+
+    def answer_serde_of(self, waiting: WaitingRecord) -> Serde:
+        """Return the serde of the result for a waiting record; raises StreamsError if its function is unknown."""
+        return self.answer_serde if self.choose_answer_serde is None else self.choose_answer_serde(waiting.value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ from typing import Any, ClassVar, NamedTuple
 from weakref import WeakKeyDictionary
 
 from penstock.processor.api import Processor, ProcessorSupplier, SimpleSupplier
+from penstock.processor.calling_processor import CallingProcessor
 from penstock.processor.columns import ColumnCall
 from penstock.processor.fixed_key import FixedKeyAdapter, FixedKeyProcessor
 
@@ -104,7 +105,8 @@ def watch_results(processor: object, supplier: ProcessorSupplier, node: str) -> 
         node: name of the node and its line in the program, for the message.
     """
     if isinstance(processor, FixedKeyAdapter | Processor) and not isinstance(processor, UsesResults):
-        _watch_process(processor.inner if isinstance(processor, FixedKeyAdapter) else processor, supplier, node)
+        called = processor.inner if isinstance(processor, CallingProcessor) else processor
+        _watch_process(called.inner if isinstance(called, FixedKeyAdapter) else called, supplier, node)
     if not isinstance(processor, UsesResults) or not isinstance(supplier, SimpleSupplier):
         return
     settled = _settled.setdefault(supplier, set())

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Concatenate, Generic, TypeVar
 
 from penstock.metrics import StreamsMetrics
 from penstock.processor.api import (
+    A,
     Cancellable,
     KIn,
     Processor,
@@ -172,6 +173,13 @@ class FixedKeyProcessorContext:
         """
         self._context.send(topic, key, value, key_serde, value_serde)
 
+    def call(self, function: Callable[Concatenate[A, ...], Any], argument: A) -> None:
+        """Call a function outside of the task; its answer comes to `FixedKeyProcessor.answered` (no Kafka method).
+
+        Arguments and errors are those of `ProcessorContext.call`; the key is that of the record being processed.
+        """
+        self._context.call(function, argument)
+
     def schedule(
         self,
         interval_ms: Duration,
@@ -221,6 +229,10 @@ class FixedKeyProcessor(Generic[KIn, VIn, VOut]):
         """Process one record; forward any number of records with `self.context.forward`."""
         raise NotImplementedError(f"{type(self).__name__} must define process(self, record).")
 
+    def answered(self, record: FixedKeyRecord[KIn, Any], answer: Any) -> None:
+        """Process the answer of a call, as `Processor.answered` (no Kafka method)."""
+        raise NotImplementedError(f"{type(self).__name__} must define answered(self, record, answer).")
+
     def close(self) -> None:
         """Release the resources of `init`; records can no longer be forwarded."""
 
@@ -264,6 +276,10 @@ class FixedKeyAdapter(Processor):
     def process(self, record: Record[Any, Any]) -> None:
         """Pass on the record with its key fixed."""
         self.inner.process(FixedKeyRecord(record))
+
+    def answered(self, record: Record[Any, Any], answer: Any) -> None:
+        """Pass on the answer, with the key of its record fixed."""
+        self.inner.answered(FixedKeyRecord(record), answer)
 
     def close(self) -> None:
         """Close the processor."""

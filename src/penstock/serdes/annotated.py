@@ -16,6 +16,7 @@ from typing import Any
 from penstock.record import Headers
 from penstock.serdes.api import Serde
 from penstock.serdes.factory import serde_of_type
+from penstock.signatures import signature_of
 
 
 class AnnotatedSerde(Serde[Any]):
@@ -119,5 +120,15 @@ def result_of(function: Callable[..., Any]) -> Any:
         return function
     try:
         return typing.get_type_hints(function).get("return")
+    except (NameError, TypeError, AttributeError):  # a name that exists only for type checkers, or not a function
+        return None
+
+
+def argument_of(function: Callable[..., Any]) -> Any:
+    """Return the annotation of the first parameter of `function`, or None if it is missing or unreadable."""
+    signature = signature_of(function)
+    first = None if signature is None else next(iter(signature.parameters), None)
+    try:
+        return None if first is None else typing.get_type_hints(function).get(first)
     except (NameError, TypeError, AttributeError):  # a name that exists only for type checkers, or not a function
         return None

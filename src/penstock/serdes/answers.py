@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from penstock.errors import SerializationError
 from penstock.record import Headers
-from penstock.serdes.annotated import result_of
+from penstock.serdes.annotated import argument_of, result_of
 from penstock.serdes.api import Serde
 from penstock.serdes.factory import Serdes
 from penstock.serdes.message_pack import MessagePackSerde
@@ -163,6 +163,11 @@ def pairs_answer_serde_of(function: Callable[..., Any]) -> Serde:
 def no_answer_serde_of(function: Callable[..., Any]) -> Serde:
     """Return the serde of results that are not used."""
     return NoAnswerSerde()
+
+
+def argument_serde_of(function: Callable[..., Any]) -> Serde:
+    """Return the serde of the first argument of `function`: by its annotation, or of plain values."""
+    return _serde_of(argument_of(function))
 
 
 def _serde_of(annotation: Any) -> Serde:

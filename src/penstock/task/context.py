@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Concatenate, Protocol
 
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, UnsupportedOperationError
@@ -20,7 +20,7 @@ from penstock.metrics.drop_reasons import Dropped, DropReason
 from penstock.metrics.observer import NOT_OBSERVED, TaskObserver
 from penstock.plan.internal_topics import INTERNAL_SUFFIXES
 from penstock.plan.user_lines import made_at
-from penstock.processor.api import Alarm, Cancellable, HeldResults, ProcessorContext, PunctuationType, Punctuator
+from penstock.processor.api import A, Alarm, Cancellable, HeldResults, ProcessorContext, PunctuationType, Punctuator
 from penstock.processor.call_inbox import CallInbox
 from penstock.processor.waiting_records import WaitingRecord
 from penstock.record import (
@@ -230,6 +230,7 @@ class NodeContext:
         self._task = task
         self._node = node
         self._calls = 0
+        self._caller: Callable[[Callable[..., Any], Record[Any, Any]], None] | None = None
 
     @property
     def application_id(self) -> str:
@@ -345,6 +346,25 @@ class NodeContext:
         raw_key = _serialized(key_serde or self.key_serde, "key", topic, key, headers)
         raw_value = _serialized(value_serde or self.value_serde, "value", topic, value, headers)
         self._task.sender(ProducerRecord(topic, raw_key, raw_value, max(timestamp, 0), headers))
+
+    def call(self, function: Callable[Concatenate[A, ...], Any], argument: A, key: Any = None) -> None:
+        """Call a function outside of the task, as in `ProcessorContext.call`."""
+        named = f"Processor {self._task.described(self._node.name)}"
+        if self._caller is None:
+            raise StreamsError(
+                f"{named} calls a function, but has no calls: write process(..., calls=Calls(...), "
+                "call_functions=(function,)), with all functions that the processor calls."
+            )
+        if self._node.initializing:
+            raise StreamsError(f"{named} calls a function in init(): call it for a record, or in a punctuation.")
+        record, context = self._task.record, self._task.record_context()
+        if key is None and record is None:
+            raise StreamsError(
+                f"{named} calls a function in a punctuation without a key: name the key of the call, with key=. A "
+                "FixedKeyProcessor calls only for records."
+            )
+        own_key = record.key if key is None and record is not None else key
+        self._caller(function, Record(own_key, argument, max(context.timestamp, 0), context.headers))
 
     def schedule(
         self,
@@ -524,6 +544,10 @@ class NodeContext:
         if node not in inboxes:
             inboxes[node] = make()
         return inboxes[node]
+
+    def set_caller(self, caller: Callable[[Callable[..., Any], Record[Any, Any]], None]) -> None:
+        """Set the function that keeps the calls of this node."""
+        self._caller = caller
 
     def process_answered(self, record: Record[Any, Any], waiting: WaitingRecord) -> None:
         """Pass the record of an answer to this node, as when it arrived."""

@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from penstock.testing.driver import TopologyTestDriver
-    from penstock.testing.mock_context import CapturedForward, CapturedPunctuator, MockProcessorContext
+    from penstock.testing.mock_context import (
+        CapturedCall,
+        CapturedForward,
+        CapturedPunctuator,
+        MockProcessorContext,
+    )
     from penstock.testing.record import TestRecord
     from penstock.testing.store_views import KeyValueStoreFacade, WindowStoreFacade
     from penstock.testing.topics import TestInputTopic, TestOutputTopic
@@ -21,6 +26,7 @@ if TYPE_CHECKING:
     from penstock_broker.embedded_broker import EmbeddedBroker
 
 _MODULE_OF: Final = {
+    "CapturedCall": "penstock.testing.mock_context",
     "CapturedForward": "penstock.testing.mock_context",
     "CapturedPunctuator": "penstock.testing.mock_context",
     "EmbeddedBroker": "penstock_broker.embedded_broker",
@@ -35,6 +41,7 @@ _MODULE_OF: Final = {
 }
 
 __all__ = [
+    "CapturedCall",
     "CapturedForward",
     "CapturedPunctuator",
     "EmbeddedBroker",

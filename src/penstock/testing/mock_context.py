@@ -2,21 +2,21 @@
 
 Kafka class: org.apache.kafka.streams.processor.api.MockProcessorContext.
 
-It captures forwarded records, sent records and schedules of the processor; the test sets the times and the metadata of
-the record, calls the punctuators, and inspects the captures. A fixed-key processor receives
+It captures forwarded records, sent records, calls and schedules of the processor; the test sets the times and the
+metadata of the record, calls the punctuators, and inspects the captures. A fixed-key processor receives
 `FixedKeyProcessorContext(context)`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Concatenate
 
 from penstock.config import StreamsConfig
 from penstock.exception_handlers import ProducerRecord
 from penstock.metrics import StreamsMetrics
-from penstock.processor.api import PunctuationType, Punctuator
+from penstock.processor.api import A, PunctuationType, Punctuator
 from penstock.record import NO_METADATA, NO_TIMESTAMP, Record, RecordMetadata
 from penstock.serdes import Serde
 from penstock.state.api import RecordContext, StateStore, StoreBuilder
@@ -34,6 +34,21 @@ class CapturedForward:
 
     record: Record[Any, Any]
     child_name: str | None = None
+
+
+@dataclass(frozen=True)
+class CapturedCall:
+    """A call of a function outside of the task (no Kafka class).
+
+    Args:
+        function: the function.
+        argument: its argument.
+        key: the key given by the processor, None for that of the record.
+    """
+
+    function: Callable[..., Any]
+    argument: Any
+    key: Any = None
 
 
 @dataclass(eq=False)
@@ -80,6 +95,7 @@ class MockProcessorContext:
         self._stores: dict[str, StateStore] = {}
         self._forwarded: list[CapturedForward] = []
         self._sent: list[ProducerRecord] = []
+        self._called: list[CapturedCall] = []
         self._punctuators: list[CapturedPunctuator] = []
         self._committed = False
         self._metrics = StreamsMetrics(self._config.client_id(), self._config["metrics.recording.level"])
@@ -147,6 +163,10 @@ class MockProcessorContext:
     ) -> None:
         """Capture a record with key and value as objects, and the stream time; see `sent`."""
         self._sent.append(ProducerRecord(topic, key, value, max(self._stream_time_ms, 0)))
+
+    def call(self, function: Callable[Concatenate[A, ...], Any], argument: A, key: Any = None) -> None:
+        """Capture a call, which is not made; see `called`. The test passes an answer to `answered` of the processor."""
+        self._called.append(CapturedCall(function, argument, key))
 
     def schedule(
         self,
@@ -227,6 +247,10 @@ class MockProcessorContext:
     def sent(self) -> list[ProducerRecord]:
         """Return the records sent to topics."""
         return list(self._sent)
+
+    def called(self) -> list[CapturedCall]:
+        """Return the calls of functions."""
+        return list(self._called)
 
     def scheduled_punctuators(self) -> list[CapturedPunctuator]:
         """Return the requested schedules, cancelled ones included."""

@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from penstock import Calls, Consumed, Serdes, StreamsBuilder
+from penstock import Calls, Consumed, Processor, Record, Serdes, Stores, StreamsBuilder
 from penstock.errors import TopologyError
 from penstock.plan.internal_topics import answers_topic
 from penstock.plan.subtopology import DroppedSinkSpec, ProcessorSpec, SourceSpec
 from penstock.processor.call_answers import StreamCallAnswers
 from penstock.processor.call_inbox import StreamCallInbox
+from penstock.processor.calling_processor import CallingProcessor
 
 TEXT = Consumed.with_(Serdes.string(), Serdes.string())
 
 
 async def service(key: str, value: str) -> str:
     return value
+
+
+async def asked(text: str) -> str:
+    return text
+
+
+class Asking(Processor):
+    def process(self, record: Record[Any, Any]) -> None:
+        self.context.call(asked, record.value)
+
+    def answered(self, record: Record[Any, Any], answer: Any) -> None:
+        self.context.forward(record.with_value(answer))
 
 
 def test_an_operator_is_an_inbox_and_the_reader_of_its_answers() -> None:
@@ -86,3 +101,41 @@ def test_the_description_shows_the_nodes() -> None:
     assert "Source: call-answers (topics: [call-answers])\n      --> call\n" in shown
     assert "Processor: call-calls (stores: [call-calls])\n      --> none\n" in shown
     assert "Processor: call (stores: [call-calls])\n      --> KSTREAM-SINK-0000000002\n      <-- call-answers" in shown
+
+
+def test_a_processor_is_its_own_inbox_below_the_receiver_of_its_answers() -> None:
+    builder = StreamsBuilder()
+    stream = builder.stream("in", TEXT)
+    stream.process(Asking, named="ask", calls=Calls(then="letters"), call_functions=(asked,)).to("out")
+    topology = builder.build()
+    (part,) = topology.build("app").subtopologies
+    nodes = {node.name: node for node in part.nodes}
+    receiver, source, processor = nodes["ask-calls"], nodes["ask-answers"], nodes["ask"]
+    assert isinstance(source, SourceSpec)
+    assert source.calls is not None
+    assert (source.calls.node, source.calls.store) == ("ask", "ask-calls")
+    assert isinstance(receiver, ProcessorSpec)
+    assert isinstance(receiver.supplier.get(), StreamCallAnswers)
+    assert (receiver.parents, receiver.stores) == (("ask-answers",), ("ask-calls",))
+    assert isinstance(processor, ProcessorSpec)
+    assert isinstance(processor.supplier.get(), CallingProcessor)
+    assert processor.parents == ("KSTREAM-SOURCE-0000000000", "ask-calls")
+    assert processor.stores == ("ask-calls",)
+    sink = nodes["ask-calls-dead-letters"]
+    assert isinstance(sink, DroppedSinkSpec)
+    assert (sink.topic, sink.parents) == ("letters", ("ask-calls",))
+    (upstream,) = topology.upstream_of("ask").build("app").subtopologies
+    assert {node.name for node in upstream.nodes} == {*nodes} - {sink.name, "KSTREAM-SINK-0000000001"}
+
+
+def test_a_processor_with_calls_connects_its_other_stores() -> None:
+    builder = StreamsBuilder()
+    builder.add_state_store(
+        Stores.key_value_store_builder(Stores.in_memory_key_value_store("seen"), Serdes.string(), Serdes.string())
+    )
+    stream = builder.stream("in", TEXT)
+    stream.process(Asking, "seen", named="ask", calls=Calls(store_name="asked"), call_functions=(asked,))
+    (part,) = builder.build().build("app").subtopologies
+    (processor,) = (node for node in part.nodes if node.name == "ask")
+    assert isinstance(processor, ProcessorSpec)
+    assert set(processor.stores) == {"asked", "seen"}

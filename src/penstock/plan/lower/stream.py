@@ -12,6 +12,7 @@ from typing import assert_never
 
 from penstock.plan import nodes as n
 from penstock.plan.java_collections import copied_hash_order
+from penstock.plan.lower.calling import add_calling_processor
 from penstock.plan.lower.dropped import add_dropped_records
 from penstock.plan.lower.functions import add_function
 from penstock.plan.lower.lowering import Lowering
@@ -73,9 +74,7 @@ def add_stream_node(lowering: Lowering, id: n.NodeId, node: n.StreamNode) -> Non
         case n.MergeNode() | n.BranchNode():
             processor(StreamMerge)
         case n.ProcessNode():
-            topology.add_processor(node.name, node.supplier, *lowering.parents(node))
-            if node.store_names:
-                topology.connect_processor_and_state_stores(node.name, *node.store_names)
+            _add_processor(lowering, node)
         case n.SplitNode():
             processor(partial(StreamBranch, node.predicates, node.branches))
         case n.RepartitionNode():
@@ -92,6 +91,17 @@ def add_stream_node(lowering: Lowering, id: n.NodeId, node: n.StreamNode) -> Non
             processor(TableToStream)
         case _:
             assert_never(node)
+
+
+def _add_processor(lowering: Lowering, node: n.ProcessNode) -> None:
+    """Add a processor of the user's own."""
+    topology = lowering.topology
+    if node.calling is None:
+        topology.add_processor(node.name, node.supplier, *lowering.parents(node))
+    else:
+        add_calling_processor(lowering, node, node.calling)
+    if node.store_names:
+        topology.connect_processor_and_state_stores(node.name, *node.store_names)
 
 
 def _add_aggregation(

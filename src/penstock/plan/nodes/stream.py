@@ -16,6 +16,7 @@ from penstock.plan.nodes.base import BaseNode, NodeId
 from penstock.plan.subtopology import DataFrameSink, DataFrameSource, StreamPartitioner, TopicNameExtractor
 from penstock.plan.topic_history import TopicHistory
 from penstock.processor.api import ProcessorSupplier
+from penstock.processor.called_functions import CalledFunctions
 from penstock.processor.calls import CallSpec
 from penstock.processor.park import ParkRules
 from penstock.processor.timestamps import TimestampExtractor
@@ -80,6 +81,17 @@ class Calling:
     store: StoreBuilder
     spec: CallSpec
     dead_letters: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProcessorCalling(Calling):
+    """The store and the calls of a user's processor.
+
+    Args:
+        functions: the functions that it may call.
+    """
+
+    functions: CalledFunctions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,10 +203,12 @@ class ProcessNode(BaseNode):
     Args:
         supplier: makes the processors; its own stores are connected too.
         store_names: names of further stores to connect.
+        calling: the calls of the processors; None if they call no function.
     """
 
     supplier: ProcessorSupplier
     store_names: tuple[str, ...]
+    calling: ProcessorCalling | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,99 @@
+"""The functions that a user's processor calls outside of its task, with `calls` and `call_functions` of `process`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from penstock.dsl.calls import Calls, calling, checked_call, given_parameters
+from penstock.dsl.functions import name_of_function
+from penstock.plan.nodes import ProcessorCalling
+from penstock.plan.suppliers import check_answered
+from penstock.processor.api import ProcessorSupplier
+from penstock.processor.called_functions import CalledFunction, CalledFunctions, FunctionCallSerde
+from penstock.serdes import Serde
+from penstock.serdes.answers import PlainAnswerSerde, answer_serde_of, argument_serde_of
+
+CallFunctions = Iterable[Callable[..., Any]]
+"""The functions that a processor may call."""
+
+
+def processor_calling(
+    operator: str, processors: ProcessorSupplier, given: Calls | None, functions: CallFunctions, key_serde: Serde | None
+) -> ProcessorCalling | None:
+    """Return the calls of a processor's node, None without calls.
+
+    Args:
+        operator: the name of the node.
+        processors: makes its processors.
+        given: the calls as the user gave them.
+        functions: the functions that the processors may call.
+        key_serde: of the stream.
+
+    Raises:
+        TypeError: calls or functions are missing or wrong, or the processors do not receive answers.
+        TopologyError: the name of the store would be illegal.
+    """
+    declared = _declared(operator, functions)
+    if given is None:
+        if declared:
+            raise TypeError(f"{operator} has call_functions, but no calls: write process(..., calls=Calls(...)).")
+        return None
+    if not declared:
+        raise TypeError(
+            f"{operator} has calls, but no call_functions: name all functions that the processor calls, as in "
+            "call_functions=(function,)."
+        )
+    called = CalledFunctions(operator, [_called(given, each) for each in declared])
+    check_answered(processors)
+    of_calls = given.with_value_serde(None)  # which is that of the arguments
+    serdes = key_serde, FunctionCallSerde(called)
+    made = calling(of_calls, operator, called, serdes, PlainAnswerSerde(), with_key=False)
+    return ProcessorCalling(
+        store=made.store,
+        spec=replace(made.spec, choose_answer_serde=called.answer_serde_of),
+        dead_letters=made.dead_letters,
+        functions=called,
+    )
+
+
+def _declared(operator: str, functions: object) -> list[Callable[..., Any]]:
+    """Return the functions of a processor, each with a name of its own."""
+    if not isinstance(functions, tuple | list):
+        raise TypeError(
+            f"Expected the call_functions of {operator} as a tuple of functions, got {functions!r:.100}: write "
+            "call_functions=(function,)."
+        )
+    known: set[str] = set()
+    for each in functions:
+        if not callable(each):
+            raise TypeError(f"Expected functions as call_functions of {operator}, got {each!r:.100}.")
+        if (name := _stored_name(each)) in known:
+            raise TypeError(
+                f"{operator} has two call_functions named {name}, by which a waiting call finds its function: rename "
+                f"{name_of_function(each)}."
+            )
+        known.add(name)
+    return [*functions]
+
+
+def _called(calls: Calls, function: Callable[..., Any]) -> CalledFunction:
+    """Return a declared function; raises TypeError if `calls` cannot call it with one argument."""
+    checked_call(calls, function, "function(argument)")
+    return CalledFunction(
+        name=_stored_name(function),
+        function=function,
+        takes=given_parameters(function),
+        argument_serde=calls.value_serde or argument_serde_of(function),
+        answer_serde=calls.answer_serde or answer_serde_of(function),
+    )
+
+
+def _stored_name(function: Callable[..., Any]) -> str:
+    """Return the name by which a waiting call finds its function."""
+    if isinstance(function, partial):
+        return _stored_name(function.func)
+    return function.__name__ if inspect.isroutine(function) else type(function).__name__
