@@ -19,6 +19,8 @@ from penstock import (
     Calls,
     Consumed,
     EmitStrategy,
+    FixedKeyProcessor,
+    FixedKeyRecord,
     GlobalKTable,
     JoinWindows,
     KGroupedStream,
@@ -27,6 +29,7 @@ from penstock import (
     Materialized,
     NotCalled,
     Park,
+    Processor,
     Record,
     Retry,
     Serdes,
@@ -112,6 +115,28 @@ async def is_short(key: str, line: str) -> bool:
     return len(line) < 10
 
 
+def blocking_length(line: str, *, client: object, call: CallContext) -> int:
+    return len(line)
+
+
+class Asking(Processor[str, str, str, int]):
+    def process(self, record: Record[str, str]) -> None:
+        self.context.call(length, record.value)
+        self.context.call(blocking_length, record.value, key=record.key)
+
+    def answered(self, record: Record[str, Any], answer: int) -> None:
+        assert_type(record.key, str)
+        self.context.forward(record.with_value(answer))
+
+
+class AskingValues(FixedKeyProcessor[str, str, int]):
+    def process(self, record: FixedKeyRecord[str, str]) -> None:
+        self.context.call(length, record.value)
+
+    def answered(self, record: FixedKeyRecord[str, str], answer: int) -> None:
+        self.context.forward(record.with_value(answer))
+
+
 builder = StreamsBuilder()
 lines = builder.stream("lines", Consumed.with_(key_serde=Serdes.string(), value_serde=Serdes.string()))
 trades = builder.stream("trades", Consumed.with_(key_serde=Serdes.string(), value_serde=Serdes.json(Trade)))
@@ -157,6 +182,8 @@ assert_type(lines.peek(is_short, calls=calls), KStream[str, str])
 assert_type(lines.select_key(asked, calls=calls), KStream[float, str])
 assert_type(lines.group_by(asked, calls=calls), KGroupedStream[float, str])
 lines.foreach(is_short, "send", calls=calls)
+lines.process(Asking, named="ask", calls=threads, call_functions=(length, blocking_length))
+assert_type(lines.process_values(AskingValues, calls=calls, call_functions=[length]), KStream[str, Any])
 assert_type(lines.flat_map_values(lambda line: line.encode()), KStream[str, int])
 assert_type(lines.map(lambda key, line: (len(key), line)), KStream[int, str])
 assert_type(lines.flat_map(lambda key, line: [(len(line), key)]), KStream[int, str])

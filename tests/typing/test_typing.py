@@ -19,7 +19,13 @@ ROOT = HERE.parents[1]
 # one process, where the first has not closed it.
 pytestmark = pytest.mark.xdist_group("mypy")
 PROGRAM = """
-from penstock import Consumed, Serdes, StreamsBuilder
+from penstock import Consumed, ProcessorContext, Serdes, StreamsBuilder
+
+async def asked(text: str) -> int:
+    return len(text)
+
+def ask(context: ProcessorContext) -> None:
+    context.call(asked, {argument})
 
 builder = StreamsBuilder()
 lines = builder.stream("lines", Consumed.with_(key_serde=Serdes.string(), value_serde=Serdes.string()))
@@ -76,5 +82,13 @@ def test_types_are_known_through_chains(check: Callable[[Path], str]) -> None:
 )
 def test_mistakes_in_a_chain_are_found(statement: str, error: str, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
-    program.write_text(PROGRAM.format(statement=statement))
+    program.write_text(PROGRAM.format(statement=statement, argument="'text'"))
     assert error in mypy(program)
+
+
+def test_the_argument_of_a_call_has_the_type_that_its_function_takes(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM.format(statement="", argument="5"))
+    assert "[arg-type]" in mypy(program)
+    program.write_text(PROGRAM.format(statement="", argument="'text'"))
+    assert mypy(program) == ""
