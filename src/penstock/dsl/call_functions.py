@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -17,12 +17,13 @@ from penstock.processor.called_functions import CalledFunction, CalledFunctions,
 from penstock.serdes import Serde
 from penstock.serdes.answers import PlainAnswerSerde, answer_serde_of, argument_serde_of
 
-CallFunctions = Iterable[Callable[..., Any]]
-"""The functions that a processor may call."""
-
 
 def processor_calling(
-    operator: str, processors: ProcessorSupplier, given: Calls | None, functions: CallFunctions, key_serde: Serde | None
+    operator: str,
+    processors: ProcessorSupplier,
+    given: Calls | None,
+    functions: Sequence[Callable[..., Any]],
+    key_serde: Serde | None,
 ) -> ProcessorCalling | None:
     """Return the calls of a processor's node, None without calls.
 

@@ -9,14 +9,14 @@ configuration has no default.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 from penstock.config import StreamsConfig
 from penstock.dsl.arguments import check_same_builder, inherited, option
 from penstock.dsl.branched import BranchedKStream
-from penstock.dsl.call_functions import CallFunctions, processor_calling
+from penstock.dsl.call_functions import processor_calling
 from penstock.dsl.calls import Calls
 from penstock.dsl.column_functions import ArrayFunction, C, D
 from penstock.dsl.functions import checked
@@ -155,7 +155,7 @@ class KStream(StatelessOperators[K, V], StreamJoins[K, V], StreamDeduplication[K
         *store_names: str,
         named: Named | str | None = None,
         calls: Calls | None = None,
-        call_functions: CallFunctions = (),
+        call_functions: Sequence[Callable[..., Any]] = (),
     ) -> KStream:
         """Return the records that your own processor forwards.
 
@@ -186,7 +186,7 @@ class KStream(StatelessOperators[K, V], StreamJoins[K, V], StreamDeduplication[K
         *store_names: str,
         named: Named | str | None = None,
         calls: Calls | None = None,
-        call_functions: CallFunctions = (),
+        call_functions: Sequence[Callable[..., Any]] = (),
     ) -> KStream[K, Any]:
         """Return the records that your own fixed-key processor forwards.
 
@@ -219,7 +219,7 @@ class KStream(StatelessOperators[K, V], StreamJoins[K, V], StreamDeduplication[K
         name: str,
         supplier: ProcessorSupplier,
         store_names: tuple[str, ...],
-        how: tuple[Calls | None, CallFunctions],
+        how: tuple[Calls | None, Sequence[Callable[..., Any]]],
     ) -> nodes.ProcessNode:
         return nodes.ProcessNode(
             name=name,
