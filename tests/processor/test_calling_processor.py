@@ -194,6 +194,27 @@ def test_a_call_is_ordered_by_the_key_that_it_names_and_has_a_key_for_services(d
     ]
 
 
+def test_the_keys_for_services_of_a_chain_of_calls_stay_short_and_differ(drive: Drive) -> None:
+    seen: list[str] = []
+
+    async def noted(text: str, *, call: CallContext) -> str:
+        seen.append(call.idempotency_key)
+        return text
+
+    class Polling(Asking):
+        function = staticmethod(noted)
+
+        def answered(self, record: Record[str, Any], answer: str) -> None:
+            if len(seen) < 600:
+                self.context.call(noted, answer)
+
+    driver = drive(lambda s: s.process(Polling, named="p", calls=Calls(), call_functions=(noted,)))
+    pipe(driver, "a1")
+    assert len(set(seen)) == len(seen) == 600
+    assert seen[:2] == ["in-0-0-p", "in-0-0-p/p"]
+    assert max(map(len, seen)) <= 502
+
+
 class Ticking(Asking):
     """Calls in a punctuation, with a key."""
 

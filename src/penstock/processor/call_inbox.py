@@ -11,13 +11,20 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, cast
+from hashlib import blake2b
+from typing import Any, Final, Protocol, cast
 
 from penstock.processor.api import EngineContext, Processor, ProcessorContext
 from penstock.processor.calls import CallOrder, CallSpec
 from penstock.processor.waiting_records import Waiting, WaitingRecord, WaitingRecords
 from penstock.processor.waiting_serdes import serdes_of_store
 from penstock.record import NO_METADATA, Record, RecordMetadata
+
+
+_LONGEST_ORIGIN: Final = 500
+"""Number of characters from which on an id begins with a digest: a processor may call again for each answer."""
+
+_DIGEST_BYTES: Final = 16
 
 
 class CallsContext(EngineContext, Protocol):
@@ -114,6 +121,8 @@ class CallInbox:
             return f"{self._task}/{self._node}/{self._records.next_number}"
         self._index = self._index + 1 if origin == self._origin else 0
         self._origin = origin
+        if len(origin) > _LONGEST_ORIGIN:
+            origin = f"{blake2b(origin.encode(), digest_size=_DIGEST_BYTES).hexdigest()}/"
         return f"{origin}{self._node}:{self._index}" if self._index else f"{origin}{self._node}"
 
     def get(self, sequence: int) -> WaitingRecord | None:

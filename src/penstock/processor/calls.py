@@ -163,8 +163,8 @@ class CallContext:
         idempotency_key: the same for each attempt of the record, also after a restart, and for no other record. If the
             operator receives the input record, or what follows from it at once: topic, partition, offset and node,
             separated by "-", and after ":" the place of the record if the input record has caused several. If the
-            record follows from another call, it begins with the key of that call. In all other cases it has
-            application, task, node and number.
+            record follows from another call, it begins with the key of that call, or with a digest of a long one. In
+            all other cases it has application, task, node and number.
     """
 
     topic: str | None
