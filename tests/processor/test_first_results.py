@@ -131,6 +131,25 @@ drive([("k", "u"), ("k", "v"), ("k", "v")])"""
     assert names_line(warning, marked_line(program)), warning
 
 
+@pytest.mark.parametrize(("kind", "operator"), [("Processor", "process"), ("FixedKeyProcessor", "process_values")])
+def test_a_record_that_a_processor_with_calls_returns_is_named(
+    kind: str, operator: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    program = f"""
+from penstock import Calls
+async def asked(value): return value
+class P({kind}):
+    def process(self, record): #!
+        return record
+    def answered(self, record, answer):
+        self.context.forward(record)
+b.stream("in").{operator}(P, calls=Calls(), call_functions=(asked,)).to("out")
+drive([("k", "v")])"""
+    shown_by(program, caplog)
+    (warning,) = caplog.messages
+    assert names_line(warning, marked_line(program)), warning
+
+
 def test_a_processor_that_forwards_is_not_named(caplog: pytest.LogCaptureFixture) -> None:
     program = """
 class P(Processor):
