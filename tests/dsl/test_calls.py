@@ -70,6 +70,10 @@ class Client:
         ({"threads": -1}, ValueError, "threads of Calls to be 0 or more, got -1"),
         ({"max_records": 0}, ValueError, "max_records of Calls"),
         ({"max_bytes": True}, TypeError, "max_bytes of Calls as a whole number"),
+        ({"batch_size": 0}, ValueError, "batch_size of Calls to be 1 or more, got 0"),
+        ({"batch_size": 1.5}, TypeError, "batch_size of Calls as a whole number, got 1.5"),
+        ({"batch_wait": -1}, ValueError, "batch_wait of Calls must not be negative, got -1"),
+        ({"batch_wait": "1s"}, TypeError, "batch_wait of Calls"),
         ({"timeout": 0}, ValueError, "timeout of Calls must be at least 1 ms, got 0"),
         ({"timeout": 5}, ValueError, r"so 5 is 5 ms: write timedelta\(seconds=5\), or timedelta\(milliseconds=5\) if"),
         ({"timeout": "5s"}, TypeError, "timeout of Calls"),
@@ -119,7 +123,7 @@ def test_calls_are_the_rules_of_an_operator() -> None:
         max_records=7,
         max_bytes=8,
     )
-    assert rules_of(calls) == CallRules(
+    assert rules_of(calls, service) == CallRules(
         capacity=3,
         timeout_ms=2_000,
         attempts=4,

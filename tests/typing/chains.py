@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, assert_type
@@ -345,6 +346,43 @@ def of_pairs() -> Callable[[list[str], list[Trade]], list[int]]:
     return lambda keys, trades: [len(key) for key in keys]
 
 
+@vectorized
+async def judged(trades: list[Trade], *, client: object) -> list[float | Exception]:
+    return [trade.price for trade in trades]
+
+
+@vectorized
+async def measured(keys: list[str], values: list[str]) -> list[int]:
+    return [len(value) for value in values]
+
+
+@vectorized
+def looked_up(trades: list[Trade], *, client: object) -> list[str]:
+    return ["" for _ in trades]
+
+
+@vectorized
+async def approved(keys: list[str], values: list[str]) -> list[bool]:
+    return [True for _ in keys]
+
+
+@model()
+def remote() -> Callable[[list[Trade]], Awaitable[list[float]]]:
+    async def score(trades: list[Trade]) -> list[float]:
+        return [trade.price for trade in trades]
+
+    return score
+
+
+batches = Calls(batch_size=64, batch_wait=timedelta(milliseconds=20), open=nullcontext)
+assert_type(trades.map_values(judged, calls=batches), KStream[str, float])
+assert_type(lines.map_values(measured, calls=batches), KStream[str, int])
+assert_type(lines.select_key(measured, calls=batches), KStream[int, str])
+assert_type(lines.group_by(measured, calls=batches), KGroupedStream[int, str])
+assert_type(lines.filter(approved, calls=batches).filter_not(approved, calls=batches), KStream[str, str])
+assert_type(lines.peek(approved, calls=batches), KStream[str, str])
+assert_type(trades.map_values(looked_up, calls=Calls(threads=1, open=nullcontext)), KStream[str, str])
+assert_type(trades.map_values(remote, calls=Calls(batch_wait=10)), KStream[str, float])
 assert_type(trades.map_values(scorer), KStream[str, float])
 assert_type(trades.map_values(of_pairs), KStream[str, int])
 assert_type(trades.select_key(of_pairs), KStream[int, Trade])

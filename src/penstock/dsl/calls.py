@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, Literal
 
 from penstock.dsl.arguments import check_number, check_serdes, inherited
+from penstock.dsl.call_batches import batch_size_of, check_batch, record_function
 from penstock.dsl.functions import called_code, checked_form, form_takes_key, name_of_function
 from penstock.dsl.park import Park
 from penstock.plan import nodes
@@ -21,7 +22,7 @@ from penstock.plan.internal_topics import check_topic_name
 from penstock.plan.names import INBOX_SUFFIX, check_name
 from penstock.processor.backoff import Backoff
 from penstock.processor.calls import CallFailure, CallOrder, CallRules, CallSpec, ClientFactory, Reconcile
-from penstock.processor.column_functions import takes_columns_only
+from penstock.processor.column_functions import ColumnFunction, has_mark, takes_columns_only
 from penstock.serdes import Serde
 from penstock.serdes.answers import answer_serde_of
 from penstock.serdes.sequenced_key import SequencedKeySerde
@@ -33,6 +34,9 @@ from penstock_broker.common.durations import Duration, milliseconds
 
 _GIVEN_BY_NAME = ("client", "call")
 """The keyword-only parameters that a called function may have."""
+
+_GIVEN_WITH_COLUMNS = ("client", "calls")
+"""The keyword-only parameters that a called function on columns may have."""
 
 
 _SMALLEST_NUMBER_MS = 100
@@ -94,6 +98,11 @@ class Calls:
     The function may have two keyword-only parameters: `client`, the object that `open` made, and `call`, a CallContext
     with the origin of the record, the number of the attempt and a key for idempotent services.
 
+    A function on columns, with the mark of `vectorized` or `model`, takes several waiting records in one attempt, and
+    returns an answer for each. An exception among the answers fails its record. If an attempt fails, each of its
+    records has failed once; the last of several attempts of a record is made for it alone. It may have the keyword-only
+    parameter `calls`, a list of CallContext, instead of `call`.
+
     Args:
         capacity: maximum number of attempts in flight, for each process.
         timeout: maximum duration of an attempt, as a timedelta or a number of ms from 100 on; after it, the attempt is
@@ -111,14 +120,19 @@ class Calls:
         then: an existing topic for the records whose last attempt failed, as dead letters, instead of `on_failure`.
         max_records: number of waiting records of a task from which on it reads only answers.
         max_bytes: size of the waiting records of a task in bytes from which on it reads only answers.
+        batch_size: maximum number of records in an attempt of a function on columns; None for 64, or for that of the
+            model.
+        batch_wait: maximum time (ms, or a timedelta), from its arrival, that a record waits for others to fill an
+            attempt.
         key_serde: of the records' keys in the store; None for the stream's.
         value_serde: of the records' values in the store; None for the stream's.
         answer_serde: of the results; None for MessagePack of the annotated return type.
         store_name: the name of the store; None for that of the operator with the suffix "-calls".
-        reconcile: a function with the parameters of the called one, a coroutine function or a blocking one as that is.
-            It asks the service for the answer of a call that may have been made already, and returns it, or NOT_CALLED,
-            after which the call is made. It is called before each attempt but the first one of a record that has just
-            arrived; its error fails the attempt, and `timeout` limits it like the call. None: calls are made again.
+        reconcile: a function of one record with the parameters of the called one, a coroutine function or a blocking
+            one as that is. It asks the service for the answer of a call that may have been made already, and returns
+            it, or NOT_CALLED, after which the call is made. It is called before each attempt but the first one of a
+            record that has just arrived; its error fails the attempt, and `timeout` limits it like the call. None:
+            calls are made again.
 
     Raises:
         TypeError: an argument has another type.
@@ -137,6 +151,8 @@ class Calls:
     then: str | None = None
     max_records: int = 10_000
     max_bytes: int = 67_108_864
+    batch_size: int | None = None
+    batch_wait: Duration = 0
     key_serde: Serde | None = None
     value_serde: Serde | None = None
     answer_serde: Serde | None = None
@@ -149,6 +165,10 @@ class Calls:
             check_number(f"{name} of Calls", getattr(self, name))
         check_number("threads of Calls", self.threads, smallest=0)
         self._check_timeout()
+        if self.batch_size is not None:
+            check_number("batch_size of Calls", self.batch_size)
+        if milliseconds(self.batch_wait, "the batch_wait of Calls") < 0:
+            raise ValueError(f"The batch_wait of Calls must not be negative, got {self.batch_wait!r}.")
         if not isinstance(self.retry, Retry):
             raise TypeError(f"Expected a Retry for Calls, got {self.retry!r}: write Retry(attempts=5), for example.")
         if self.rate is not None and type(self.rate) not in (int, float):
@@ -204,8 +224,8 @@ def failure_of(calls: Calls) -> CallFailure:
     return CallFailure(calls.on_failure) if calls.then is None else CallFailure.BURY
 
 
-def rules_of(calls: Calls) -> CallRules:
-    """Return the limits of `calls`."""
+def rules_of(calls: Calls, function: Callable[..., Any]) -> CallRules:
+    """Return the limits of `calls` for a function."""
     return CallRules(
         capacity=calls.capacity,
         timeout_ms=milliseconds(calls.timeout, "timeout"),
@@ -217,6 +237,8 @@ def rules_of(calls: Calls) -> CallRules:
         threads=calls.threads,
         max_records=calls.max_records,
         max_bytes=calls.max_bytes,
+        batch_size=batch_size_of(function, calls.batch_size),
+        batch_wait_ms=milliseconds(calls.batch_wait, "batch_wait"),
     )
 
 
@@ -226,14 +248,21 @@ def checked_call(calls: object, function: Callable[..., Any], form: str) -> Call
     Raises TypeError for another function, and if `calls` is no Calls.
     """
     role = form.partition("(")[0]
+    _check_batch(calls, function, role)
+    _check_form(calls, function, form)
+    return function
+
+
+def _check_form(calls: object, function: Callable[..., Any], form: str) -> None:
+    role = form.partition("(")[0]
     _check_keywords(function, role)
     checked_form(_without_given(function), form)
     _check_kind(calls, function, role)
-    return function
 
 
 def call_takes_key(calls: object, function: Callable[..., Any], role: str) -> bool:
     """Return whether `function` takes the key before the value; raises TypeError as `checked_call` does."""
+    _check_batch(calls, function, role)
     _check_keywords(function, role)
     takes = form_takes_key(_without_given(function), role)
     _check_kind(calls, function, role)
@@ -265,6 +294,7 @@ def calling(
     """
     options = inherited(operator, given, *serdes)
     store = options.store_name or check_name(operator + INBOX_SUFFIX)
+    columns = function if isinstance(function, ColumnFunction) else None
     return nodes.Calling(
         store=StoreBuilder(
             KeyValueBytesStoreSupplier(store, in_memory=None),
@@ -274,27 +304,33 @@ def calling(
         spec=CallSpec(
             node=operator,
             store=store,
-            function=function,
+            function=function if columns is None else columns.function,
             with_key=with_key,
             takes=given_parameters(function),
             open=options.open,
-            rules=rules_of(options),
+            rules=rules_of(options, function),
             on_failure=failure_of(options),
             key_serde=options.key_serde,
             value_serde=options.value_serde,
-            answer_serde=options.answer_serde or answers or answer_serde_of(function),
-            reconcile=_reconcile_of(given, function, with_key),
+            answer_serde=options.answer_serde or answers or answer_serde_of(record_function(function)),
+            reconcile=_reconcile_of(given, with_key),
+            columns=columns,
         ),
         dead_letters=options.then,
     )
 
 
-def _reconcile_of(calls: Calls, function: Callable[..., Any], with_key: bool) -> Reconcile | None:
-    """Return the function that asks for earlier answers; raises TypeError if it does not fit `function`."""
+def _reconcile_of(calls: Calls, with_key: bool) -> Reconcile | None:
+    """Return the function that asks for earlier answers; raises TypeError if it does not fit."""
     asking = calls.reconcile
     if asking is None:
         return None
-    checked_call(calls, asking, f"reconcile({'key, value' if with_key else 'value'})")
+    if has_mark(asking) or takes_columns_only(asking):
+        raise TypeError(
+            f"The reconcile {name_of_function(asking)} takes columns, but Calls asks for one record at a time: write a "
+            "function of single values."
+        )
+    _check_form(calls, asking, f"reconcile({'key, value' if with_key else 'value'})")
     return Reconcile(asking, given_parameters(asking))
 
 
@@ -307,16 +343,17 @@ def check_no_park(operator: str, on_error: Park | None) -> None:
         )
 
 
+def _check_batch(calls: object, function: Callable[..., Any], role: str) -> None:
+    """Raise TypeError if `calls` has options for batches that do not fit `function`."""
+    if isinstance(calls, Calls):
+        check_batch(function, role, calls.batch_size, milliseconds(calls.batch_wait, "batch_wait"))
+
+
 def _check_kind(calls: object, function: Callable[..., Any], role: str) -> None:
     """Raise TypeError unless `calls` is a Calls for this kind of function."""
     name = name_of_function(function)
     if not isinstance(calls, Calls):
         raise TypeError(f"Expected Calls as calls of {name}, got {calls!r}: write Calls(capacity=100), for example.")
-    if takes_columns_only(function):
-        raise TypeError(
-            f"The {role} {name} takes whole columns, but Calls calls it for each record: write a function of single "
-            "values."
-        )
     code = called_code(function)
     _check_given(calls, function, role)
     if inspect.isgeneratorfunction(code) or inspect.isasyncgenfunction(code):
@@ -339,8 +376,9 @@ def _check_given(calls: Calls, function: Callable[..., Any], role: str) -> None:
     """Raise TypeError if a call would give another argument, or no client, to a parameter `client` or `call`."""
     name, signature = name_of_function(function), signature_of(function)
     parameters = [] if signature is None else [*signature.parameters.values()]
+    given = _given_names(function)
     for place, each in enumerate(parameters):
-        if place and each.name in _GIVEN_BY_NAME and each.kind is each.POSITIONAL_OR_KEYWORD:
+        if place and each.name in given and each.kind is each.POSITIONAL_OR_KEYWORD:
             raise TypeError(
                 f"The {role} {name}{signature} takes {each.name} by position, where it gets a part of the record: "
                 f"write `*, {each.name}`, or give the parameter another name."
@@ -356,15 +394,20 @@ def _check_given(calls: Calls, function: Callable[..., Any], role: str) -> None:
 def _check_keywords(function: object, role: str) -> None:
     """Raise TypeError if a function requires a keyword-only parameter that no call gives."""
     signature = signature_of(function) if callable(function) else None
+    given = _given_names(function)
     for each in () if signature is None else signature.parameters.values():
         required = each.kind is each.KEYWORD_ONLY and each.default is each.empty
-        if callable(function) and required and each.name not in _GIVEN_BY_NAME:
-            meant = "".join(f" Did you mean {near}?" for near in get_close_matches(each.name, _GIVEN_BY_NAME, 1))
+        if callable(function) and required and each.name not in given:
+            meant = "".join(f" Did you mean {near}?" for near in get_close_matches(each.name, given, 1))
             raise TypeError(
                 f"The {role} {name_of_function(function)}{signature} takes {each.name} by keyword, which no call "
-                "gives: client is the object that open made, and call the CallContext. Give another parameter a "
+                f"gives: client is the object that open made, and {given[-1]} the context. Give another parameter a "
                 f"default, or bind it with functools.partial.{meant}"
             )
+
+
+def _given_names(function: object) -> tuple[str, ...]:
+    return _GIVEN_WITH_COLUMNS if isinstance(function, ColumnFunction) else _GIVEN_BY_NAME
 
 
 def given_parameters(function: Callable[..., Any]) -> frozenset[str]:
@@ -373,7 +416,7 @@ def given_parameters(function: Callable[..., Any]) -> frozenset[str]:
     parameters = {} if signature is None else signature.parameters
     return frozenset(
         name
-        for name in _GIVEN_BY_NAME
+        for name in _given_names(function)
         if name in parameters and parameters[name].kind is inspect.Parameter.KEYWORD_ONLY
     )
 

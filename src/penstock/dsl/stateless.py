@@ -4,7 +4,7 @@ A stream that gets other keys is marked, so that the next operator by key repart
 function selects the serde of its result if the configuration has no default.
 
 A function on columns (`penstock.processor.column_functions`) may replace a function on rows, with a column for each of
-its parameters, except in `map` and `flat_map`, and except with `calls`.
+its parameters, except in `map` and `flat_map`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, overload
 
+from penstock.dsl.call_batches import on_waiting_columns, record_function
 from penstock.dsl.calls import Calls, call_takes_key, calling, check_no_park, checked_call
 from penstock.dsl.column_functions import (
     ArrayAction,
@@ -70,7 +71,8 @@ class OperatorNodes(Shell, Generic[K, V]):
         self, how: _How, function: Callable[..., Any], make: type[ColumnFunction] = ColumnFunction
     ) -> Callable[..., Any]:
         _, calls = how
-        return function if calls is not None else on_columns(function, self._key_serde, self._value_serde, make)
+        find = on_columns if calls is None else on_waiting_columns
+        return find(function, self._key_serde, self._value_serde, make)
 
     def _run(
         self,
@@ -98,7 +100,7 @@ class OperatorNodes(Shell, Generic[K, V]):
         serdes = self._key_serde, self._value_serde
         return {
             "parking": None,
-            "calling": calling(calls, name, function, serdes, answers(function), with_key=with_key),
+            "calling": calling(calls, name, function, serdes, answers(record_function(function)), with_key=with_key),
         }
 
     def _check_then(self, name: str, given: Calls | Park | None) -> None:
@@ -155,6 +157,7 @@ class StatelessOperators(OperatorNodes[K, V]):
         named: Named | str | None = None,
         *,
         on_error: Park | None = None,
+        calls: Calls | None = None,
     ) -> KStream[K, V]: ...
     def filter(
         self,
@@ -191,6 +194,7 @@ class StatelessOperators(OperatorNodes[K, V]):
         named: Named | str | None = None,
         *,
         on_error: Park | None = None,
+        calls: Calls | None = None,
     ) -> KStream[K, V]: ...
     def filter_not(
         self,
@@ -222,6 +226,7 @@ class StatelessOperators(OperatorNodes[K, V]):
         named: Named | str | None = None,
         *,
         on_error: Park | None = None,
+        calls: Calls | None = None,
     ) -> KStream[K, VR]: ...
     @overload
     def map_values(
@@ -283,6 +288,7 @@ class StatelessOperators(OperatorNodes[K, V]):
         named: Named | str | None = None,
         *,
         on_error: Park | None = None,
+        calls: Calls | None = None,
     ) -> KStream[K, VR]: ...
     @overload
     def flat_map_values(
@@ -496,6 +502,7 @@ class StatelessOperators(OperatorNodes[K, V]):
         named: Named | str | None = None,
         *,
         on_error: Park | None = None,
+        calls: Calls | None = None,
     ) -> KStream[KR, V]: ...
     @overload
     def select_key(

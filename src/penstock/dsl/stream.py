@@ -309,7 +309,7 @@ class KStream(StatelessOperators[K, V], StreamJoins[K, V], StreamDeduplication[K
 
     @overload
     def group_by(
-        self, key_selector: Vectorized[tuple[K, V], KR], grouped: Grouped | None = None
+        self, key_selector: Vectorized[tuple[K, V], KR], grouped: Grouped | None = None, *, calls: Calls | None = None
     ) -> KGroupedStream[KR, V]: ...
     @overload
     def group_by(

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import inspect
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from functools import partial
 from typing import Any, Final
 
 from penstock.errors import SerializationError, StreamsError
+from penstock.processor.call_batch import Attempted, BatchCall, MadeCall, RecordCall
 from penstock.processor.calls import Answer, CallContext, CallSpec
 from penstock.processor.waiting_records import WaitingRecord
 from penstock.processor.waiting_serdes import RecordSerdes, record_serdes
@@ -41,6 +42,21 @@ class CallFunction:
         self._spec = spec
         self._topic = topic
         self._serdes = serdes
+
+    def made(self, attempted: Sequence[Attempted], client: Any) -> MadeCall:
+        """Return the call of an attempt with its arguments.
+
+        Args:
+            attempted: its records: several only for a function on columns.
+            client: the object that `open` made, None without it.
+
+        Raises:
+            StreamsError: a serde cannot read its part of the only record.
+        """
+        if self._spec.columns is not None:
+            return BatchCall(self._spec, self._spec.columns, self._serdes, attempted, client)
+        ((waiting, attempt),) = attempted
+        return RecordCall(self.bound(waiting, attempt, client))
 
     def bound(self, waiting: WaitingRecord, attempt: int, client: Any) -> Callable[[], Any]:
         """Return the function with the arguments of an attempt.

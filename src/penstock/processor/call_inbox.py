@@ -20,7 +20,6 @@ from penstock.processor.waiting_records import Waiting, WaitingRecord, WaitingRe
 from penstock.processor.waiting_serdes import serdes_of_store
 from penstock.record import NO_METADATA, Record, RecordMetadata
 
-
 _LONGEST_ORIGIN: Final = 500
 """Number of characters from which on an id begins with a digest: a processor may call again for each answer."""
 

@@ -22,6 +22,7 @@ import msgspec
 
 from penstock.errors import ProcessorStateError
 from penstock.processor.backoff import Backoff
+from penstock.processor.column_functions import ColumnFunction
 from penstock.processor.waiting_records import WaitingRecord
 from penstock.record import Headers
 from penstock.serdes import Serde
@@ -78,6 +79,8 @@ class CallRules:
         threads: number of threads that run a blocking function; 0 for a coroutine function.
         max_records: number of waiting records from which on a task reads only answers.
         max_bytes: size of the waiting records in bytes from which on a task reads only answers.
+        batch_size: maximum number of records in an attempt.
+        batch_wait_ms: maximum time in ms, from its arrival, that a record waits for others to fill its attempt.
     """
 
     capacity: int
@@ -90,6 +93,8 @@ class CallRules:
     threads: int
     max_records: int
     max_bytes: int
+    batch_size: int = 1
+    batch_wait_ms: int = 0
 
 
 ClientFactory = Callable[[], AbstractAsyncContextManager[Any] | AbstractContextManager[Any]]
@@ -119,7 +124,7 @@ class CallSpec:
         function: a coroutine function, or a blocking function with `rules.threads`. Positional arguments are the value,
             or key and value with `with_key`; the keyword-only parameters `client` and `call` are optional.
         with_key: whether the function takes the key.
-        takes: the names of its keyword-only parameters among `client` and `call`.
+        takes: the names of its keyword-only parameters among `client`, `call` and `calls`.
         open: makes the client; None without one.
         rules: the limits.
         on_failure: what becomes of a record whose last attempt failed.
@@ -127,6 +132,7 @@ class CallSpec:
         answer_serde: of the results.
         reconcile: asks the service what became of an earlier attempt; None to make the call again.
         choose_answer_serde: returns the serde of the result for the value of an entry; None for `answer_serde`.
+        columns: `function` as a function on columns, for several records in an attempt; None for one on a record.
     """
 
     node: str
@@ -142,6 +148,7 @@ class CallSpec:
     answer_serde: Serde
     reconcile: Reconcile | None = None
     choose_answer_serde: Callable[[bytes | None], Serde] | None = None
+    columns: ColumnFunction | None = None
 
     def answer_serde_of(self, waiting: WaitingRecord) -> Serde:
         """Return the serde of the result for a waiting record; raises StreamsError if its function is unknown."""
@@ -151,6 +158,8 @@ class CallSpec:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallContext:
     """The record of a call, for the keyword-only parameter `call` of a function with Calls (no Kafka class).
+
+    A function on columns has the parameter `calls` instead, a list with the context of each record.
 
     Args:
         topic: of the input record; None if it has no origin.

@@ -13,9 +13,9 @@ Rules:
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, Final, Generic, Protocol, TypeVar, overload
+from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from penstock.processor.arrays import LIBRARIES, LIST, ColumnForm, Form, column_form, column_in, list_form, made
 from penstock.processor.columns import ColumnCall, ColumnError
@@ -29,6 +29,7 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 A = TypeVar("A")
 B = TypeVar("B")
+P = ParamSpec("P")
 R = TypeVar("R")
 Row_contra = TypeVar("Row_contra", contravariant=True)
 Result_co = TypeVar("Result_co", covariant=True)
@@ -94,9 +95,19 @@ class Marked:
 
 
 @overload
-def vectorized(function: Callable[[list[A]], Sequence[R]]) -> Vectorized[A, R]: ...
+def vectorized(
+    function: Callable[Concatenate[list[A], list[B], P], Awaitable[Sequence[R | Exception]]],
+) -> Vectorized[tuple[A, B], R]: ...
 @overload
-def vectorized(function: Callable[[list[A], list[B]], Sequence[R]]) -> Vectorized[tuple[A, B], R]: ...
+def vectorized(
+    function: Callable[Concatenate[list[A], P], Awaitable[Sequence[R | Exception]]],
+) -> Vectorized[A, R]: ...
+@overload
+def vectorized(
+    function: Callable[Concatenate[list[A], list[B], P], Sequence[R]],
+) -> Vectorized[tuple[A, B], R]: ...
+@overload
+def vectorized(function: Callable[Concatenate[list[A], P], Sequence[R]]) -> Vectorized[A, R]: ...
 @overload
 def vectorized(function: Callable[[C], ColumnOf[R]]) -> Vectorized[Any, R]: ...
 @overload
@@ -105,7 +116,8 @@ def vectorized(function: Callable[..., Any]) -> Any:
     """Mark a function that takes lists as one that takes whole columns.
 
     Operators then call it once per batch with a list of values, or lists of keys and values, and use each entry of the
-    list that it returns for one record. Functions of arrays need no mark, but mypy needs it to know their types. The
+    list that it returns for one record. With `calls`, the batch has records that wait for their calls, and the function
+    may be a coroutine function. Functions of arrays need no mark, but mypy needs it to know their types. The
     marked function is the function itself.
 
     Args:
@@ -179,6 +191,10 @@ class ColumnFunction(ColumnCall):
         ]
         return type(self)(self.function, tuple(known) if count <= 2 else self._columns, self.result, self.batch_size)
 
+    def returning(self, result: Any) -> ColumnFunction:
+        """Return this function with another annotation of its result."""
+        return type(self)(self.function, self._columns, result, self.batch_size)
+
     def libraries(self, count: int) -> tuple[Library | None, ...]:
         """Return the libraries of the arrays from which the function takes its `count` columns; None for objects."""
         return tuple(LIBRARIES.get(column.form) for column in self._types(count))
@@ -194,12 +210,23 @@ class ColumnFunction(ColumnCall):
         Raises:
             ColumnError: the function returns no column of the same length.
         """
-        rows = len(columns[0])
-        arguments = self._made(columns)
+        arguments = self.arguments(columns)
         returned = self.function(*arguments)
         for argument, form, column in zip(arguments, self._types(len(columns)), columns, strict=True):
             if returned is argument and form.form in (Form.ARROW, Form.POLARS):  # which cannot change
                 return column
+        return self.results(returned, len(columns[0]))
+
+    def results(self, returned: Any, rows: int) -> Sequence[Any]:
+        """Return the column that the function returned, as rows.
+
+        Args:
+            returned: the result of the function.
+            rows: the number of rows that it received.
+
+        Raises:
+            ColumnError: it is no column of the same length.
+        """
         results = column_in(returned)
         if results is None:
             raise ColumnError(
@@ -213,7 +240,8 @@ class ColumnFunction(ColumnCall):
             )
         return results
 
-    def _made(self, columns: Sequence[Sequence[Any]]) -> list[Any]:
+    def arguments(self, columns: Sequence[Sequence[Any]]) -> list[Any]:
+        """Return the arguments of the function for `columns`, each of its annotated form."""
         return [made(type, column) for type, column in zip(self._types(len(columns)), columns, strict=False)]
 
     def _types(self, count: int) -> list[ColumnForm]:
@@ -226,8 +254,12 @@ class ColumnAction(ColumnFunction):
 
     def call(self, columns: Sequence[Sequence[Any]]) -> Sequence[Any]:
         """Call the action; returns None for each row."""
-        self.function(*self._made(columns))
+        self.function(*self.arguments(columns))
         return [None] * len(columns[0])
+
+    def results(self, returned: Any, rows: int) -> Sequence[Any]:
+        """Return a result for each row, None if the action returned nothing; raises ColumnError for other columns."""
+        return [None] * rows if returned is None else super().results(returned, rows)
 
 
 def column_function(function: Any, make: type[ColumnFunction] = ColumnFunction) -> ColumnFunction | None:
@@ -242,7 +274,7 @@ def column_function(function: Any, make: type[ColumnFunction] = ColumnFunction) 
     if mark.columns is not None:
         return make(function, mark.columns, mark.result, mark.batch_size)
     names, annotations, result = _annotations(function)
-    if _has_mark(function):
+    if has_mark(function):
         return make(function, tuple(map(list_form, annotations)), result)
     columns = [column_form(annotation) for annotation in annotations]
     found = [column for column in columns if column is not None]
@@ -263,7 +295,7 @@ def check_not_mixed(function: Any) -> None:
     For operators that take functions on columns: there, such a function would be called for each record, with single
     values in place of columns.
     """
-    if not callable(function) or isinstance(function, type) or _has_mark(function):
+    if not callable(function) or isinstance(function, type) or has_mark(function):
         return
     names, annotations, _ = _annotations(function)
     columns = {name: form for name, each in zip(names, annotations, strict=True) if (form := column_form(each))}
@@ -281,7 +313,7 @@ def takes_columns_only(function: Callable[..., Any]) -> bool:
 
     A value may be a numpy array, so such annotations do not count.
     """
-    if _has_mark(function):
+    if has_mark(function):
         return True
     found = column_function(function)
     return found is not None and not found.takes_numpy
@@ -297,7 +329,8 @@ def result_annotation(function: Callable[..., Any]) -> Any:
     return _annotations(function)[2]
 
 
-def _has_mark(function: Callable[..., Any]) -> bool:
+def has_mark(function: object) -> bool:
+    """Return whether a function is marked as one on columns, by `vectorized` or `model`."""
     return getattr(function, MARK, None) is not None  # attributes are how Python functions are marked
 
 

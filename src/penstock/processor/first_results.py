@@ -178,7 +178,8 @@ def _watch_initializer(user: UsesResults, settled: set[str], node: str) -> None:
 
 
 def _watch_process(processor: Processor | FixedKeyProcessor, supplier: ProcessorSupplier, node: str) -> None:
-    if _is_of_package(type(processor)) or _PROCESS in vars(processor) or type(supplier).__hash__ is None:  # like that of a dataclass
+    is_own = _is_of_package(type(processor))
+    if is_own or _PROCESS in vars(processor) or type(supplier).__hash__ is None:  # like that of a dataclass
         return
     settled, left = _settled.setdefault(supplier, set()), _RECORDS
     process: Callable[[Any], Any] = processor.process

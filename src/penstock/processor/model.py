@@ -10,7 +10,7 @@ import hashlib
 import inspect
 import typing
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import update_wrapper
 from threading import Lock
 from typing import Any, Final, Protocol, TypeVar, overload
@@ -34,6 +34,8 @@ C = TypeVar("C", bound=Array)
 D = TypeVar("D", bound=Array)
 R = TypeVar("R")
 
+_AWAITABLES: Final = (Awaitable, Coroutine)
+
 _MOST_MODELS: Final = 64
 """Maximum number of models that a process keeps for later tasks; the one that was used first goes first."""
 
@@ -48,6 +50,14 @@ class MakesModel(Protocol):
         self, factory: Callable[[], Callable[[list[A], list[B]], Sequence[R]]]
     ) -> Vectorized[tuple[A, B], R]: ...
     @overload
+    def __call__(
+        self, factory: Callable[[], Callable[[list[A]], Awaitable[Sequence[R | Exception]]]]
+    ) -> Vectorized[A, R]: ...
+    @overload
+    def __call__(
+        self, factory: Callable[[], Callable[[list[A], list[B]], Awaitable[Sequence[R | Exception]]]]
+    ) -> Vectorized[tuple[A, B], R]: ...
+    @overload
     def __call__(self, factory: Callable[[], Callable[[C], ColumnOf[R]]]) -> Vectorized[Any, R]: ...
     @overload
     def __call__(self, factory: Callable[[], Callable[[C, D], ColumnOf[R]]]) -> Vectorized[Any, R]: ...
@@ -58,7 +68,8 @@ def model(factory: None = None, /, *, batch_size: int = 64) -> MakesModel:
 
     The factory runs when the first record arrives, once in each process, whatever its number of tasks. Operators then
     call the function that it returned with lists of values, or lists of keys and values, or with the arrays that the
-    return annotation of the factory names: `Callable[[np.ndarray], np.ndarray]`.
+    return annotation of the factory names: `Callable[[np.ndarray], np.ndarray]`. With `calls`, it may return a
+    coroutine function, as the annotation `Callable[[list[Order]], Awaitable[list[float]]]` says.
 
     Args:
         factory: nothing; it is there for the message if the parentheses are missing.
@@ -77,16 +88,12 @@ def model(factory: None = None, /, *, batch_size: int = 64) -> MakesModel:
     def decorated(factory: Any) -> Any:
         if not inspect.isfunction(factory) or inspect.iscoroutinefunction(factory):
             raise TypeError(f"Expected a function for model, got {factory!r}: decorate a factory made with def.")
-        loaded = _Loaded(factory)
-
-        def call(*columns: Any) -> Any:
-            return loaded.function()(*columns)
-
-        update_wrapper(call, factory, ("__module__", "__name__", "__qualname__", "__doc__"), ())
-        vars(call).pop("__wrapped__")  # its parameters are not those of the factory
         arguments = typing.get_args(result_annotation(factory))
         taken = arguments[0] if len(arguments) == 2 and isinstance(arguments[0], list) else []
         result = arguments[1] if len(arguments) == 2 else None
+        call = _caller(_Loaded(factory, is_coroutine=typing.get_origin(result) in _AWAITABLES))
+        update_wrapper(call, factory, ("__module__", "__name__", "__qualname__", "__doc__"), ())
+        vars(call).pop("__wrapped__")  # its parameters are not those of the factory
         setattr(call, MARK, Marked(tuple(map(list_form, taken)), result, size))
         return call
 
@@ -101,20 +108,37 @@ def _checked(batch_size: Any) -> int:
     return batch_size
 
 
+def _caller(loaded: _Loaded) -> Callable[..., Any]:
+    """Return a function that calls that of a model; a coroutine function if the model is one."""
+    if loaded.is_coroutine:
+
+        async def call_later(*columns: Any) -> Any:
+            return await loaded.function()(*columns)
+
+        return call_later
+
+    def call(*columns: Any) -> Any:
+        return loaded.function()(*columns)
+
+    return call
+
+
 class _Loaded:
     """The function of a model, which is made when it is first called.
 
     Args:
         factory: makes it.
+        is_coroutine: whether it is a coroutine function.
     """
 
-    def __init__(self, factory: Callable[[], Callable[..., Any]]) -> None:
+    def __init__(self, factory: Callable[[], Callable[..., Any]], *, is_coroutine: bool) -> None:
+        self.is_coroutine = is_coroutine
         self._factory = factory
         self._function: Callable[..., Any] | None = None
         self._lock = Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _shared, (self._factory,)
+        return _shared, (self._factory, self.is_coroutine)
 
     def function(self) -> Callable[..., Any]:
         """Return the function, made by the first call; raises ColumnError if it cannot be made."""
@@ -130,11 +154,15 @@ class _Loaded:
             made: Any = self._factory()
         except Exception as error:
             raise ColumnError(f"The factory of the model {name} failed ({type(error).__name__}: {error}).") from error
-        if not callable(made) or inspect.iscoroutinefunction(made):
-            raise ColumnError(
-                f"The factory of the model {name} returned {made!r:.100} where a function on columns was expected: "
-                "return a function made with def, or a bound method, such as estimator.predict."
+        if not callable(made) or inspect.iscoroutinefunction(made) != self.is_coroutine:
+            wanted = (
+                "a coroutine function on columns was expected: return a function made with `async def`."
+                if self.is_coroutine
+                else "a function on columns was expected: return a function made with def, or a bound method, such as "
+                "estimator.predict. A model for Calls may return a coroutine function, and then its factory has the "
+                "annotation Callable[[list[Order]], Awaitable[list[float]]], for example."
             )
+            raise ColumnError(f"The factory of the model {name} returned {made!r:.100} where {wanted}")
         function: Callable[..., Any] = made
         return function
 
@@ -143,11 +171,11 @@ _models: OrderedDict[bytes, _Loaded] = OrderedDict()
 _models_lock = Lock()
 
 
-def _shared(factory: Callable[[], Callable[..., Any]]) -> _Loaded:
+def _shared(factory: Callable[[], Callable[..., Any]], is_coroutine: bool) -> _Loaded:
     """Return the model of an unpickled factory: that of an equal one, if this process has it."""
     digest = hashlib.sha256(cloudpickle.dumps(factory)).digest()
     with _models_lock:
-        found = _models.setdefault(digest, _Loaded(factory))
+        found = _models.setdefault(digest, _Loaded(factory, is_coroutine=is_coroutine))
         if len(_models) > _MOST_MODELS:
             _models.popitem(last=False)
     return found

@@ -13,6 +13,7 @@ from penstock.host.calls.answer_writer import CallAnswer
 from penstock.host.calls.runner import CallRunner
 from penstock.processor.backoff import Backoff
 from penstock.processor.calls import CallFailure, CallOrder, CallRules, CallSpec, ClientFactory, Reconcile
+from penstock.processor.column_functions import column_function, has_mark
 from penstock.processor.waiting_records import WaitingRecord
 from penstock.serdes import Serdes
 
@@ -48,7 +49,10 @@ def spec(
     reconcile: Callable[..., Any] | None = None,
     **changed: Any,
 ) -> CallSpec:
-    """Return an operator of texts; `reconcile` takes the value, `changed` are rules."""
+    """Return an operator of texts; `reconcile` takes the value, `changed` are rules.
+
+    A marked function is one on columns.
+    """
     return CallSpec(
         node=node,
         store=f"{node}-calls",
@@ -62,6 +66,7 @@ def spec(
         value_serde=Serdes.string(),
         answer_serde=Serdes.string(),
         reconcile=None if reconcile is None else Reconcile(reconcile, frozenset()),
+        columns=column_function(function) if has_mark(function) else None,
     )
 
 

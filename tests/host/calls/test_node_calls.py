@@ -6,7 +6,9 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 
+from penstock import vectorized
 from penstock.host.calls.measuring import CallFigures
 from penstock.processor.backoff import Backoff
 from penstock.processor.calls import NOT_CALLED, CallContext, CallOrder, NotCalled
@@ -333,3 +335,197 @@ def test_a_blocking_look_up_runs_on_the_threads(run: Run, answers: KeptAnswers) 
     run(spec(charge, reconcile=known, threads=1)).add("risk", 0, waited)
     assert sorted(map(str, answers.results(2))) == ["new charged", "old known"]
     assert threads == {"penstock-risk"}
+
+
+# ---------------------------------------- functions on columns
+
+
+def noting(seen: list[list[str]], outcomes: dict[str, Exception] | None = None) -> Any:
+    """Return a function on columns that notes its batches; some values fail."""
+
+    @vectorized
+    async def call(values: list[str]) -> list[Any]:
+        seen.append(values)
+        return [(outcomes or {}).get(value, value.upper()) for value in values]
+
+    return call
+
+
+def numbered(number: int) -> list[tuple[int, Any]]:
+    return entries(*((str(each), str(each)) for each in range(number)))
+
+
+def test_an_attempt_takes_several_records_and_each_has_an_answer(run: Run, answers: KeptAnswers) -> None:
+    seen: list[list[str]] = []
+    runner = run(spec(noting(seen), batch_size=4))
+    runner.add("risk", 0, entries(*((text, text) for text in "abcdefghij")))
+    assert answers.results(10) == [*"ABCDEFGHIJ"]
+    assert seen == [[*"abcd"], [*"efgh"], [*"ij"]]
+    assert [each.key for each in answers.records] == [number.to_bytes(8, "big") for number in range(1, 11)]
+    figures = runner.take_measured()["risk"]
+    assert (figures.answered, figures.latency.number) == (10, 3)
+
+
+def test_a_batch_takes_one_record_of_a_key(run: Run, answers: KeptAnswers) -> None:
+    seen: list[list[str]] = []
+    run(spec(noting(seen), batch_size=4)).add("risk", 0, entries(("a", "a1"), ("a", "a2"), ("b", "b1"), ("a", "a3")))
+    assert answers.results(4) == ["A1", "B1", "A2", "A3"]
+    assert seen == [["a1", "b1"], ["a2"], ["a3"]]
+
+
+def test_a_batch_takes_records_of_several_partitions(run: Run, answers: KeptAnswers) -> None:
+    seen: list[list[str]] = []
+    runner = run(spec(noting(seen), batch_size=2, batch_wait_ms=HOUR))
+    runner.add("risk", 0, entries(("a", "x")))
+    runner.add("risk", 1, entries(("a", "y")))
+    assert answers.results(2) == ["X", "Y"]
+    assert [each.partition for each in answers.records] == [TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)]
+
+
+def test_a_record_waits_for_others_for_a_limited_time(run: Run, answers: KeptAnswers) -> None:
+    seen: list[list[str]] = []
+    run(spec(noting(seen), batch_size=4, batch_wait_ms=20)).add("risk", 0, numbered(6))
+    assert answers.results(6) == [*"012345"]
+    assert seen == [[*"0123"], [*"45"]]
+
+
+def test_a_batch_takes_one_place_of_the_capacity(run: Run, answers: KeptAnswers) -> None:
+    begun: list[list[str]] = []
+    gate = threading.Event()
+
+    @vectorized
+    async def call(values: list[str]) -> list[str]:
+        begun.append(values)
+        while not gate.is_set():
+            await asyncio.sleep(0.001)
+        return values
+
+    runner = run(spec(call, batch_size=3, capacity=2))
+    runner.add("risk", 0, numbered(9))
+    until(lambda: len(begun) == 2)
+    assert runner.take_measured()["risk"].in_flight == 2
+    gate.set()
+    assert len(answers.results(9)) == 9
+    assert begun == [[*"012"], [*"345"], [*"678"]]
+
+
+def test_an_error_among_the_answers_fails_its_record(run: Run, answers: KeptAnswers) -> None:
+    seen: list[list[str]] = []
+    runner = run(spec(noting(seen, {"1": ValueError("declined")}), batch_size=3, attempts=3))
+    runner.add("risk", 0, numbered(3))
+    assert answers.results(3) == ["0", "2", "ValueError: declined"]
+    assert seen == [[*"012"], ["1"], ["1"]]
+    assert [each.answer.attempts for each in answers.records] == [1, 1, 3]
+
+
+def test_a_failed_batch_fails_each_record_and_the_last_attempt_is_for_each_alone(
+    run: Run, answers: KeptAnswers
+) -> None:
+    seen: list[list[str]] = []
+
+    @vectorized
+    async def call(values: list[str]) -> list[str]:
+        seen.append(values)
+        if "1" in values:
+            raise OSError("refused")
+        return values
+
+    run(spec(call, batch_size=3, attempts=3)).add("risk", 0, numbered(3))
+    assert sorted(map(str, answers.results(3))) == ["0", "2", "OSError: refused"]
+    assert seen[:2] == [[*"012"], [*"012"]]
+    assert sorted(seen[2:]) == [["0"], ["1"], ["2"]]
+
+
+def test_a_wrong_number_of_answers_fails_each_record(run: Run, answers: KeptAnswers) -> None:
+    @vectorized
+    async def call(values: list[str]) -> list[str]:
+        return values[1:]
+
+    run(spec(call, batch_size=2)).add("risk", 0, numbered(2))
+    for failure in answers.results(2):
+        assert failure is not None
+        assert failure.startswith("ColumnError: The calls of risk have no answers: ")
+        assert "returned a column of length 1 where length 2 was expected" in failure
+
+
+def test_a_batch_that_takes_too_long_is_cancelled(run: Run, answers: KeptAnswers) -> None:
+    @vectorized
+    async def call(values: list[str]) -> list[str]:
+        await asyncio.sleep(HOUR)
+        return values
+
+    run(spec(call, batch_size=2, timeout_ms=20)).add("risk", 0, numbered(2))
+    expected = "TimeoutError: The call of risk for orders-0, offset 1, and 1 more, did not end within 20 ms."
+    assert answers.results(2) == [expected, expected]
+
+
+def test_a_dropped_record_of_a_batch_has_no_answer(run: Run, answers: KeptAnswers) -> None:
+    begun = threading.Event()
+    gate = threading.Event()
+
+    @vectorized
+    async def call(values: list[str]) -> list[str]:
+        begun.set()
+        while not gate.is_set():
+            await asyncio.sleep(0.001)
+        return values
+
+    runner = run(spec(call, batch_size=2, batch_wait_ms=HOUR))
+    runner.add("risk", 0, entries(("a", "x")))
+    runner.add("risk", 1, entries(("a", "y")))
+    assert begun.wait(20)
+    runner.drop("risk", 0)
+    gate.set()
+    assert answers.results(1) == ["y"]
+    assert answers.records[0].partition == TopicPartition(TOPIC, 1)
+
+
+def test_a_batch_whose_records_are_all_dropped_is_cancelled(run: Run, answers: KeptAnswers) -> None:
+    begun = threading.Event()
+    cancelled = threading.Event()
+
+    @vectorized
+    async def call(values: list[str]) -> list[str]:
+        begun.set()
+        try:
+            await asyncio.sleep(HOUR)
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+        return values
+
+    runner = run(spec(call, batch_size=2))
+    runner.add("risk", 0, numbered(2))
+    assert begun.wait(20)
+    runner.drop("risk", 0)
+    assert cancelled.wait(20)
+
+
+def test_answers_of_batches_leave_in_the_order_of_the_partition(run: Run, answers: KeptAnswers) -> None:
+    failing = {"0": OSError("down")}
+    seen: list[list[str]] = []
+    run(spec(noting(seen, failing), order=CallOrder.PARTITION, batch_size=2, capacity=2, attempts=3)).add(
+        "risk", 0, entries(*(("a", str(number)) for number in range(8)))
+    )
+    assert answers.results(8) == ["OSError: down", *"1234567"]
+
+
+def test_a_blocking_function_on_columns_runs_on_a_thread(run: Run, answers: KeptAnswers) -> None:
+    threads: list[str] = []
+
+    @vectorized
+    def call(keys: list[str], values: list[str]) -> list[str]:
+        threads.append(threading.current_thread().name)
+        return [key + value for key, value in zip(keys, values, strict=True)]
+
+    run(spec(call, with_key=True, batch_size=2, threads=1)).add("risk", 0, numbered(3))
+    assert answers.results(3) == ["00", "11", "22"]
+    assert threads == ["penstock-risk"] * 2
+
+
+def test_a_batch_counts_once_for_the_rate(run: Run, answers: KeptAnswers) -> None:
+    seen: list[list[str]] = []
+    runner = run(spec(noting(seen), batch_size=3, rate=1 / HOUR))
+    runner.add("risk", 0, numbered(6))
+    assert answers.results(3) == ["0", "1", "2"]
+    assert seen == [[*"012"]]

@@ -5,13 +5,15 @@ Part of the core of calls: no loop, no clock, no thread.
 - KEY: the calls of a key in a partition form a line, and only its first may be made. A null key equals no other.
 - PARTITION: all calls may be made, and answers leave in the order of the sequence numbers.
 - UNORDERED: all calls may be made, and answers leave as they come.
+- Calls that may be made share an attempt, in order of arrival. The last attempt of a call that has failed before is
+  made for it alone, so that its record does not fail others.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict, deque
 from dataclasses import dataclass
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 from penstock.processor.calls import Answer, CallOrder
 from penstock.processor.waiting_records import WaitingRecord
@@ -26,6 +28,7 @@ class Call:
         sequence: the number of the waiting record.
         record: the waiting record.
         turn: the place among all calls of the operator.
+        due: the time in seconds from which it waits for no other calls to share its attempt.
         attempts: the number of attempts made.
         answer: None until it is known.
         is_dropped: whether its answer is no longer wanted.
@@ -35,6 +38,7 @@ class Call:
     sequence: int
     record: WaitingRecord
     turn: int
+    due: float = 0.0
     attempts: int = 0
     answer: Answer | None = None
     is_dropped: bool = False
@@ -45,13 +49,16 @@ class CallLines:
 
     Args:
         order: of the calls and answers of a partition.
+        attempts: maximum number of attempts of a call.
     """
 
-    def __init__(self, order: CallOrder) -> None:
+    def __init__(self, order: CallOrder, attempts: int = 1) -> None:
         self._order = order
+        self._attempts = attempts
         self._calls: defaultdict[int, dict[int, Call]] = defaultdict(dict)
         self._keys: defaultdict[int, dict[bytes, deque[Call]]] = defaultdict(dict)
-        self._ready: list[tuple[int, Call]] = []  # a heap by turn; some of its calls are dropped
+        self._ready: list[tuple[int, Call]] = []  # a heap by turn
+        self._alone: list[tuple[int, Call]] = []  # as above, of calls that share no attempt
         self._turn = 0
         self.held = 0
         """The number of answered calls that may not leave yet."""
@@ -59,12 +66,12 @@ class CallLines:
     def __len__(self) -> int:
         return sum(map(len, self._calls.values()))
 
-    def add(self, partition: int, sequence: int, record: WaitingRecord) -> None:
-        """Add a call as the last one of its line; one that is known already is ignored."""
+    def add(self, partition: int, sequence: int, record: WaitingRecord, due: float = 0.0) -> None:
+        """Add a call as the last one of its line; one that is known already is ignored. due: see `Call`."""
         if sequence in self._calls[partition]:
             return
         self._turn += 1
-        call = Call(partition, sequence, record, self._turn)
+        call = Call(partition, sequence, record, self._turn, due)
         self._calls[partition][sequence] = call
         if self._order is CallOrder.KEY and record.key is not None:
             line = self._keys[partition].setdefault(record.key, deque())
@@ -75,22 +82,43 @@ class CallLines:
 
     def again(self, call: Call) -> None:
         """Allow another attempt of a call."""
-        heappush(self._ready, (call.turn, call))
+        is_last = 0 < call.attempts == self._attempts - 1
+        heappush(self._alone if is_last else self._ready, (call.turn, call))
 
     def has_next(self) -> bool:
         """Return whether a call may be made."""
-        while self._ready and self._ready[0][1].is_dropped:
-            heappop(self._ready)
-        return bool(self._ready)
+        return bool(self._ready or self._alone)
 
     def has_begun_next(self) -> bool:
         """Return whether the first call that may be made has had an attempt before."""
-        return self.has_next() and self._ready[0][1].attempts > 0
+        return self.has_next() and self._next_heap()[0][1].attempts > 0
 
-    def next(self) -> Call:
-        """Remove and return the first call that may be made; raises IndexError if there is no such call."""
-        self.has_next()
-        return heappop(self._ready)[1]
+    def due(self, size: int) -> float:
+        """Return the time in seconds from which the next attempt waits for no other calls.
+
+        It is in the past if the attempt has as many calls as it may have. Raises IndexError if no call may be made.
+
+        Args:
+            size: maximum number of calls of an attempt.
+        """
+        heap = self._next_heap()
+        return float("-inf") if heap is self._alone or len(heap) >= size else heap[0][1].due
+
+    def next(self, size: int) -> list[Call]:
+        """Remove and return the calls of the next attempt; raises IndexError if no call may be made.
+
+        Args:
+            size: maximum number of calls.
+        """
+        heap = self._next_heap()
+        count = 1 if heap is self._alone else min(size, len(heap))
+        return [heappop(heap)[1] for _ in range(count)]
+
+    def _next_heap(self) -> list[tuple[int, Call]]:
+        """Return the heap with the first call that may be made."""
+        if self._alone and self._ready:
+            return min(self._alone, self._ready, key=lambda heap: heap[0][0])
+        return self._alone or self._ready
 
     def answered(self, call: Call) -> list[Call]:
         """Note the answer of a call; return the calls, in order, that are answered and leave now."""
@@ -126,4 +154,7 @@ class CallLines:
         for call in dropped:
             call.is_dropped = True
             self.held -= call.answer is not None
+        for heap in (self._ready, self._alone):
+            heap[:] = [each for each in heap if not each[1].is_dropped]
+            heapify(heap)
         return dropped

@@ -2,12 +2,15 @@
 
 Rules:
 - An attempt takes a place of the capacity from its start to its end. A pause between attempts takes no place.
-- An answer that waits for earlier ones keeps its place, because it is lost if the process ends. Only another attempt of
-  an earlier call starts without that place, or the line would stand still.
-- No attempt starts while as many answers as the capacity are not written: a broker that does not answer must not cost
-  further calls.
+- The attempt of a function on columns is for up to `batch_size` calls, also of several partitions. It starts when it is
+  full, or when its first call is due. Each of its calls has an answer of its own; if it fails, each of them has failed.
+- An answer that waits for earlier ones keeps its share of a place, because it is lost if the process ends. Only another
+  attempt of an earlier call starts without that place, or the line would stand still.
+- No attempt starts while as many answers as the capacity allows are not written: a broker that does not answer must not
+  cost further calls.
 - If the client cannot be opened, all calls wait, and their attempts do not count. A drop ends this state.
-- A dropped call is cancelled, and its answer is not written, unless it has left its line before.
+- A dropped call is cancelled with the last call of its attempt, and its answer is not written, unless it has left its
+  line before.
 """
 
 from __future__ import annotations
@@ -24,12 +27,38 @@ from penstock.host.calls.blocking import BlockingThreads
 from penstock.host.calls.lines import Call, CallLines
 from penstock.host.calls.measuring import CallCounters
 from penstock.host.calls.opened_client import OpenedClient, at_once
+from penstock.host.calls.pauses import CallPauses
 from penstock.host.calls.rate import RateLimiter
 from penstock.host.crashpoints import crash_point
+from penstock.processor.call_batch import Attempted, CallOutcome
 from penstock.processor.call_function import CallFunction, ClientOpenError
 from penstock.processor.calls import NOT_CALLED, Answer, CallSpec
 from penstock.processor.waiting_records import Waiting
 from penstock.record import TopicPartition
+
+
+class _Batch:
+    """The calls of one attempt.
+
+    Args:
+        calls: at least one.
+        began: the time of its start in seconds.
+    """
+
+    def __init__(self, calls: Sequence[Call], began: float) -> None:
+        self.calls = calls
+        self.began = began
+        self.attempt: Attempt | None = None
+
+    def begin(self) -> None:
+        """Begin the time of the attempt."""
+        if self.attempt is not None:
+            self.attempt.begin()
+
+    def cancel_if_dropped(self) -> None:
+        """Cancel the attempt if no call of it needs an answer."""
+        if self.attempt is not None and all(call.is_dropped for call in self.calls):
+            self.attempt.cancel()
 
 
 class NodeCalls:
@@ -61,12 +90,13 @@ class NodeCalls:
         self._failed = failed
         self._cancel_seconds = cancel_seconds
         self._loop = asyncio.get_running_loop()
-        self._lines = CallLines(spec.rules.order)
+        self._lines = CallLines(spec.rules.order, spec.rules.attempts)
         self._limiter = None if spec.rules.rate is None else RateLimiter(spec.rules.rate)
         self._threads = BlockingThreads(f"penstock-{spec.node}", spec.rules.threads, self._pump)
         self._client = OpenedClient(spec, self._threads.run if spec.rules.threads else at_once)
-        self._attempts: dict[Call, Attempt] = {}
-        self._pauses: dict[Call, asyncio.TimerHandle] = {}
+        self._attempts: set[_Batch] = set()
+        self._called: dict[Call, _Batch] = {}
+        self._pauses = CallPauses(self._again)
         self._unwritten: Counter[int] = Counter()
         self._when_written: defaultdict[int, list[Callable[[], None]]] = defaultdict(list)
         self._made = 0
@@ -77,18 +107,18 @@ class NodeCalls:
 
     def add(self, partition: int, entries: Sequence[Waiting]) -> None:
         """Add waiting records of a partition, in order; known ones are ignored."""
+        due = self._loop.time() + self._spec.rules.batch_wait_ms / 1000
         for sequence, record in entries:
-            self._lines.add(partition, sequence, record)
+            self._lines.add(partition, sequence, record, due)
         self._pump()
 
     def drop(self, partition: int) -> None:
         """Cancel the calls of a partition."""
         self._has_failed = False
         for call in self._lines.drop(partition):
-            if call in self._attempts:
-                self._attempts[call].cancel()
-            if call in self._pauses:
-                self._pauses.pop(call).cancel()
+            if call in self._called:
+                self._called[call].cancel_if_dropped()
+            self._pauses.cancel(call)
         self._count()
 
     def pause(self) -> None:
@@ -109,30 +139,37 @@ class NodeCalls:
         await self._client.close()
         self._threads.close()
 
-    def _has_place(self) -> bool:
+    def _room(self) -> int:
+        """Return the maximum number of calls of the next attempt, 0 if no attempt has a place."""
         rules = self._spec.rules
         places = min(rules.capacity, rules.threads) - self._threads.lost if rules.threads else rules.capacity
-        in_flight = len(self._attempts)
-        if self._has_failed or in_flight >= places or self._unwritten.total() >= rules.capacity:
-            return False
-        return in_flight + self._lines.held < rules.capacity or self._lines.has_begun_next()
+        most = rules.capacity * rules.batch_size
+        if self._has_failed or len(self._attempts) >= places or self._unwritten.total() >= most:
+            return 0
+        room = min(rules.batch_size, most - len(self._called) - self._lines.held)
+        return room if room > 0 else int(self._lines.has_begun_next())
 
     def _pump(self) -> None:
         """Start the attempts that may start now."""
-        while not self._is_paused and self._has_place() and self._lines.has_next():
+        while not self._is_paused and self._lines.has_next() and (room := self._room()):
+            now = self._loop.time()
+            wait = self._lines.due(room) - now
             if self._limiter is not None:
-                now = self._loop.time()
-                wait = self._limiter.wait(now)
-                if wait > 0:
-                    self._pump_in(wait)
-                    break
+                wait = max(wait, self._limiter.wait(now))
+            if wait > 0:
+                self._pump_at(now + wait)
+                break
+            if self._limiter is not None:
                 self._limiter.start(now)
-            self._start(self._lines.next())
+            self._start(_Batch(self._lines.next(room), now))
         self._count()
 
-    def _pump_in(self, seconds: float) -> None:
-        if self._later is None:
-            self._later = self._loop.call_later(seconds, self._pump_late)
+    def _pump_at(self, when: float) -> None:
+        if self._later is not None:
+            if self._later.when() <= when:
+                return
+            self._later.cancel()
+        self._later = self._loop.call_at(when, self._pump_late)
 
     def _pump_late(self) -> None:
         self._later = None
@@ -143,63 +180,92 @@ class NodeCalls:
 
     # ---------------------------------------- attempts
 
-    def _start(self, call: Call) -> None:
+    def _start(self, batch: _Batch) -> None:
         self._made += 1
         crash_point("call.made", self._made)
-        if call.attempts:
+        if any(call.attempts for call in batch.calls):
             self.counters.retried()
-        call.attempts += 1
-        ended = partial(self._ended, call, self._loop.time())
-        timeout = self._spec.rules.timeout_ms / 1000
+        for call in batch.calls:
+            call.attempts += 1
+            self._called[call] = batch
         self._idle.clear()
-        self._attempts[call] = Attempt(self._name_of(call), self._made_call(call), timeout, self._cancel_seconds, ended)
+        self._attempts.add(batch)
+        timeout = self._spec.rules.timeout_ms / 1000
+        ended = partial(self._ended, batch)
+        batch.attempt = Attempt(self._name_of(batch), self._made_call(batch), timeout, self._cancel_seconds, ended)
 
-    def _name_of(self, call: Call) -> str:
-        record = call.record
-        return f"The call of {self._spec.node} for {record.topic}-{record.partition}, offset {record.offset},"
+    def _name_of(self, batch: _Batch) -> str:
+        record, more = batch.calls[0].record, len(batch.calls) - 1
+        others = f", and {more} more," if more else ","
+        return f"The call of {self._spec.node} for {record.topic}-{record.partition}, offset {record.offset}{others}"
 
-    async def _made_call(self, call: Call) -> Any:
-        """Call the function for the record and return its result, or the one that the service has already."""
-        attempt, number = self._attempts[call], call.attempts
+    async def _made_call(self, batch: _Batch) -> list[CallOutcome]:
+        """Call the function for the records and return their outcomes."""
         client = await self._client.get()
-        reconciling = self._function.reconciling(call.record, number, client)
-        if reconciling is not None:
-            attempt.begin()
-            found = await self._result(call, reconciling)
-            if found is not NOT_CALLED:
-                return found
-        attempt.begin()
-        return await self._result(call, self._function.bound(call.record, number, client))
+        attempted = [Attempted(call.record, call.attempts) for call in batch.calls]
+        known = await self._known(batch, attempted, client)
+        rest = [each for place, each in enumerate(attempted) if place not in known]
+        if not rest:
+            return [*known.values()]
+        batch.begin()
+        made = self._function.made(rest, client)
+        outcomes = iter(made.outcomes(await self._result(batch, made)))
+        return [known.get(place) or next(outcomes) for place in range(len(attempted))]
 
-    async def _result(self, call: Call, function: Callable[[], Any]) -> Any:
+    async def _known(self, batch: _Batch, attempted: Sequence[Attempted], client: Any) -> dict[int, CallOutcome]:
+        """Return the outcomes of earlier attempts that the service knows, by place; a failed look-up is an outcome."""
+        known = {}
+        for place, (waiting, attempt) in enumerate(attempted):
+            try:
+                reconciling = self._function.reconciling(waiting, attempt, client)
+                if reconciling is None:
+                    continue
+                batch.begin()
+                found = await self._result(batch, reconciling)
+            except Exception as error:
+                known[place] = CallOutcome(error=error)
+            else:
+                if found is not NOT_CALLED:
+                    known[place] = CallOutcome(found)
+        return known
+
+    async def _result(self, batch: _Batch, function: Callable[[], Any]) -> Any:
         if self._spec.rules.threads:
-            return await self._threads.run(self._name_of(call), function)
+            return await self._threads.run(self._name_of(batch), function)
         return await function()
 
-    def _ended(self, call: Call, began: float, outcome: AttemptOutcome) -> None:
-        del self._attempts[call]
+    def _ended(self, batch: _Batch, outcome: AttemptOutcome) -> None:
+        self._attempts.discard(batch)
+        for call in batch.calls:
+            del self._called[call]
         if not self._attempts:
             self._idle.set()
-        self.counters.attempted((self._loop.time() - began) * 1000)
-        if not call.is_dropped:
-            self._go_on(call, outcome)
-        self._pump()
-
-    def _go_on(self, call: Call, outcome: AttemptOutcome) -> None:
-        """Write the answer of an attempt, or try again."""
-        function, about = self._function, (call.sequence, call.record, call.attempts)
+        self.counters.attempted((self._loop.time() - batch.began) * 1000)
         if outcome.error is None:
             crash_point("call.answered", self._made)
-            self._answer(call, function.answer(*about, outcome.result))
-        elif isinstance(outcome.error, ClientOpenError):
-            call.attempts -= 1
-            self._lines.again(call)
-            self._fail(outcome.error)
-        elif function.tries_again(outcome.error, call.attempts):
-            wait = self._spec.rules.backoff.wait_ms(call.attempts) / 1000
-            self._pauses[call] = self._loop.call_later(wait, self._again, call)
-        else:
-            self._answer(call, function.failure(*about, outcome.error))
+        self._go_on(batch, outcome)
+        self._pump()
+
+    def _go_on(self, batch: _Batch, ended: AttemptOutcome) -> None:
+        """Write the answers of an attempt, or try again."""
+        failed = defaultdict[int, list[Call]](list)
+        outcomes = [ended] * len(batch.calls) if ended.error is not None else ended.result
+        for call, outcome in zip(batch.calls, outcomes, strict=True):
+            if call.is_dropped:
+                continue
+            about = (call.sequence, call.record, call.attempts)
+            if outcome.error is None:
+                self._answer(call, self._function.answer(*about, outcome.result))
+            elif isinstance(outcome.error, ClientOpenError):
+                call.attempts -= 1
+                self._lines.again(call)
+                self._fail(outcome.error)
+            elif self._function.tries_again(outcome.error, call.attempts):
+                failed[call.attempts].append(call)
+            else:
+                self._answer(call, self._function.failure(*about, outcome.error))
+        for attempts, calls in failed.items():
+            self._pauses.begin(calls, self._spec.rules.backoff.wait_ms(attempts) / 1000)
 
     def _fail(self, error: Exception) -> None:
         """Report the error by which no call can be made, once."""
@@ -207,9 +273,9 @@ class NodeCalls:
             self._has_failed = True
             self._failed(error)
 
-    def _again(self, call: Call) -> None:
-        del self._pauses[call]
-        self._lines.again(call)
+    def _again(self, calls: Sequence[Call]) -> None:
+        for call in calls:
+            self._lines.again(call)
         self._pump()
 
     # ---------------------------------------- answers

@@ -1,9 +1,10 @@
 """Makes the calls of a topology one after another, in this process, for the inline host.
 
 Each call runs to its end: attempts follow one another without waits, and neither the capacity nor the rate has an
-effect. Coroutines run in a loop of a thread of their own, so a program that has a loop can use the host; blocking
-functions run in threads, which the end of the time limit leaves. Answers that a test has given are used instead, and
-then there must be one for each attempt.
+effect. A function on columns takes the records that wait together, without a wait for others. Coroutines run in a loop
+of a thread of their own, so a program that has a loop can use the host; blocking functions run in threads, which the
+end of the time limit leaves. Answers that a test has given are used instead, and then there must be one for each
+attempt of a record.
 """
 
 from __future__ import annotations
@@ -11,23 +12,24 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, NamedTuple
 
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
+from penstock.host.calls.lines import Call, CallLines
 from penstock.plan.subtopology import SubtopologySpec
+from penstock.processor.call_batch import Attempted, CallOutcome
 from penstock.processor.call_function import (
     CallFunction,
-    ClientOpenError,
     call_function,
     checked_client,
     client_open_error,
 )
 from penstock.processor.calls import NOT_CALLED, Answer, CallSpec
-from penstock.processor.waiting_records import Waiting, WaitingRecord
+from penstock.processor.waiting_records import Waiting
 
 
 class NoAnswerLeftError(StreamsError):
@@ -81,8 +83,7 @@ class InlineCalls:
             NoAnswerLeftError: a test has given fewer answers than there are attempts.
         """
         for node, records in calls.items():
-            for sequence, waiting in records:
-                yield self._operators[node].answered(sequence, waiting)
+            yield from self._operators[node].answers(records)
 
     def close(self) -> None:
         """Leave the clients, and end the threads."""
@@ -108,47 +109,80 @@ class _Operator:
         self._given.extend(answers)
         self._given_number = (self._given_number or 0) + len(answers)
 
-    def answered(self, sequence: int, waiting: WaitingRecord) -> AnswerRecord:
-        """Return the answer of the call of a record, after its last attempt."""
-        answer = self._answer(sequence, waiting)
-        return AnswerRecord(self._topic, sequence.to_bytes(8, "big"), answer.pack(), max(waiting.timestamp, 0))
+    def answers(self, records: Sequence[Waiting]) -> Iterator[AnswerRecord]:
+        """Make the calls of records, and yield their answers in order."""
+        rules = self._spec.rules
+        lines = CallLines(rules.order, rules.attempts)
+        for sequence, waiting in records:
+            lines.add(0, sequence, waiting)
+        while lines.has_next():
+            calls = lines.next(rules.batch_size)
+            for call in calls:
+                call.attempts += 1
+            for call, outcome in zip(calls, self._outcomes(calls), strict=True):
+                if outcome.error is not None and self._function.tries_again(outcome.error, call.attempts):
+                    lines.again(call)
+                    continue
+                call.answer = self._answer(call, outcome)
+                for each in lines.answered(call):
+                    yield self._record(each)
 
-    def _answer(self, sequence: int, waiting: WaitingRecord) -> Answer:
-        attempts = 0
-        while True:
-            attempts += 1
-            try:
-                result = self._result(waiting, attempts)
-            except (ClientOpenError, NoAnswerLeftError):
-                raise
-            except Exception as error:
-                if not self._function.tries_again(error, attempts):
-                    return self._function.failure(sequence, waiting, attempts, error)
-            else:
-                return self._function.answer(sequence, waiting, attempts, result)
+    def _record(self, call: Call) -> AnswerRecord:
+        assert call.answer is not None
+        key, timestamp = call.sequence.to_bytes(8, "big"), max(call.record.timestamp, 0)
+        return AnswerRecord(self._topic, key, call.answer.pack(), timestamp)
 
-    def _result(self, waiting: WaitingRecord, attempt: int) -> Any:
+    def _answer(self, call: Call, outcome: CallOutcome) -> Answer:
+        about = call.sequence, call.record, call.attempts
+        if outcome.error is not None:
+            return self._function.failure(*about, outcome.error)
+        return self._function.answer(*about, outcome.result)
+
+    def _outcomes(self, calls: Sequence[Call]) -> list[CallOutcome]:
+        """Return the outcome of an attempt for each of its calls."""
         if self._given_number is not None:
-            return self._next_given(self._given_number, waiting, attempt)
+            return [self._next_given(self._given_number, call) for call in calls]
         client = self._opened_client()
-        reconciling = self._function.reconciling(waiting, attempt, client)
-        if reconciling is not None:
-            found = self._loop_thread.run(self._limited(reconciling))
-            if found is not NOT_CALLED:
-                return found
-        return self._loop_thread.run(self._limited(self._function.bound(waiting, attempt, client)))
+        attempted = [Attempted(call.record, call.attempts) for call in calls]
+        known = self._known(attempted, client)
+        rest = [each for place, each in enumerate(attempted) if place not in known]
+        made = iter(self._made(rest, client) if rest else [])
+        return [known.get(place) or next(made) for place in range(len(attempted))]
 
-    def _next_given(self, number: int, waiting: WaitingRecord, attempt: int) -> Any:
+    def _known(self, attempted: Sequence[Attempted], client: Any) -> dict[int, CallOutcome]:
+        """Return the outcomes of earlier attempts that the service knows, by place; a failed look-up is an outcome."""
+        known = {}
+        for place, (waiting, attempt) in enumerate(attempted):
+            try:
+                reconciling = self._function.reconciling(waiting, attempt, client)
+                found = NOT_CALLED if reconciling is None else self._loop_thread.run(self._limited(reconciling))
+            except Exception as error:
+                known[place] = CallOutcome(error=error)
+            else:
+                if found is not NOT_CALLED:
+                    known[place] = CallOutcome(found)
+        return known
+
+    def _made(self, attempted: Sequence[Attempted], client: Any) -> list[CallOutcome]:
+        try:
+            made = self._function.made(attempted, client)
+            return made.outcomes(self._loop_thread.run(self._limited(made)))
+        except Exception as error:
+            return [CallOutcome(error=error)] * len(attempted)
+
+    def _next_given(self, number: int, call: Call) -> CallOutcome:
         if not self._given:
             raise NoAnswerLeftError(
                 f"Operator {self._spec.node} was given {number} answer{'' if number == 1 else 's'}, and all are used: "
-                f"attempt {attempt} of its call for offset {waiting.offset} of {waiting.topic} needs another one. Give "
-                f"driver.answers({self._spec.node!r}, [...]) one for each attempt, retries included."
+                f"attempt {call.attempts} of its call for offset {call.record.offset} of {call.record.topic} needs "
+                f"another one. Give driver.answers({self._spec.node!r}, [...]) one for each attempt, retries included."
             )
         given = self._given.popleft()
+        if isinstance(given, Exception):
+            return CallOutcome(error=given)
         if isinstance(given, BaseException):
             raise given
-        return given
+        return CallOutcome(given)
 
     async def _limited(self, function: Callable[[], Any]) -> Any:
         seconds = self._spec.rules.timeout_ms / 1000
