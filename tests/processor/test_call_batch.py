@@ -118,7 +118,7 @@ def test_answers_are_a_column_with_one_for_each_record(returned: Any) -> None:
         return returned
 
     call = made(asked, 1, 2, with_key=False)
-    with pytest.raises(ColumnError, match="The calls of call have no answers: .*asked returned"):
+    with pytest.raises(ColumnError, match=r"The calls of call have no answers: .*asked returned"):
         call.outcomes(call())
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import pickle
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -153,7 +154,9 @@ def test_coroutine_functions_are_refused() -> None:
     def makes_one() -> Any:
         return later
 
-    with pytest.raises(ColumnError, match="where a function on columns was expected"):
+    with pytest.raises(
+        ColumnError, match=r"where a function on columns was expected.* Callable\[\[list\[Order\]\], Await"
+    ):
         function_of(makes_one)("a")
 
 
@@ -164,6 +167,24 @@ def test_a_model_without_parentheses_is_refused() -> None:
 
     with pytest.raises(TypeError, match=r"model returns the decorator of fraud: write @model\(\) with parentheses"):
         bare(fraud)
+
+
+def test_a_model_for_calls_is_a_coroutine_function() -> None:
+    @model(batch_size=8)
+    def remote() -> Callable[[list[int]], Awaitable[list[int]]]:
+        async def score(values: list[int]) -> list[int]:
+            return [value + 1 for value in values]
+
+        return score
+
+    @model()
+    def wrong() -> Callable[[list[int]], Awaitable[list[int]]]:
+        return lambda values: values  # type: ignore[arg-type,return-value]  # that is what is tested
+
+    loaded = pickle.loads(cloudpickle.dumps(function_of(remote)))
+    assert asyncio.run(loaded.function([1, 2])) == [2, 3]
+    with pytest.raises(ColumnError, match="where a coroutine function on columns was expected: return a function made"):
+        asyncio.run(function_of(wrong).function([1]))
 
 
 @pytest.mark.parametrize(("size", "error"), [(0, ValueError), ("64", TypeError), (True, TypeError)])

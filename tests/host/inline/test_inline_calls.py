@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from penstock import NOT_CALLED, Calls, Consumed, Retry, Serdes, StreamsBuilder
+from penstock import NOT_CALLED, Calls, Consumed, Retry, Serdes, StreamsBuilder, vectorized
 from penstock.config import StreamsConfig
 from penstock.host.inline.inline_calls import InlineCalls, NoAnswerLeftError
 from penstock.host.inline.inline_host import whole_topology
@@ -229,3 +229,46 @@ def test_answers_are_a_list_of_answers(make: Make, answers: Any, message: str) -
 
     with pytest.raises(TypeError, match=message):
         make(asked).give_answers("call", answers)
+
+
+def batch(calls: InlineCalls, *texts: bytes) -> list[tuple[int, Any]]:
+    """Return the attempts, and the result or the error of each call of records that wait together."""
+    records = [(number, WaitingRecord(text, text, 0, (), "in", 0, number)) for number, text in enumerate(texts)]
+    found = []
+    for record in calls.answers({"call": records}):
+        answer = unpack_answer(record.value, record.topic)
+        result = None if answer.result is None else PlainAnswerSerde().deserialize("", answer.result)
+        found.append((answer.attempts, answer.failure or result))
+    return found
+
+
+def test_a_function_on_columns_takes_records_that_wait_together(make: Make) -> None:
+    seen: list[list[str]] = []
+
+    @vectorized
+    async def asked(values: list[str]) -> Any:
+        seen.append(values)
+        return [ValueError("no") if value == "b" else value.upper() for value in values]
+
+    calls = make(asked, batch_size=2, retry=Retry(attempts=2))
+    assert batch(calls, b"a", b"b", b"a", b"c") == [(1, "A"), (2, "ValueError: no"), (1, "A"), (1, "C")]
+    assert seen == [["a", "b"], ["b"], ["a", "c"]]
+
+
+def test_a_failed_batch_fails_each_of_its_records(make: Make) -> None:
+    @vectorized
+    def asked(values: list[str]) -> Any:
+        raise OSError(f"down for {len(values)}")
+
+    calls = make(asked, threads=1, retry=Retry(attempts=2))
+    assert batch(calls, b"a", b"b") == [(2, "OSError: down for 1")] * 2
+
+
+def test_given_answers_are_for_each_record_of_a_batch(make: Make) -> None:
+    @vectorized
+    async def asked(values: list[str]) -> Any:
+        return [value.upper() for value in values]
+
+    calls = make(asked)
+    calls.give_answers("call", ["given", OSError("x"), "third"])
+    assert batch(calls, b"a", b"b", b"c") == [(1, "given"), (1, "OSError: x"), (1, "third")]
