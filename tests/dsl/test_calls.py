@@ -205,7 +205,7 @@ def test_the_node_has_the_function_that_asks_for_answers() -> None:
 
 def test_a_short_timeout_is_written_with_its_unit() -> None:
     for given, milliseconds in ((timedelta(milliseconds=5), 5), (100, 100)):
-        assert rules_of(Calls(timeout=given)).timeout_ms == milliseconds
+        assert rules_of(Calls(timeout=given), print).timeout_ms == milliseconds
 
 
 def test_a_keyword_of_the_user_has_a_default_or_is_bound() -> None:

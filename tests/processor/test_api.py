@@ -63,7 +63,10 @@ def test_a_context_has_each_member_with_the_same_parameters(interface: type, con
     names = [name for name in dir(interface) if not name.startswith("_")]
     assert len(names) > 15
     for name in names:
-        assert parameters(context, name) == parameters(interface, name), name
+        expected = parameters(interface, name)
+        if (context, name) == (FixedKeyProcessorContext, "call"):
+            expected.remove("key")  # its calls have the key of the record
+        assert parameters(context, name) == expected, name
 
 
 def test_a_batch_processor_returns_its_rows_for_all_children() -> None:

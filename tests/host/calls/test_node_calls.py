@@ -340,6 +340,20 @@ def test_a_blocking_look_up_runs_on_the_threads(run: Run, answers: KeptAnswers) 
 # ---------------------------------------- functions on columns
 
 
+def test_a_batch_is_called_without_the_records_that_the_service_knows(run: Run, answers: KeptAnswers) -> None:
+    seen: list[list[str]] = []
+
+    async def known(value: str) -> str | NotCalled:
+        if value == "1":
+            raise OSError("no look-up")
+        return "known" if value == "0" else NOT_CALLED
+
+    waited = [(number, each.that_waited()) for number, each in numbered(3)]
+    run(spec(noting(seen), batch_size=3, reconcile=known)).add("risk", 0, waited)
+    assert answers.results(3) == ["known", "OSError: no look-up", "2"]
+    assert seen == [["2"]]
+
+
 def noting(seen: list[list[str]], outcomes: dict[str, Exception] | None = None) -> Any:
     """Return a function on columns that notes its batches; some values fail."""
 
