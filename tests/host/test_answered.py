@@ -190,11 +190,14 @@ def test_a_failed_call_is_a_dead_letter(
 
 
 class Ticking(Processor[str, str, str, str]):
-    """Asks for the place of its first record at each punctuation."""
+    """Asks for the place of a time at each punctuation."""
+
+    def __init__(self, kind: PunctuationType) -> None:
+        self._kind = kind
 
     def init(self, context: ProcessorContext) -> None:
         super().init(context)
-        context.schedule(1_000, PunctuationType.STREAM_TIME, self._tick)
+        context.schedule(1_000, self._kind, self._tick)
 
     def process(self, record: Record[str, str]) -> None:
         """Let only punctuations call."""
@@ -206,16 +209,24 @@ class Ticking(Processor[str, str, str, str]):
         self.context.forward(record.with_value(answer))
 
 
+@pytest.mark.parametrize("kind", PunctuationType)
 def test_a_punctuation_calls(
-    runner: Runner, start: Callable[..., Program], application: str, topics: tuple[str, str]
+    runner: Runner,
+    start: Callable[..., Program],
+    application: str,
+    topics: tuple[str, str],
+    kind: PunctuationType,
 ) -> None:
     builder = StreamsBuilder()
-    ticking = builder.stream(topics[0], TEXT).process(Ticking, named="tick", calls=Calls(), call_functions=(place,))
+    ticking = builder.stream(topics[0], TEXT).process(
+        partial(Ticking, kind), named="tick", calls=Calls(), call_functions=(place,)
+    )
     ticking.to(topics[1], Produced.with_(STRING, STRING))
     program = start(builder.build(), runner.config(application))
     runner.write(topics[0], rows("a1"))
-    (found,) = run_to(program, runner, topics[1], 1)
-    assert (found.key, found.value, found.timestamp) == (b"tick", b"home of 1000", 1_000)
+    found = run_to(program, runner, topics[1], 1)[0]
+    assert (found.key, found.value) == (b"tick", f"home of {found.timestamp}".encode())
+    assert (found.timestamp == 1_000) == (kind is PunctuationType.STREAM_TIME)
 
 
 def test_a_waiting_call_of_a_function_that_is_gone_stops_the_program(

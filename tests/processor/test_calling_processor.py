@@ -436,6 +436,23 @@ def test_a_call_that_waits_is_made_after_a_restart() -> None:
     assert sent(again) == [("out", "a", "a1: yes", 5)]
 
 
+def test_a_task_with_too_many_waiting_calls_takes_only_answers() -> None:
+    other, calls = asking(called_for), Calls(max_records=2)
+    task = task_of(built(lambda s: s.process(other, named="call", calls=calls, call_functions=(called_for,))))
+    task.add_records("in", 0, batch_of(("a", "a1", 5)))
+    task.process()
+    assert not task.waits_for_answers
+    task.add_records("in", 0, batch_of(("b", "b1", 6), first_offset=1))
+    task.process()
+    assert task.adds_calls
+    assert task.waits_for_answers
+    commit(task)
+    first, _ = task.take_calls()["call"]
+    add_answers(task, answer_to(first, "yes"))
+    task.process()
+    assert not task.waits_for_answers
+
+
 def test_a_failure_that_ended_the_task_is_ignored_after_a_restart() -> None:
     task = restarted(MemoryBase(), called_for)
     task.add_records("in", 0, batch_of(("a", "a1", 5)))
