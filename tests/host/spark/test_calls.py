@@ -13,7 +13,21 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from penstock import Calls, Consumed, Grouped, Materialized, Produced, Serdes, StreamsBuilder, Topology, savepoints
+from penstock import (
+    Calls,
+    Consumed,
+    Grouped,
+    Materialized,
+    Processor,
+    ProcessorContext,
+    Produced,
+    Record,
+    Serdes,
+    Stores,
+    StreamsBuilder,
+    Topology,
+    savepoints,
+)
 from penstock.errors import MissingInternalTopicError
 from penstock.host.api import Host
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
@@ -81,6 +95,32 @@ def asking(source: str, target: str, name: str = "ask", calls: Calls | None = No
     return builder.build()
 
 
+class Asking(Processor[str, str, str, str]):
+    """Asks for each record, and marks an answer that it gets again."""
+
+    def init(self, context: ProcessorContext) -> None:
+        super().init(context)
+        self._answers = context.get_state_store("answers")
+
+    def process(self, record: Record[str, str]) -> None:
+        self.context.call(ask, record.value)
+
+    def answered(self, record: Record[str, str], answer: str) -> None:
+        before = self._answers.get(record.value)
+        self._answers.put(record.value, answer)
+        self.context.forward(record.with_value(answer if before is None else f"again: {answer}"))
+
+
+def asking_in_a_processor(source: str, target: str) -> Topology:
+    builder = StreamsBuilder()
+    builder.add_state_store(
+        Stores.key_value_store_builder(Stores.persistent_key_value_store("answers"), STRING, STRING)
+    )
+    stream = builder.stream(source, TEXT)
+    stream.process(Asking, "answers", named="ask", calls=Calls(), call_functions=(ask,)).to(target, PAIRS)
+    return builder.build()
+
+
 def rows(first: int, count: int, partitions: int) -> list[InputRecord]:
     """Return `count` records from the number `first` on, of the keys by turns, each in the partition of its key."""
     return [
@@ -141,14 +181,16 @@ def test_answers_have_the_order_and_the_time_of_their_records(
 
 @pytest.mark.partitions(2, 2)
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("build", [asking, asking_in_a_processor])
 def test_each_answer_is_used_once_whatever_fails_when(
     spark_runner: SparkRunner,
     application: str,
     topics: tuple[str, str],
     crashes: Callable[..., Crashes],
+    build: Callable[..., Topology],
     seed: int,
 ) -> None:
-    query = InlineQuery(asking(*topics), spark_runner.config(application), spark_runner.admin)
+    query = InlineQuery(build(*topics), spark_runner.config(application), spark_runner.admin)
     installed = crashes(seed, 0.1, 20)
     for part in range(4):
         spark_runner.write(topics[0], rows(part * 12, 12, 2))

@@ -113,8 +113,34 @@ def reconciled(builder: StreamsBuilder, source: str, sink: str) -> None:
     receipts.to(sink, Produced.with_(Serdes.string(), Serdes.string()))
 
 
+class Paying(Processor[str, str, str, str]):
+    """Pays for each line, and counts its receipts in a store, so that an answer that is used twice shows."""
+
+    def init(self, context: ProcessorContext) -> None:
+        super().init(context)
+        self._receipts = context.get_state_store("receipts")
+
+    def process(self, record: Record[str, str]) -> None:
+        self.context.call(paid, record.value)
+
+    def answered(self, record: Record[str, str], answer: str) -> None:
+        before = self._receipts.get(record.value)
+        self._receipts.put(record.value, answer)
+        self.context.forward(record.with_value(answer if before is None else f"again: {answer}"))
+
+
+def processor_calls(builder: StreamsBuilder, source: str, sink: str) -> None:
+    """Write each line with the receipt of its call, by a processor."""
+    text = Serdes.string()
+    builder.add_state_store(Stores.key_value_store_builder(Stores.persistent_key_value_store("receipts"), text, text))
+    options = Calls(capacity=CAPACITY)
+    receipts = builder.stream(source).process(Paying, "receipts", named="pay", calls=options, call_functions=(paid,))
+    receipts.to(sink, Produced.with_(text, text))
+
+
 PROGRAMS = {
     "calls": calls,
+    "processor calls": processor_calls,
     "counts": counts,
     "everywhere": everywhere,
     "expiring": expiring,

@@ -114,7 +114,7 @@ def test_each_record_has_one_result_though_an_instance_is_killed(
 
 @pytest.mark.crash
 @pytest.mark.one_broker
-@pytest.mark.parametrize("program", ["calls", "reconciled"])
+@pytest.mark.parametrize("program", ["calls", "processor calls", "reconciled"])
 def test_each_record_has_one_result_though_instances_come_and_go(
     broker: RunningBroker, tmp_path: Path, unique_name: Callable[[str], str], program: str
 ) -> None:
