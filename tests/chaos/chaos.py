@@ -53,7 +53,7 @@ class Chaos:
     """An application, its topics and what happens to it; a context manager that leaves no process behind.
 
     history: what happened, with the seconds since the begin; it is printed as it comes. deeds: how many of each kind.
-    rows: all input so far. partitions: of each topic of the input; they grow.
+    rows: all input so far. partitions: of each topic of the input; they grow. calls: the file of the calls.
     """
 
     def __init__(
@@ -86,6 +86,7 @@ class Chaos:
         self._orders.mkdir(parents=True)
         self._disk, kept = disk, directory if disk is None else disk.path
         self._clock = directory / "clock"
+        self.calls = directory / "calls"
         self._spark_home = spark_home(directory / "spark")
         self._values: dict[str, Any] = {
             "application.id": name,
@@ -96,6 +97,7 @@ class Chaos:
             "penstock.spark.master": master,
             "penstock.spark.partitions": 2,
             "penstock.poll.ms": 50,
+            **program.KEEP_ANSWERS,
         }
         self._topology = {"prefix": name, "version": 1, "letters": _PARTITIONS}
         self._rounds, self._begun = 0, time.monotonic()
@@ -311,6 +313,7 @@ class Chaos:
             **self._processes.environment,
             "PYTHONPATH": f"{SOURCES}:{_ROOT}:{Path(__file__).parent / 'clock'}",
             "PENSTOCK_CHAOS_CLOCK": str(self._clock),
+            program.CALLS_FILE: str(self.calls),
             "SPARK_HOME": str(self._spark_home),
         }
         self._note(f"start of version {self._topology['version']} after epoch {self._checkpoint.last_epoch()}")

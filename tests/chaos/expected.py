@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from penstock.testing import TopologyTestDriver
 from tests.chaos import program, records
+from tests.host.support import OutputRecord
+from tests.support.call_answers import first_results
 
 Rows = dict[str, list[tuple[bytes | None, bytes | None]]]
 
@@ -41,3 +46,27 @@ def is_strictly_growing(found: list[tuple[bytes | None, bytes | None]]) -> bool:
             return False
         last[key] = count
     return True
+
+
+def check_calls(
+    rows: list[records.Row], output: Sequence[OutputRecord], answers: Sequence[OutputRecord], made: Path, most: int
+) -> None:
+    """Check that each click has one result, that of its first answer, and that few calls were made again.
+
+    Args:
+        rows: the input.
+        output: the results.
+        answers: the whole answers topic.
+        made: the file of the calls.
+        most: the largest number of calls that may have been made again.
+    """
+    clicks = Counter((record.value or b"").decode() for topic, record in rows if topic == "clicks")
+    results = [(record.value or b"").decode() for record in output]
+    assert Counter(result.partition(" ")[0] for result in results) == clicks
+    first = first_results([(record.partition, record.value) for record in answers], program.ASKED)
+    assert set(results) <= set(first)
+    calls = made.read_text().splitlines()
+    assert set(results) <= set(calls)
+    again = len(calls) - clicks.total()
+    print(f"{len(calls)} calls for {clicks.total()} clicks: {again} were made again, of at most {most}")
+    assert again <= most

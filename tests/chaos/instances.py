@@ -59,6 +59,7 @@ class Instance:
             **os.environ,
             "PYTHONPATH": os.pathsep.join([str(clock), *filter(None, [os.environ.get("PYTHONPATH")])]),
             "PENSTOCK_CHAOS_CLOCK": str(self.clock),
+            program.CALLS_FILE: str(directory / "calls"),
             "PENSTOCK_CRASH_POINTS": " ".join(_LEADER_POINTS),
             "PENSTOCK_CRASH_DIRECTORY": str(crashes),
         }
@@ -110,7 +111,7 @@ class GroupChaos:
     """A group of instances, its topics and what happens to it; a context manager that leaves no process behind.
 
     history: what happened, with the seconds since the begin; it is printed as it comes. deeds: how many of each kind.
-    rows: all input so far.
+    rows: all input so far. calls: the file of the calls.
     """
 
     def __init__(self, seed: int, broker: Broker, runner: SparkRunner, name: str, directory: Path) -> None:
@@ -126,7 +127,7 @@ class GroupChaos:
         self.name, self.rows, self.history = name, records.first_round(seed), list[str]()
         self.deeds = Counter[str]()
         self._seed, self._broker, self._runner = seed, broker, runner
-        self._draw = random.Random(seed)
+        self._draw, self.calls = random.Random(seed), directory / "calls"
         self._rounds, self._begun = 0, time.monotonic()
         self._config: dict[str, object] = {
             "application.id": name,
@@ -138,6 +139,7 @@ class GroupChaos:
             "windowstore.changelog.additional.retention.ms": 2**62,  # the records are some years old
             "prefix": name,
             "letters": PARTITIONS,
+            **program.KEEP_ANSWERS,
         }
         runner.create_topics({f"{name}-{topic}": PARTITIONS for topic in (*program.INPUTS, *program.OUTPUTS)})
         self._write(self.rows)
@@ -224,7 +226,7 @@ class GroupChaos:
     def _lose_changelog(self, victim: Instance) -> None:
         self._restored()  # what a lost directory had is in the changelog alone until then
         self.close()
-        stores = program.LETTERS_STORE, program.ORDERS_STORE, "minutes-store"
+        stores = program.LETTERS_STORE, program.ORDERS_STORE, "minutes-store", f"{program.ASKED}-calls"
         changelog = f"{self.name}-{self._draw.choice(stores)}-changelog"
         self._runner.admin.delete_topics([changelog])
         victim.start(self._config)

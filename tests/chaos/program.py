@@ -1,19 +1,26 @@
-"""The program that chaos strikes: joins, windows, a join by foreign key, a repartition and punctuations by wall clock,
-from topics to topics.
+"""The program that chaos strikes: joins, windows, a join by foreign key, a repartition, calls and punctuations by wall
+clock, from topics to topics.
 
 Run as `program.py <configuration as JSON>`; beside keys of StreamsConfig that has `prefix` (of the topics), `version`
 and `letters` (of the topology), `orders` (a directory) and `to_end`. It runs to the end of its input, or until a file
-`stop` appears in that directory; it pauses while there is a file `pause`, and makes a file `paused` then.
+`stop` appears in that directory; it pauses while there is a file `pause`, and makes a file `paused` then. The calls are
+noted in the file that CALLS_FILE of the environment names.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import sys
 import time
+import uuid
 from pathlib import Path
 
 from penstock import (
+    Backoff,
+    CallContext,
+    Calls,
     Consumed,
     Grouped,
     Joined,
@@ -26,6 +33,7 @@ from penstock import (
     PunctuationType,
     Record,
     Repartitioned,
+    Retry,
     Serdes,
     StreamJoined,
     StreamsBuilder,
@@ -37,8 +45,13 @@ from penstock.host.api import State
 
 INPUTS = ("clicks", "views", "accounts", "orders", "users")
 GROWING, JOINED, TABLES = ("minutes", "letters"), ("pairs", "enriched"), ("owners",)
-TICKS = "ticks"
-OUTPUTS = (*GROWING, *JOINED, *TABLES, "more", TICKS)
+TICKS, ASKED = "ticks", "asked"
+OUTPUTS = (*GROWING, *JOINED, *TABLES, "more", TICKS, ASKED)
+CALLS_FILE = "PENSTOCK_CHAOS_CALLS"
+CAPACITY = 5
+CALLS = Calls(capacity=CAPACITY, retry=Retry(attempts=2, backoff=Backoff(50), on=ConnectionError))
+KEEP_ANSWERS = {"repartition.purge.interval.ms": 2**62}
+"""The setting with which all answers stay in their topic, also while the clock is years ahead."""
 LETTERS_STORE, ORDERS_STORE, MORE_STORE = "letters-store", "orders-store", "more-store"
 MINUTE_MS, NEAR_MS, GRACE_MS = 60_000, 1_000, 1_000_000_000
 TICK_MS = 1_000
@@ -60,6 +73,18 @@ class Ticking(Processor[str, str, str, str]):
 
     def _tick(self, now: int) -> None:
         self.context.forward(Record(self.context.task_id, str(now), _TICKED_MS))
+
+
+async def ask(value: str, *, call: CallContext) -> str:
+    """Note the call, and return the value with a text that no other call returns; one attempt of eleven fails first."""
+    if call.attempt == 1 and call.offset % 11 == 0:
+        raise ConnectionError("The service is busy.")
+    answer = f"{value} {uuid.uuid4().hex}"
+    if CALLS_FILE in os.environ:
+        with Path(os.environ[CALLS_FILE]).open("a") as file:
+            file.write(f"{answer}\n")
+    await asyncio.sleep(0.01)
+    return answer
 
 
 def topology(prefix: str, version: int, letters: int) -> Topology:
@@ -91,6 +116,8 @@ def topology(prefix: str, version: int, letters: int) -> Topology:
     of_account = Joined.with_(key_serde=text, value_serde=text, other_value_serde=text)
     enriched = clicks.left_join(accounts, lambda click, account: f"{click} of {account}", joined=of_account)
     enriched.to(f"{prefix}-enriched", produced)
+
+    clicks.map_values(ask, named=ASKED, calls=CALLS).to(f"{prefix}-{ASKED}", produced)
 
     views.process(Ticking).to(f"{prefix}-{TICKS}", produced)
 

@@ -22,7 +22,7 @@ import pytest
 from penstock.record import TopicPartition
 from tests.chaos import deeds, program
 from tests.chaos.chaos import Chaos
-from tests.chaos.expected import is_strictly_growing, living, undisturbed
+from tests.chaos.expected import check_calls, is_strictly_growing, living, undisturbed
 from tests.chaos.run import BROKERS, MINUTES, SEED, Broker
 from tests.host.spark.support import SparkRunner
 from tests.support.chaos_brokers import EmbeddedBroker, KafkaBrokers
@@ -32,6 +32,8 @@ from tests.support.loop_disk import LoopDisk, why_not
 MASTER = os.environ.get("PENSTOCK_CHAOS_MASTER") or "local[2,4]"
 DEEDS_OF_A_SAMPLE = 1
 DISK_MEGABYTES = 1024
+RUNS_OF_A_DEED = 2
+"""How often a deed may end the process that makes the calls."""
 
 pytestmark = [
     pytest.mark.spark,
@@ -95,6 +97,9 @@ def check(chaos: Chaos, runner: SparkRunner) -> None:
     assert [name for name in program.GROWING if not is_strictly_growing(found[name])] == []
     assert [name for name in program.JOINED if Counter(found[name]) != Counter(written[name])] == []
     assert max(Counter(found[program.TICKS]).values()) == 1  # a task makes a punctuation of one time once
+    asked, answers = (runner.read(f"{chaos.name}-{name}") for name in (program.ASKED, f"{program.ASKED}-answers"))
+    most = (1 + RUNS_OF_A_DEED * chaos.deeds.total()) * 2 * program.CAPACITY
+    check_calls(chaos.rows, asked, answers, chaos.calls, most)
     letters = {
         key: (int.from_bytes(value[8:], "big"), int.from_bytes(value[:8], "big"))
         for key, value in chaos.state(program.LETTERS_STORE).items()

@@ -16,13 +16,15 @@ import pytest
 
 from penstock.record import TopicPartition
 from tests.chaos import deeds, program
-from tests.chaos.expected import Rows, is_strictly_growing, living, undisturbed
-from tests.chaos.instances import GroupChaos
+from tests.chaos.expected import Rows, check_calls, is_strictly_growing, living, undisturbed
+from tests.chaos.instances import INSTANCES, GroupChaos
 from tests.chaos.run import BROKERS, MINUTES, SEED, Broker
 from tests.host.spark.support import SparkRunner
 from tests.support.chaos_brokers import EmbeddedBroker, KafkaBrokers
 
 DEEDS_OF_A_SAMPLE = 2
+MOVES_OF_A_DEED = 2
+"""How often a deed may end the calls of all tasks: as they leave an instance, and as they come back to it."""
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(900 + 120 * MINUTES)]
 
@@ -61,7 +63,8 @@ def check(chaos: GroupChaos, runner: SparkRunner) -> None:
 
     def all_is_there() -> bool:
         tables = all(living(found_in(name)) == living(written[name]) for name in (*program.GROWING, *program.TABLES))
-        return tables and all(len(found_in(name)) >= len(written[name]) for name in program.JOINED)
+        complete = (*program.JOINED, program.ASKED)
+        return tables and all(len(found_in(name)) >= len(written[name]) for name in complete)
 
     chaos.wait_for(all_is_there)
     ends = runner.admin.end_offsets(chaos.inputs(), read_committed=True)
@@ -76,6 +79,9 @@ def check(chaos: GroupChaos, runner: SparkRunner) -> None:
     for name in (program.LETTERS_STORE, program.ORDERS_STORE, "minutes-store"):
         changelog = f"{name}-changelog"
         assert living(found_in(changelog)) == living(written[changelog]), changelog
+    asked, answers = (runner.read(f"{chaos.name}-{name}") for name in (program.ASKED, f"{program.ASKED}-answers"))
+    most = MOVES_OF_A_DEED * (1 + chaos.deeds.total()) * INSTANCES * 2 * program.CAPACITY
+    check_calls(chaos.rows, asked, answers, chaos.calls, most)
 
 
 def reached(chaos: GroupChaos, runner: SparkRunner) -> dict[TopicPartition, int]:

@@ -10,17 +10,16 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
-import msgspec
 import pytest
 
-from penstock.processor.calls import unpack_answer
 from tests.crash import calling
 from tests.crash.application import JAVA_OPTIONS
 from tests.crash.processes import MarkedProcesses, spark_home, start_program
 from tests.crash.seed import ALL
 from tests.host.spark.support import SparkRunner
 from tests.host.support import InputRecord, wait_for
-from tests.support.brokers import RunningBroker
+from tests.support.brokers import ON_KAFKA, RunningBroker
+from tests.support.call_answers import first_results
 from tests.support.sources import SOURCES
 
 pytestmark = [
@@ -141,16 +140,10 @@ class CallingProgram:
             self.write()
         return False
 
-    def first_answers(self) -> dict[str, str]:
-        """Return the first answer in the topic for each value."""
-        found: dict[str, str] = {}
-        for record in self._runner.read(self.answers):
-            assert record.value is not None
-            answer = unpack_answer(record.value, self.answers)
-            assert answer.result is not None
-            result: str = msgspec.msgpack.decode(answer.result)
-            found.setdefault(result.partition(" ")[0], result)
-        return found
+    def first_answers(self) -> list[str]:
+        """Return the first answer in the topic for each record."""
+        answers = [(record.partition, record.value) for record in self._runner.read(self.answers)]
+        return first_results(answers, self.answers)
 
 
 @pytest.fixture(params=[False, True], ids=["repeated", "reconciled"])
@@ -165,7 +158,9 @@ def program(
     runner.close()
 
 
-@pytest.mark.parametrize("broker", ["embedded"], indirect=True)
+@pytest.mark.parametrize(
+    "broker", ["embedded", pytest.param("kafka", marks=(*ON_KAFKA, pytest.mark.long))], indirect=True
+)
 def test_each_answer_is_used_once_whoever_is_killed(program: CallingProgram) -> None:
     for order in program.orders:
         program.write()
@@ -175,7 +170,7 @@ def test_each_answer_is_used_once_whoever_is_killed(program: CallingProgram) -> 
     output = program.output()
     made = program.made.read_text().split("\n")[:-1]
     assert sorted(int(value.partition(" ")[0]) for value in output) == list(range(count)), program.log()
-    assert set(output) == set(program.first_answers().values())
+    assert set(output) == set(program.first_answers())
     assert set(output) <= set(made)
     again = 0 if program.reconciles else len(program.orders) * (_IN_FLIGHT + _UNWRITTEN)
     assert len(made) <= count + again

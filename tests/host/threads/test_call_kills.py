@@ -7,22 +7,25 @@ import random
 import signal
 from collections import Counter
 from collections.abc import Callable, Collection
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from penstock.host.crashpoints import CALL_POINTS
-from penstock.processor.calls import unpack_answer
 from penstock.record import TopicPartition
 from tests.host.threads.program import CALLS_FILE, CAPACITY
 from tests.host.threads.test_kills import PARTITIONS, Group
 from tests.support.brokers import RunningBroker
+from tests.support.call_answers import first_results
 from tests.support.waiting import until
 
 RECORDS = 200
 MOST_AGAIN = PARTITIONS * CAPACITY * 4
 """Most calls that are made again after a kill, without a function that asks for their receipts."""
+ON_EACH_BROKER = {("calls", "call.answered", 1), ("calls", "call.written", 2)}
+"""Programs, points and numbers of worker processes of the kills that also happen on a real Kafka."""
 
 
 class CallGroup(Group):
@@ -73,14 +76,8 @@ class CallGroup(Group):
         """Check that each record has one result, that of its first answer, and how many calls were made again."""
         results = self.results()
         assert Counter(each.split()[0] for each in results) == Counter(self.lines), self.logs()
-        first: dict[tuple[int, int, bytes], str] = {}
         topic = f"{self.application}-pay-answers"
-        for partition, value in self.values(topic, PARTITIONS):
-            answer = unpack_answer(value, topic)
-            text = (answer.result or b"").decode(errors="replace")
-            first.setdefault((partition, answer.sequence, answer.entry), text)
-        receipts = {text.split()[-1] for text in first.values()}
-        assert {each.split()[1] for each in results} <= receipts, self.logs()
+        assert {*results} <= {*first_results(self.values(topic, PARTITIONS), topic)}, self.logs()
         made = Counter(line.split()[0] for line in self.calls.read_text().splitlines())
         again = sum(made.values()) - len(made)
         assert len(made) == len(self.lines)
@@ -88,10 +85,13 @@ class CallGroup(Group):
 
 
 @pytest.mark.crash
-@pytest.mark.one_broker
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("point", CALL_POINTS)
-@pytest.mark.parametrize("program", ["calls", "reconciled"])
+@pytest.mark.parametrize(
+    ("program", "point", "threads"),
+    [
+        pytest.param(*each, marks=() if each in ON_EACH_BROKER else pytest.mark.one_broker)
+        for each in product(("calls", "reconciled"), CALL_POINTS, (1, 2))
+    ],
+)
 def test_each_record_has_one_result_though_an_instance_is_killed(
     broker: RunningBroker, tmp_path: Path, unique_name: Callable[[str], str], point: str, program: str, threads: int
 ) -> None:
@@ -113,8 +113,10 @@ def test_each_record_has_one_result_though_an_instance_is_killed(
 
 
 @pytest.mark.crash
-@pytest.mark.one_broker
-@pytest.mark.parametrize("program", ["calls", "processor calls", "reconciled"])
+@pytest.mark.parametrize(
+    "program",
+    ["calls", *(pytest.param(each, marks=pytest.mark.one_broker) for each in ("processor calls", "reconciled"))],
+)
 def test_each_record_has_one_result_though_instances_come_and_go(
     broker: RunningBroker, tmp_path: Path, unique_name: Callable[[str], str], program: str
 ) -> None:
