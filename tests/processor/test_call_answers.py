@@ -8,11 +8,8 @@ from contextlib import nullcontext
 from typing import Any, Literal
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from penstock import (
-    Backoff,
     CallContext,
     Calls,
     KStream,
@@ -443,50 +440,3 @@ def test_operators_with_calls_may_follow_each_other(drive: Drive) -> None:
     driven = drive(build)
     driven.pipe("a1", "b2")
     assert driven.pairs() == [("A1", "A1:A1"), ("B2", "B2:B2")]
-
-
-FAILURES = st.sampled_from(["answers", "fails once", "fails", "is wrong"])
-RECORDS = st.lists(st.tuples(st.sampled_from("abc-"), FAILURES), max_size=8)
-
-
-@settings(max_examples=40, deadline=None)
-@given(RECORDS, st.sampled_from(ORDERS), st.integers(1, 3), st.sampled_from(["auto", "record"]))
-def test_calls_are_as_a_sequential_interpreter(
-    records: list[tuple[str, str]], order: Any, attempts: int, execution: str
-) -> None:
-    tried: dict[str, int] = {}
-
-    async def service(value: str) -> str:
-        tried[value] = tried.get(value, 0) + 1
-        kind = value.split("/")[1]
-        if kind == "fails" or (kind == "fails once" and tried[value] == 1):
-            raise OSError("no answer")
-        if kind == "is wrong":
-            raise ValueError("wrong")
-        return value.upper()
-
-    def outcome(kind: str) -> tuple[int, bool]:
-        """Return the attempts for a record, and whether the last one succeeds."""
-        match kind:
-            case "answers":
-                return 1, True
-            case "fails once":
-                return min(2, attempts), attempts > 1
-            case "fails":
-                return attempts, False
-            case _:
-                return 1, False
-
-    calls = Calls(order=order, retry=Retry(attempts=attempts, backoff=Backoff(1), on=OSError), on_failure="skip")
-    texts = [f"{key}{number}/{kind}" for number, (key, kind) in enumerate(records)]
-    driven = Driven(lambda s: s.map_values(service, "call", calls=calls), **{"penstock.execution": execution})
-    with driven.driver:
-        driven.pipe(*texts)
-        results = [text for text in texts if outcome(text.split("/")[1])[1]]
-        produced = driven.read() if results else []
-        assert [(each.value, each.timestamp) for each in produced] == [
-            (text.upper(), texts.index(text)) for text in results
-        ]
-        assert tried == {text: outcome(text.split("/")[1])[0] for text in texts}
-        assert driven.waiting() == 0
-        assert driven.driver.dropped_records() == len(texts) - len(results)
