@@ -69,6 +69,12 @@ def processes_runner(broker: RunningBroker, tmp_path_factory: pytest.TempPathFac
     yield from _made("tests.host.threads.runner", "ProcessesRunner", broker, tmp_path_factory)
 
 
+@pytest.fixture
+def driver_runner() -> Any:
+    """Runs topologies in the test driver, without a broker."""
+    return import_module("tests.host.inline.runner").DriverRunner()
+
+
 @pytest.fixture(params=["spark", "threads"])
 def runner(request: pytest.FixtureRequest, broker: RunningBroker) -> Runner:
     """Runs topologies on each host, on each of the brokers."""

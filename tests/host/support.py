@@ -9,7 +9,7 @@ import contextlib
 import io
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -119,6 +119,18 @@ class Program(Protocol):
         """Process and commit all that was written until now; raises the error that ends the application."""
         ...
 
+    def advance(self) -> None:
+        """Do what is due now, if the program does nothing by itself; raises the error that ends the application."""
+        ...
+
+    def pause(self) -> None:
+        """Process nothing until `resume`."""
+        ...
+
+    def resume(self) -> None:
+        """Continue after `pause`."""
+        ...
+
     def restart(self) -> None:
         """End the program and start it again."""
         ...
@@ -205,6 +217,10 @@ class Runner(ABC):
         """Run to the end of the inputs; raises the error that ended the run."""
         return run_to_end(self.host(topology, config, until_end=True))
 
+    def run_here(self, topology: Topology, config: StreamsConfig) -> None:
+        """As `run`; where that needs a session of Spark, its part is played in this process."""
+        self.run(topology, config)
+
     @contextlib.contextmanager
     def running(self, topology: Topology, config: StreamsConfig) -> Iterator[Host]:
         """Run inside the block, then close."""
@@ -269,6 +285,16 @@ def wait_for(condition: Any, seconds: float = TIMEOUT_SECONDS) -> Any:
     if not until(is_met, seconds):
         raise TimeoutError(f"not true after {seconds} s: {condition}")
     return found
+
+
+def advance_until(program: Program, condition: Callable[[], bool]) -> None:
+    """Let a program go on until `condition()` is true; raises TimeoutError if it does not become true."""
+
+    def is_met() -> bool:
+        program.advance()
+        return condition()
+
+    wait_for(is_met)
 
 
 def lines(texts: Sequence[str], partitions: int = 1, timestamp: int = 1_000) -> list[InputRecord]:

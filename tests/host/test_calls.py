@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import Counter
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,30 +29,77 @@ from penstock import (
 )
 from penstock.client.api import NewTopic
 from penstock.errors import StreamsError
+from penstock.exception_handlers import LogAndContinueProcessingExceptionHandler
 from penstock.record import TopicPartition
-from tests.host.support import InputRecord, Program, Runner, wait_for
+from tests.host.support import (
+    IN_PROCESSES,
+    WITH_PROCESSES,
+    InputRecord,
+    OutputRecord,
+    Program,
+    Runner,
+    advance_until,
+    wait_for,
+)
 
-pytestmark = [pytest.mark.one_broker, pytest.mark.parametrize("runner", ["threads"], indirect=True)]
+pytestmark = [pytest.mark.one_broker]
 
 STRING = Serdes.string()
 TEXT = Consumed.with_(key_serde=STRING, value_serde=STRING)
+TEXTS = Produced.with_(key_serde=STRING, value_serde=STRING)
 CALLS = Calls(capacity=10)
 HOUR_MS = 3_600_000
 
+ON_ALL = pytest.mark.parametrize("runner", ["driver", "threads", IN_PROCESSES, "spark"], indirect=True)
+STEP_BY_STEP = pytest.mark.parametrize("runner", ["threads", "spark"], indirect=True)
+ON_THREADS = pytest.mark.parametrize("runner", ["threads"], indirect=True)
 
-async def charged(value: str) -> str:
-    await asyncio.sleep(0)
-    return f"{value} charged"
+
+@dataclass
+class Service:
+    """What the functions call: it counts calls, and answers while it is up. Each host calls from this process."""
+
+    calls: Counter[str] = field(default_factory=Counter)
+    declined: set[str] = field(default_factory=set)
+    seen: list[CallContext] = field(default_factory=list)
+    clients: list[str] = field(default_factory=list)
+    is_up: bool = True
+    ended: threading.Event = field(default_factory=threading.Event)
+
+
+SERVICE = Service()
+
+
+@pytest.fixture(autouse=True)
+def service() -> Iterator[Service]:
+    """The service of this test."""
+    vars(SERVICE).update(vars(Service()))
+    yield SERVICE
+    SERVICE.is_up = True
+    SERVICE.ended.set()
+
+
+async def ask(value: str) -> str:
+    """Return an answer that no other call of the value has."""
+    SERVICE.calls[value] += 1
+    number = SERVICE.calls[value]
+    while not SERVICE.is_up:
+        await asyncio.sleep(0.005)
+    if value in SERVICE.declined:
+        raise ConnectionError("The service is down.")
+    return f"{value} {number}"
 
 
 def calling(source: str, target: str, operator: Callable[[KStream], KStream]) -> Topology:
     builder = StreamsBuilder()
-    operator(builder.stream(source, TEXT)).to(target, Produced.with_(STRING, STRING))
+    operator(builder.stream(source, TEXT)).to(target, TEXTS)
     return builder.build()
 
 
-def charging(source: str, target: str, function: Callable[..., object] = charged, calls: Calls = CALLS) -> Topology:
-    return calling(source, target, lambda stream: stream.map_values(function, named="charge", calls=calls))
+def asking(
+    source: str, target: str, function: Callable[..., object] = ask, calls: Calls = CALLS, name: str = "ask"
+) -> Topology:
+    return calling(source, target, lambda stream: stream.map_values(function, named=name, calls=calls))
 
 
 def rows(*texts: str, partition: int = 0) -> list[InputRecord]:
@@ -61,26 +110,15 @@ def rows(*texts: str, partition: int = 0) -> list[InputRecord]:
     ]
 
 
+def texts(records: list[OutputRecord]) -> list[str]:
+    return [(each.value or b"").decode() for each in records]
+
+
 def values(runner: Runner, topic: str) -> list[str]:
-    return [(each.value or b"").decode() for each in runner.read(topic)]
+    return texts(runner.read(topic))
 
 
-@pytest.mark.partitions(1, 1)
-@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
-@pytest.mark.parametrize("workers", [1, 2])
-def test_results_have_the_time_and_headers_of_their_records(
-    runner: Runner, application: str, topics: tuple[str, str], guarantee: str, workers: int
-) -> None:
-    config = runner.config(application, {"processing.guarantee": guarantee, "num.stream.threads": workers})
-    runner.write(topics[0], rows("a1", "b1", "a2"))
-    runner.run(charging(*topics), config)
-    found = [(each.key, each.value, each.timestamp, each.headers) for each in runner.read(topics[1])]
-    assert sorted(found) == [
-        (b"a", b"a1 charged", 1_000, (("n", b"0"),)),
-        (b"a", b"a2 charged", 1_002, (("n", b"2"),)),
-        (b"b", b"b1 charged", 1_001, (("n", b"1"),)),
-    ]
-    assert [value for _, value, _, _ in found if value.startswith(b"a")] == [b"a1 charged", b"a2 charged"]
+# ---------------------------------------- methods
 
 
 async def is_good(key: str, value: str) -> bool:
@@ -88,6 +126,7 @@ async def is_good(key: str, value: str) -> bool:
 
 
 async def pair(key: str, value: str) -> tuple[str, str]:
+    SERVICE.calls[f"pair {value}"] += 1
     return f"{key}2", value
 
 
@@ -99,207 +138,402 @@ async def pairs(key: str, value: str) -> list[tuple[str, str]]:
     return [(each, value) for each in value]
 
 
-async def first(key: str, value: str) -> str:
+async def second(key: str, value: str) -> str:
     return value[1]
 
 
+def upper(value: str) -> str:
+    return value.upper()
+
+
+def labelled(label: str, value: object) -> str:
+    return f"{label} {value}"
+
+
 METHODS: dict[str, tuple[Callable[[KStream], KStream], list[tuple[str, str]]]] = {
-    "map": (lambda s: s.map(pair, calls=CALLS, named="call"), [("a2", "a1"), ("b2", "b1")]),
+    "map": (lambda s: s.map(pair, "map", calls=CALLS), [("a2", "a1"), ("b2", "b1")]),
+    "map_values": (lambda s: s.map_values(ask, "map_values", calls=Calls(rate=1_000)), [("a", "a1 1"), ("b", "b1 1")]),
+    "blocking": (lambda s: s.map_values(upper, "blocking", calls=Calls(threads=2)), [("a", "A1"), ("b", "B1")]),
     "flat_map": (
-        lambda s: s.flat_map(pairs, calls=CALLS, named="call"),
+        lambda s: s.flat_map(pairs, "flat_map", calls=CALLS),
         [("1", "a1"), ("1", "b1"), ("a", "a1"), ("b", "b1")],
     ),
     "flat_map_values": (
-        lambda s: s.flat_map_values(parts, calls=CALLS, named="call"),
+        lambda s: s.flat_map_values(parts, "flat_map_values", calls=CALLS),
         [("a", "1"), ("a", "a"), ("b", "1"), ("b", "b")],
     ),
-    "filter": (lambda s: s.filter(is_good, calls=CALLS, named="call"), [("a", "a1")]),
-    "filter_not": (lambda s: s.filter_not(is_good, calls=CALLS, named="call"), [("b", "b1")]),
-    "peek": (lambda s: s.peek(pair, calls=CALLS, named="call"), [("a", "a1"), ("b", "b1")]),
-    "select_key": (lambda s: s.select_key(first, calls=CALLS, named="call"), [("1", "a1"), ("1", "b1")]),
+    "filter": (lambda s: s.filter(is_good, "filter", calls=CALLS), [("a", "a1")]),
+    "filter_not": (lambda s: s.filter_not(is_good, "filter_not", calls=CALLS), [("b", "b1")]),
+    "peek": (lambda s: s.peek(pair, "peek", calls=CALLS), [("a", "a1"), ("b", "b1")]),
+    "select_key": (lambda s: s.select_key(second, "select_key", calls=CALLS), [("1", "a1"), ("1", "b1")]),
 }
 
 
 @pytest.mark.partitions(1, 1)
-@pytest.mark.parametrize("method", METHODS)
-def test_each_method_makes_calls(runner: Runner, application: str, topics: tuple[str, str], method: str) -> None:
-    operator, expected = METHODS[method]
+@ON_ALL
+def test_each_method_makes_calls(runner: Runner, application: str, topics: tuple[str, str], service: Service) -> None:
+    builder = StreamsBuilder()
+    stream = builder.stream(topics[0], TEXT)
+    for name, (operator, _) in METHODS.items():
+        operator(stream).map_values(partial(labelled, name)).to(topics[1], TEXTS)
+    stream.foreach(pair, "foreach", calls=CALLS)
     runner.write(topics[0], rows("a1", "b1"))
-    runner.run(calling(*topics, operator), runner.config(application))
-    found = [((each.key or b"").decode(), (each.value or b"").decode()) for each in runner.read(topics[1])]
-    assert sorted(found) == expected
+    runner.run_here(builder.build(), runner.config(application))
+    found = runner.read(topics[1])
+    assert sorted(
+        (*text.split(maxsplit=1), (each.key or b"").decode()) for each, text in zip(found, texts(found), strict=True)
+    ) == (sorted((name, value, key) for name, (_, results) in METHODS.items() for key, value in results))
+    assert {(each.timestamp, each.headers) for each in found} == {(1_000, (("n", b"0"),)), (1_001, (("n", b"1"),))}
+    assert service.calls["pair a1"] == 3  # of map, peek and foreach
 
 
 @pytest.mark.partitions(2, 1)
-def test_results_go_on_to_stores_and_repartition_topics(
+@ON_ALL
+def test_calls_stand_before_and_after_stores_and_repartition_topics(
     runner: Runner, application: str, topics: tuple[str, str]
 ) -> None:
     builder = StreamsBuilder()
-    stream = builder.stream(topics[0], TEXT)
-    grouped = stream.group_by(first, Grouped.with_(STRING, STRING).with_name("by-first"), calls=CALLS)
-    counts = grouped.count(Materialized.as_("counts"))
-    counts.to_stream().to(topics[1], Produced.with_(STRING, Serdes.long()))
+    grouped = builder.stream(topics[0], TEXT).group_by(
+        second, Grouped.with_(STRING, STRING).with_name("by-second"), calls=CALLS
+    )
+    counts = grouped.count(Materialized.as_("counts").with_key_serde(STRING)).to_stream()
+    counts.map_values(counted, "counted", calls=Calls(value_serde=Serdes.long())).to(topics[1], TEXTS)
     for partition in range(2):
-        runner.write(topics[0], rows(*["a1", "b1", "a2", "b2", "b1"], partition=partition))
-    runner.run(builder.build(), runner.config(application))
-    latest = {each.key: int.from_bytes(each.value or b"", "big") for each in runner.read(topics[1])}
-    assert latest == {b"1": 6, b"2": 4}
+        runner.write(topics[0], rows("a1", "b1", "a2", "b2", "b1", partition=partition))
+    runner.run_here(builder.build(), runner.config(application))
+    latest = {each.key: text for each, text in zip(runner.read(topics[1]), values(runner, topics[1]), strict=True)}
+    assert latest == {b"1": "6 times", b"2": "4 times"}
+
+
+async def counted(value: int) -> str:
+    return f"{value} times"
+
+
+# ---------------------------------------- order
+
+
+async def after_other(order: str, value: str) -> str:
+    """Answer a0 after b0."""
+    SERVICE.calls[f"{order} {value}"] += 1
+    while value == "a0" and not SERVICE.calls[f"{order} b0"]:
+        await asyncio.sleep(0.005)
+    return f"{order} {value}"
 
 
 @pytest.mark.partitions(1, 1)
-@pytest.mark.parametrize("on_failure", ["raise", "skip"])
-def test_a_call_that_fails_each_time_stops_the_program_or_is_skipped(
-    runner: Runner, application: str, topics: tuple[str, str], on_failure: str
-) -> None:
-    async def call(value: str) -> str:
-        if value == "a1":
-            raise ValueError("declined")
-        return value
+@WITH_PROCESSES
+def test_results_have_the_order_of_the_operator(runner: Runner, application: str, topics: tuple[str, str]) -> None:
+    builder = StreamsBuilder()
+    stream = builder.stream(topics[0], TEXT)
+    stream.map_values(partial(after_other, "key"), "key", calls=Calls()).to(topics[1], TEXTS)
+    stream.map_values(partial(after_other, "partition"), "partition", calls=Calls(order="partition")).to(
+        topics[1], TEXTS
+    )
+    stream.map_values(partial(after_other, "unordered"), "unordered", calls=Calls(order="unordered")).to(
+        topics[1], TEXTS
+    )
+    written = ["a0", "b0", "a1", "b1", "a2"]
+    runner.write(topics[0], rows(*written))
+    runner.run_here(builder.build(), runner.config(application))
+    found: dict[str, list[str]] = {"key": [], "partition": [], "unordered": []}
+    for order, value in map(str.split, values(runner, topics[1])):
+        found[order].append(value)
+    assert found["partition"] == written
+    assert [value for value in found["key"] if value[0] == "a"] == ["a0", "a1", "a2"]
+    assert [value for value in found["key"] if value[0] == "b"] == ["b0", "b1"]
+    assert found["key"][0] == "b0"
+    assert sorted(found["unordered"]) == sorted(written)
+    assert found["unordered"].index("b0") < found["unordered"].index("a0")
 
-    retry = Retry(attempts=3, backoff=Backoff(1))
-    topology = charging(*topics, call, Calls(retry=retry, on_failure=on_failure))  # type: ignore[arg-type]  # a text
-    runner.write(topics[0], rows("a1", "b1"))
-    if on_failure == "raise":
-        with pytest.raises(StreamsError, match="declined"):
-            runner.run(topology, runner.config(application))
-        return
-    runner.run(topology, runner.config(application))
-    assert values(runner, topics[1]) == ["b1"]
+
+# ---------------------------------------- failures
+
+
+async def mended(value: str, *, call: CallContext) -> str:
+    if call.attempt < 3:
+        raise ConnectionError("no service")
+    return f"{value} at attempt {call.attempt}"
+
+
+async def down(value: str) -> str:
+    raise ConnectionError("no service")
+
+
+async def wrong(value: str) -> str:
+    raise ValueError("wrong")
+
+
+async def silent(value: str) -> str:
+    await asyncio.Event().wait()
+    return value
+
+
+def blocked(value: str) -> str:
+    SERVICE.ended.wait(60)
+    return value
 
 
 @pytest.mark.partitions(1, 1)
-def test_a_failed_record_is_a_dead_letter(
+@ON_ALL
+def test_each_kind_of_failure_has_its_end(
     runner: Runner, application: str, topics: tuple[str, str], unique_name: Callable[[str], str]
 ) -> None:
-    letters = unique_name("dead-letters")
+    letters = unique_name("letters")
     runner.create_topics({letters: 1})
+    twice = Retry(attempts=2, backoff=Backoff(1), on=ConnectionError)
+    builder = StreamsBuilder()
+    stream = builder.stream(topics[0], TEXT)
+    for name, function, calls in (
+        ("mended", mended, Calls(retry=Retry(attempts=3, backoff=Backoff(1)))),
+        ("skipped", down, Calls(on_failure="skip")),
+        ("raised", down, Calls()),  # the handler continues
+        ("down", down, Calls(retry=twice, then=letters)),
+        ("wrong", wrong, Calls(retry=twice, then=letters)),
+        ("silent", silent, Calls(timeout=20, then=letters)),
+        ("blocked", blocked, Calls(threads=2, timeout=20, then=letters)),
+    ):
+        stream.map_values(function, name, calls=calls).to(topics[1], TEXTS)
+    handler = {"processing.exception.handler": LogAndContinueProcessingExceptionHandler}
+    runner.write(topics[0], rows("a1", "b1"))
+    runner.run_here(builder.build(), runner.config(application, handler))
+    assert sorted(values(runner, topics[1])) == ["a1 at attempt 3", "b1 at attempt 3"]
+    found = runner.read(letters)
+    told = [(dict(each.headers)["__streams.errors.message"] or b"").decode() for each in found]
+    assert Counter(text[: text.index("Error: ")] for text in told) == {
+        "The call of down failed at attempt 2: Connection": 2,
+        "The call of wrong failed at attempt 1: Value": 2,
+        "The call of silent failed at attempt 1: Timeout": 2,
+        "The call of blocked failed at attempt 1: Timeout": 2,
+    }
+    assert all("within 20 ms" in text for text in told if "TimeoutError" in text)
+    assert {(each.key, each.value, dict(each.headers)["__streams.errors.offset"]) for each in found} == {
+        (b"a", b"a1", b"0"),
+        (b"b", b"b1", b"1"),
+    }
 
-    async def call(value: str) -> str:
-        if value == "a1":
-            raise ValueError("declined")
-        return value
 
-    runner.write(topics[0], rows("a1", "b1", "a2"))
-    runner.run(charging(*topics, call, Calls(then=letters)), runner.config(application))
-    assert sorted(values(runner, topics[1])) == ["a2", "b1"]
-    (letter,) = runner.read(letters)
-    assert (letter.key, letter.value) == (b"a", b"a1")
-    assert dict(letter.headers)["__streams.errors.offset"] == b"0"
+def failure_of(runner: Runner, topology: Topology, config: Any) -> str:
+    """Return the texts of the error that ends a program, and of its cause."""
+    with pytest.raises(StreamsError) as raised:
+        runner.run_here(topology, config)
+    return f"{raised.value} {raised.value.__cause__}"
 
 
-def noted(path: Path, value: str, *, call: CallContext) -> str:
-    """Append the idempotency key to a file, and return the value."""
-    with path.open("a") as file:
-        file.write(f"{call.idempotency_key}\n")
-    return value
+@pytest.mark.partitions(1, 1)
+@ON_ALL
+def test_the_last_failure_of_a_call_ends_the_program(runner: Runner, application: str, topics: tuple[str, str]) -> None:
+    runner.write(topics[0], rows("a1"))
+    calls = Calls(retry=Retry(attempts=2, backoff=Backoff(1)))
+    told = failure_of(runner, asking(*topics, down, calls), runner.config(application))
+    assert f"processor=ask, topic={topics[0]}, partition=0, offset=0" in told
+    assert "The call of ask failed at attempt 2: ConnectionError: no service" in told
+
+
+# ---------------------------------------- clients
+
+
+@contextmanager
+def opened() -> Iterator[str]:
+    SERVICE.clients.append("opened")
+    yield "client"
+    SERVICE.clients.append("closed")
+
+
+async def seen(value: str, *, client: str, call: CallContext) -> str:
+    SERVICE.seen.append(call)
+    if call.attempt == 1:
+        raise ConnectionError("no service")
+    return f"{client} {value}"
+
+
+@pytest.mark.partitions(1, 1)
+@ON_ALL
+def test_the_function_gets_one_client_and_its_call(
+    runner: Runner, application: str, topics: tuple[str, str], service: Service
+) -> None:
+    calls = Calls(open=opened, retry=Retry(attempts=2, backoff=Backoff(1)))
+    runner.write(topics[0], rows("a1", "b1"))
+    runner.run_here(asking(*topics, seen, calls), runner.config(application))
+    assert sorted(values(runner, topics[1])) == ["client a1", "client b1"]
+    assert service.clients == ["opened", "closed"]
+    assert sorted((each.key, each.attempt, each.offset, each.idempotency_key) for each in service.seen) == [
+        (key, attempt, offset, f"{topics[0]}-0-{offset}-ask")
+        for offset, key in enumerate(["a", "b"])
+        for attempt in (1, 2)
+    ]
+
+
+# ---------------------------------------- restarts
 
 
 @pytest.mark.partitions(2, 1)
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("runner", ["threads", "processes", "spark"], indirect=True)
 def test_a_restarted_program_makes_no_answered_call_again(
-    runner: Runner,
-    start: Callable[..., Program],
-    application: str,
-    topics: tuple[str, str],
-    tmp_path: Path,
-    workers: int,
+    runner: Runner, start: Callable[..., Program], application: str, topics: tuple[str, str]
 ) -> None:
-    calls = tmp_path / "calls"
-    topology = charging(*topics, partial(noted, calls), Calls(threads=4))
-    config = runner.config(application, {"num.stream.threads": workers, "processing.guarantee": "exactly_once_v2"})
-    program = start(topology, config)
-    written = 0
-    for turn in range(3):
+    program = start(asking(*topics), runner.config(application, {"processing.guarantee": "exactly_once_v2"}))
+    for turn in range(2):
         for partition in range(2):
-            runner.write(topics[0], rows(*(f"{key}{turn}" for key in "abcdefgh"), partition=partition))
-        written += 16
-        wait_for(lambda count=written: len(runner.read(topics[1])) == count)
+            runner.write(topics[0], rows(*(f"{key}{turn}{partition}" for key in "abcd"), partition=partition))
+        advance_until(program, lambda count=8 * (turn + 1): len(runner.read(topics[1])) >= count)
         program.restart()
-    assert Counter(values(runner, topics[1])) == {f"{key}{turn}": 2 for key in "abcdefgh" for turn in range(3)}
-    assert len(calls.read_text().splitlines()) == len(set(calls.read_text().splitlines())) == 48
-
-
-async def declined_while_exists(outage: Path, calls: Path, value: str) -> str:
-    """Note the call, and fail for the value `a1` while the file `outage` exists."""
-    with calls.open("a") as file:
-        file.write(f"{value}\n")
-    if value == "a1" and outage.exists():
-        raise ConnectionError("The service is down.")
-    return value
+    names = [f"{key}{turn}{partition}" for key in "abcd" for turn in range(2) for partition in range(2)]
+    assert Counter(values(runner, topics[1])) == Counter(f"{name} 1" for name in names)
 
 
 @pytest.mark.partitions(1, 1)
-@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
-@pytest.mark.parametrize("workers", [1, 2])
+@WITH_PROCESSES
 def test_a_call_that_failed_is_made_again_after_a_restart(
-    runner: Runner, application: str, topics: tuple[str, str], tmp_path: Path, guarantee: str, workers: int
+    runner: Runner, application: str, topics: tuple[str, str], service: Service
 ) -> None:
-    outage, calls = tmp_path / "outage", tmp_path / "calls"
-    outage.touch()
-    topology = charging(*topics, partial(declined_while_exists, outage, calls), CALLS)
-    settings = {"processing.guarantee": guarantee, "num.stream.threads": workers, "penstock.restart.max.attempts": 0}
-    config = runner.config(application, settings)
+    service.declined.add("a1")
+    config = runner.config(application, {"penstock.restart.max.attempts": 0})
     runner.write(topics[0], rows("a1", "b1", "c1"))
     for _ in range(2):
-        with pytest.raises(StreamsError, match="The service is down"):
-            runner.run(topology, config)
-    outage.unlink()
-    runner.run(topology, config)
-    assert sorted(values(runner, topics[1])) == ["a1", "b1", "c1"]
-    assert Counter(calls.read_text().split()) == {"a1": 3, "b1": 1, "c1": 1}
+        assert "The service is down" in failure_of(runner, asking(*topics), config)
+    service.declined.clear()
+    runner.run_here(asking(*topics), config)
+    assert sorted(values(runner, topics[1])) == ["a1 3", "b1 1", "c1 1"]
 
 
 async def with_client(value: str, *, client: str) -> str:
     return f"{value} {client}"
 
 
-def opened_unless_exists(outage: Path) -> AbstractContextManager[str]:
-    """Return a client, if a file does not exist."""
-    if outage.exists():
+def opened_if_up() -> AbstractContextManager[str]:
+    """Return a client, if the service is up."""
+    if not SERVICE.is_up:
         raise ConnectionError("The database is down.")
     return nullcontext("answered")
 
 
 @pytest.mark.partitions(1, 1)
-@pytest.mark.parametrize("workers", [1, 2])
+@WITH_PROCESSES
 def test_a_client_that_cannot_be_opened_ends_the_program_and_loses_no_record(
-    runner: Runner, application: str, topics: tuple[str, str], tmp_path: Path, workers: int
+    runner: Runner, application: str, topics: tuple[str, str], service: Service
 ) -> None:
-    outage = tmp_path / "outage"
-    outage.touch()
-    calls = Calls(open=partial(opened_unless_exists, outage), on_failure="skip")
-    topology = charging(*topics, with_client, calls)
-    settings = {"num.stream.threads": workers, "penstock.restart.max.attempts": 0}
-    config = runner.config(application, settings)
+    service.is_up = False
+    builder = StreamsBuilder()
+    calls = Calls(open=opened_if_up, on_failure="skip")
+    builder.stream(topics[0], TEXT).map_values(with_client, named="ask", calls=calls).to(topics[1], TEXTS)
+    config = runner.config(application, {"penstock.restart.max.attempts": 0})
     runner.write(topics[0], rows("a1", "b1"))
-    with pytest.raises(StreamsError, match=r"The client of charge cannot be opened: .* The database is down"):
-        runner.run(topology, config)
-    outage.unlink()
-    runner.run(topology, config)
+    message = failure_of(runner, builder.build(), config)
+    assert "The client of ask cannot be opened: opened_if_up, the open of its Calls" in message
+    assert "The database is down." in message
+    service.is_up = True
+    runner.run_here(builder.build(), config)
     assert sorted(values(runner, topics[1])) == ["a1 answered", "b1 answered"]
 
 
-async def while_exists(gate: Path, value: str) -> str:
-    """Return the value when a file does not exist."""
-    while gate.exists():
-        await asyncio.sleep(0.005)
-    return value
+# ---------------------------------------- limits, pause
 
 
 @pytest.mark.partitions(1, 1)
-def test_a_commit_waits_for_no_call(
-    runner: Runner, start: Callable[..., Program], application: str, topics: tuple[str, str], tmp_path: Path
+@STEP_BY_STEP
+def test_a_full_store_stops_the_input_and_not_the_answers(
+    runner: Runner, start: Callable[..., Program], application: str, topics: tuple[str, str], service: Service
 ) -> None:
-    gate = tmp_path / "gate"
-    gate.touch()
-    start(charging(*topics, partial(while_exists, gate)), runner.config(application))
+    service.is_up = False
+    calls = Calls(max_records=20, capacity=1_000, order="partition")
+    written = [f"{number % 10}-{number}" for number in range(600)]
+    runner.write(topics[0], rows(*written))
+    config = runner.config(application, {"buffered.records.per.partition": 40})
+    program = start(asking(*topics, calls=calls), config)
+    advance_until(program, lambda: service.calls.total() >= 20)
+    program.advance()
+    assert service.calls.total() < 300
+    service.is_up = True
+    advance_until(program, lambda: len(runner.read(topics[1])) >= 600)
+    assert values(runner, topics[1]) == [f"{text} 1" for text in written]
+
+
+@pytest.mark.partitions(1, 1)
+@STEP_BY_STEP
+def test_no_call_starts_while_the_program_is_paused(
+    runner: Runner, start: Callable[..., Program], application: str, topics: tuple[str, str], service: Service
+) -> None:
+    service.is_up = False
+    program = start(asking(*topics, calls=Calls(capacity=1)), runner.config(application))
+    runner.write(topics[0], rows("a1", "b1"))
+    advance_until(program, lambda: service.calls.total() == 1)
+    program.pause()
+    program.advance()
+    service.is_up = True
+    answers = TopicPartition(f"{application}-ask-answers", 0)
+    wait_for(lambda: runner.admin.end_offsets([answers])[answers] == 1)
+    program.advance()
+    assert service.calls.total() == 1
+    assert values(runner, topics[1]) == []
+    program.resume()
+    advance_until(program, lambda: sorted(values(runner, topics[1])) == ["a1 1", "b1 1"])
+
+
+@pytest.mark.partitions(1, 1)
+@STEP_BY_STEP
+def test_used_answers_are_deleted(
+    runner: Runner, start: Callable[..., Program], application: str, topics: tuple[str, str]
+) -> None:
+    program = start(asking(*topics), runner.config(application, {"repartition.purge.interval.ms": 0}))
+    answers = TopicPartition(f"{application}-ask-answers", 0)
+    for number in range(3):
+        runner.write(topics[0], rows(f"a{number}"))
+        advance_until(program, lambda end=number + 1: len(runner.read(topics[1])) == end)
+    advance_until(program, lambda: runner.admin.beginning_offsets([answers])[answers] > 0)
+
+
+# ---------------------------------------- changes of the program
+
+
+@pytest.mark.partitions(1, 1)
+@STEP_BY_STEP
+def test_waiting_records_stay_with_the_name_of_their_operator(
+    runner: Runner, start: Callable[..., Program], application: str, topics: tuple[str, str], service: Service
+) -> None:
+    service.is_up = False
+    program = start(asking(*topics), runner.config(application))
+    runner.write(topics[0], rows("a1", "b1"))
+    advance_until(program, lambda: service.calls.total() == 2)
+    program.change(asking(*topics, name="other"))
+    service.is_up = True
+    runner.write(topics[0], rows("c1"))
+    advance_until(program, lambda: values(runner, topics[1]) == ["c1 1"])
+    program.change(asking(*topics))
+    advance_until(program, lambda: sorted(values(runner, topics[1])) == ["a1 2", "b1 2", "c1 1"])
+
+
+@pytest.mark.partitions(1, 1)
+@STEP_BY_STEP
+def test_an_operator_with_another_name_takes_over_the_store_by_its_name(
+    runner: Runner, start: Callable[..., Program], application: str, topics: tuple[str, str], service: Service
+) -> None:
+    service.is_up = False
+    calls = Calls(store_name="waiting")
+    program = start(asking(*topics, calls=calls), runner.config(application))
+    runner.write(topics[0], rows("a1", "b1"))
+    advance_until(program, lambda: service.calls.total() == 2)
+    service.is_up = True
+    program.change(asking(*topics, calls=calls, name="other"))
+    advance_until(program, lambda: sorted(values(runner, topics[1])) == ["a1 2", "b1 2"])
+
+
+# ---------------------------------------- threads
+
+
+@pytest.mark.partitions(1, 1)
+@ON_THREADS
+def test_a_commit_waits_for_no_call(
+    runner: Runner, start: Callable[..., Program], application: str, topics: tuple[str, str], service: Service
+) -> None:
+    service.is_up = False
+    start(asking(*topics), runner.config(application))
     place = TopicPartition(topics[0], 0)
     for number in range(3):
         runner.write(topics[0], rows(f"a{number}"))
         wait_for(lambda end=number + 1: committed(runner, application, place) == end)
     assert runner.read(topics[1]) == []
-    gate.unlink()
-    wait_for(lambda: values(runner, topics[1]) == ["a0", "a1", "a2"])
+    service.is_up = True
+    wait_for(lambda: values(runner, topics[1]) == ["a0 1", "a1 1", "a2 1"])
 
 
 def committed(runner: Runner, application: str, place: TopicPartition) -> int | None:
@@ -308,109 +542,59 @@ def committed(runner: Runner, application: str, place: TopicPartition) -> int | 
 
 
 @pytest.mark.partitions(1, 1)
-def test_a_full_store_stops_the_input_and_not_the_answers(
-    runner: Runner, start: Callable[..., Program], application: str, topics: tuple[str, str], tmp_path: Path
-) -> None:
-    gate = tmp_path / "gate"
-    gate.touch()
-    calls = Calls(max_records=50)
-    config = runner.config(application, {"buffered.records.per.partition": 100})
-    start(charging(*topics, partial(while_exists, gate), calls), config)
-    place, total = TopicPartition(topics[0], 0), 2_000
-    runner.write(topics[0], rows(*(f"{number % 10}-{number}" for number in range(total))))
-    wait_for(lambda: (committed(runner, application, place) or 0) >= 50)
-    assert (committed(runner, application, place) or 0) < total
-    gate.unlink()
-    wait_for(lambda: len(runner.read(topics[1])) == total)
-    for key in range(10):
-        of_key = [int(value.partition("-")[2]) for value in values(runner, topics[1]) if value.startswith(f"{key}-")]
-        assert of_key == sorted(of_key)
-
-
-@pytest.mark.partitions(1, 1)
-def test_no_call_starts_while_the_program_is_paused(
-    runner: Runner, application: str, topics: tuple[str, str], tmp_path: Path
-) -> None:
-    calls, gate = tmp_path / "calls", tmp_path / "gate"
-    gate.touch()
-
-    async def call(value: str, *, call: CallContext) -> str:
-        noted(calls, value, call=call)
-        return await while_exists(gate, value)
-
-    topology = charging(*topics, call, Calls(capacity=1))
-    with runner.running(topology, runner.config(application)) as host:
-        runner.write(topics[0], rows("a1", "b1"))
-        wait_for(calls.exists)
-        host.pause()
-        gate.unlink()
-        answers = TopicPartition(f"{application}-charge-answers", 0)
-        wait_for(lambda: runner.admin.end_offsets([answers])[answers] == 1)
-        assert len(calls.read_text().splitlines()) == 1
-        host.resume()
-        wait_for(lambda: sorted(values(runner, topics[1])) == ["a1", "b1"])
-
-
-@pytest.mark.partitions(1, 1)
+@ON_THREADS
 def test_the_metrics_of_an_operator_count_its_calls(runner: Runner, application: str, topics: tuple[str, str]) -> None:
-    with runner.running(charging(*topics), runner.config(application)) as host:
+    with runner.running(asking(*topics), runner.config(application)) as host:
         runner.write(topics[0], rows("a1", "b1"))
         wait_for(lambda: len(runner.read(topics[1])) == 2)
         found = {
             operation.name: sampled.number
             for operation, sampled in host.measured().operations.items()
-            if operation.id == "charge"
+            if operation.id == "ask"
         }
     assert (found["calls-answered"], found["calls-failed"], found["call"]) == (2, 0, 2)
 
 
-@pytest.mark.partitions(1, 1)
-def test_used_answers_are_deleted(
-    runner: Runner, start: Callable[..., Program], application: str, topics: tuple[str, str]
+@pytest.mark.partitions(2, 1)
+@ON_THREADS
+def test_a_reset_deletes_answers_and_waiting_records(
+    runner: Runner, application: str, topics: tuple[str, str], service: Service
 ) -> None:
-    start(charging(*topics), runner.config(application, {"repartition.purge.interval.ms": 0}))
-    answers = TopicPartition(f"{application}-charge-answers", 0)
-    for number in range(3):
-        runner.write(topics[0], rows(f"a{number}"))
-        wait_for(lambda end=number + 1: len(runner.read(topics[1])) == end)
-    wait_for(lambda: runner.admin.beginning_offsets([answers])[answers] > 0)
-
-
-@pytest.mark.partitions(2, 1)
-def test_a_reset_deletes_the_answers(runner: Runner, application: str, topics: tuple[str, str]) -> None:
-    topology, config = charging(*topics), runner.config(application)
+    service.is_up = False
+    topology, config = asking(*topics), runner.config(application)
+    internal = {f"{application}-ask-answers", f"{application}-ask-calls-changelog"}
     runner.write(topics[0], rows("a1"))
-    runner.run(topology, config)
-    answers = f"{application}-charge-answers"
-    assert runner.admin.topics()[answers] == 2
+    with runner.running(topology, config):
+        wait_for(lambda: service.calls.total() == 1)
+    assert internal <= set(runner.admin.topics())
     runner.host(topology, config).reset()
-    wait_for(lambda: answers not in runner.admin.topics())
+    wait_for(lambda: internal.isdisjoint(runner.admin.topics()))
+    service.is_up = True
     runner.run(topology, config)
-    assert values(runner, topics[1]) == ["a1 charged", "a1 charged"]
+    assert values(runner, topics[1]) == ["a1 2"]
 
 
 @pytest.mark.partitions(2, 1)
+@ON_THREADS
 def test_a_group_of_the_streams_protocol_makes_calls(
     runner: Runner, start: Callable[..., Program], application: str, topics: tuple[str, str]
 ) -> None:
-    start(charging(*topics), runner.config(application, {"group.protocol": "streams"}))
+    start(asking(*topics), runner.config(application, {"group.protocol": "streams"}))
     for partition in range(2):
-        runner.write(topics[0], rows("a1", "b1", partition=partition))
-    wait_for(lambda: Counter(values(runner, topics[1])) == {"a1 charged": 2, "b1 charged": 2})
+        runner.write(topics[0], rows(f"a{partition}", f"b{partition}", partition=partition))
+    wait_for(lambda: sorted(values(runner, topics[1])) == ["a0 1", "a1 1", "b0 1", "b1 1"])
 
 
 @pytest.mark.partitions(1, 1)
+@ON_THREADS
 def test_calls_do_not_wait_for_a_long_commit_interval(
     runner: Runner, start: Callable[..., Program], application: str, topics: tuple[str, str]
 ) -> None:
-    settings = {"processing.guarantee": "at_least_once", "commit.interval.ms": HOUR_MS}
-    limited = Calls(capacity=10, max_records=5)
-    start(
-        charging(*topics, calls=limited), runner.config(application, {**settings, "buffered.records.per.partition": 5})
-    )
-    texts = [f"{'abcd'[number % 4]}{number}" for number in range(40)]
-    runner.write(topics[0], rows(*texts))
-    wait_for(lambda: Counter(values(runner, topics[1])) == Counter(f"{text} charged" for text in texts))
+    settings = {"commit.interval.ms": HOUR_MS, "buffered.records.per.partition": 5}
+    start(asking(*topics, calls=Calls(capacity=10, max_records=5)), runner.config(application, settings))
+    written = [f"{'abcd'[number % 4]}{number}" for number in range(40)]
+    runner.write(topics[0], rows(*written))
+    wait_for(lambda: Counter(values(runner, topics[1])) == Counter(f"{text} 1" for text in written))
 
 
 async def enlarged(value: str) -> str:
@@ -419,6 +603,7 @@ async def enlarged(value: str) -> str:
 
 @pytest.mark.partitions(1, 1)
 @pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+@ON_THREADS
 def test_a_refused_result_is_not_lost(
     runner: Runner, application: str, topics: tuple[str, str], unique_name: Callable[[str], str], guarantee: str
 ) -> None:
@@ -428,6 +613,6 @@ def test_a_refused_result_is_not_lost(
     runner.write(topics[0], rows("a1", "b1", "c1"))
     for _ in range(2):
         with pytest.raises(StreamsError, match="Message size too large"):
-            runner.run(charging(topics[0], small, enlarged), config)
-    runner.run(charging(topics[0], topics[1], enlarged), config)
+            runner.run(asking(topics[0], small, enlarged), config)
+    runner.run(asking(topics[0], topics[1], enlarged), config)
     assert 9_000 in map(len, values(runner, topics[1]))

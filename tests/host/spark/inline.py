@@ -49,9 +49,10 @@ class InlineQuery:
         parallelism: int = 2,
         clock: Clock | None = None,
         tells_restores: bool = False,
+        until_end: bool = False,
     ) -> None:
         """Start a first driver. clock: by which epochs are planned, None for that of the machine. tells_restores: as in
-        ApplicationDescription."""
+        ApplicationDescription. until_end: as in `restart`."""
         self._topology = topology
         self._config = config
         self._admin = admin
@@ -59,7 +60,7 @@ class InlineQuery:
         self._clock = clock
         self._tells_restores = tells_restores
         self._end_calls: Callable[[], None] = lambda: None
-        self.restart()
+        self.restart(until_end)
 
     def restart(self, until_end: bool = False) -> None:
         """Start a new driver on what is there; the epoch that was planned last is run again if it is not committed.
@@ -170,6 +171,18 @@ class InlineProgram:
         except QueryFailedError as error:
             failed, _ = decode_failure(error.failure)
             raise failed from failed.__cause__
+
+    def advance(self) -> None:
+        """Run the epochs that are due."""
+        self.run_to_end()
+
+    def pause(self) -> None:
+        """Plan no epochs until `resume`."""
+        self._query.pause()
+
+    def resume(self) -> None:
+        """Plan epochs again."""
+        self._query.resume()
 
     def restart(self) -> None:
         """Start a new driver on what is there."""

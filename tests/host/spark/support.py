@@ -89,6 +89,14 @@ class SparkRunner(Runner):
         """Start a program with Spark's part played in this process."""
         return InlineProgram(InlineQuery(topology, config, self.admin, clock=clock))
 
+    def run_here(self, topology: Topology, config: StreamsConfig) -> None:
+        """As `run`, with Spark's part played in this process."""
+        program = InlineProgram(InlineQuery(topology, config, self.admin, until_end=True))
+        try:
+            program.run_to_end()
+        finally:
+            program.close()
+
     def manifest(self, config: StreamsConfig) -> Manifest:
         """Return the last manifest of an application."""
         checkpoint = Checkpoint(config.checkpoint_directory())

@@ -5,18 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from penstock import (
     Calls,
     Consumed,
-    Grouped,
     Materialized,
     Processor,
     ProcessorContext,
@@ -39,15 +36,13 @@ from penstock.host.spark.planner.call_reports import CALLS_FILE, read_call_repor
 from penstock.host.spark.protocol.mailbox import Mailbox
 from penstock.metrics.host_metrics import streams_metrics
 from penstock.plan.partitioning import partition_for
-from penstock.processor.call_function import ClientOpenError
-from penstock.processor.calls import unpack_answer
 from penstock.record import TopicPartition
 from penstock.state.segments import Segment, SegmentInfo
 from tests.host.spark.crashes import Crashes, run_to_end_over_kills
 from tests.host.spark.inline import InlineQuery, failure_of
 from tests.host.spark.support import SparkRunner
-from tests.host.support import InputRecord, OutputRecord, wait_for
-from tests.host.test_calls import METHODS, calling
+from tests.host.support import ON_CONNECT, ON_SPARK, InputRecord, OutputRecord, Runner, wait_for
+from tests.support.call_answers import first_results
 
 pytestmark = [pytest.mark.one_broker]
 
@@ -157,30 +152,12 @@ def run_to_last_answer(query: InlineQuery, runner: SparkRunner, target: str, cou
 
 def first_answers(runner: SparkRunner, topic: str) -> set[str]:
     """Return the first answer for each record."""
-    found: dict[tuple[int, bytes], str] = {}
-    for record in runner.read(topic):
-        assert record.value is not None
-        answer = unpack_answer(record.value, topic)
-        assert answer.result is not None
-        found.setdefault((answer.sequence, answer.entry), msgspec.msgpack.decode(answer.result))
-    return set(found.values())
+    return {*first_results([(record.partition, record.value) for record in runner.read(topic)], topic)}
 
 
 @pytest.mark.partitions(2, 2)
-def test_answers_have_the_order_and_the_time_of_their_records(
-    spark_runner: SparkRunner, application: str, topics: tuple[str, str], service: Service
-) -> None:
-    query = InlineQuery(asking(*topics), spark_runner.config(application), spark_runner.admin)
-    spark_runner.write(topics[0], rows(0, 24, 2))
-    found = run_to_last_answer(query, spark_runner, topics[1], 24)
-    assert asked(found) == expected(24)
-    assert {each.value: each.timestamp for each in found}[b"a6 1"] == 1_006
-    assert set(service.calls.values()) == {1}
-    query.close()
-
-
 @pytest.mark.partitions(2, 2)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("build", [asking, asking_in_a_processor])
 def test_each_answer_is_used_once_whatever_fails_when(
     spark_runner: SparkRunner,
@@ -210,23 +187,6 @@ def test_each_answer_is_used_once_whatever_fails_when(
 
 
 @pytest.mark.partitions(1, 1)
-def test_answers_that_were_received_are_not_asked_for_again_after_a_kill(
-    spark_runner: SparkRunner, application: str, topics: tuple[str, str], service: Service
-) -> None:
-    query = InlineQuery(asking(*topics), spark_runner.config(application), spark_runner.admin)
-    spark_runner.write(topics[0], rows(0, 3, 1))
-    assert query.epoch()
-    assert not query.epoch()  # the planner learns of the commit, and makes the calls
-    answers = TopicPartition(f"{application}-ask-answers", 0)
-    wait_for(lambda: spark_runner.admin.end_offsets([answers])[answers] == 3)
-    query.restart()
-    found = run_to_last_answer(query, spark_runner, topics[1], 3)
-    assert [each.value for each in found] == [b"a0 1", b"b1 1", b"c2 1"]
-    assert set(service.calls.values()) == {1}
-    query.close()
-
-
-@pytest.mark.partitions(1, 1)
 def test_calls_without_an_answer_are_made_again_after_a_kill(
     spark_runner: SparkRunner, application: str, topics: tuple[str, str], service: Service
 ) -> None:
@@ -245,17 +205,14 @@ def test_calls_without_an_answer_are_made_again_after_a_kill(
 
 
 @pytest.mark.partitions(1, 1)
-@pytest.mark.parametrize("repartitions", [False, True])
-def test_a_full_store_stops_the_input_until_answers_come(
-    spark_runner: SparkRunner, application: str, topics: tuple[str, str], service: Service, repartitions: bool
+def test_a_full_store_after_a_repartition_stops_the_input(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str], service: Service
 ) -> None:
     service.is_up = False
     calls = Calls(max_records=2, order="partition")
     builder = StreamsBuilder()
-    stream = builder.stream(topics[0], TEXT)
-    if repartitions:
-        stream = stream.repartition()
-    stream.map_values(ask, named="ask", calls=calls).to(topics[1], PAIRS)
+    repartitioned = builder.stream(topics[0], TEXT).repartition()
+    repartitioned.map_values(ask, named="ask", calls=calls).to(topics[1], PAIRS)
     config = spark_runner.config(application, {"default.key.serde": STRING, "default.value.serde": STRING})
     query = InlineQuery(builder.build(), config, spark_runner.admin)
     spark_runner.write(topics[0], rows(0, 5, 1))
@@ -379,87 +336,6 @@ def test_a_run_to_the_end_fails_without_its_answers_topic(
     query.close()
 
 
-def down() -> AbstractContextManager[str]:
-    if not SERVICE.is_up:
-        raise ConnectionError("The database is down.")
-    return nullcontext("client")
-
-
-@pytest.mark.partitions(1, 1)
-def test_a_client_that_cannot_be_opened_ends_the_query_and_loses_no_record(
-    spark_runner: SparkRunner, application: str, topics: tuple[str, str], service: Service
-) -> None:
-    service.is_up = False
-    topology = asking(*topics, calls=Calls(open=down, on_failure="skip"))
-    query = InlineQuery(topology, spark_runner.config(application), spark_runner.admin)
-    spark_runner.write(topics[0], rows(0, 3, 1))
-    error = failure_of(partial(wait_for, lambda: query.run_to_end() is None and False))
-    assert isinstance(error, ClientOpenError)
-    assert "The client of ask cannot be opened: down, the open of its Calls" in str(error)
-    assert "The database is down." in str(error)
-    service.is_up = True
-    query.restart()
-    assert asked(run_to_last_answer(query, spark_runner, topics[1], 3)) == expected(3)
-    query.close()
-
-
-@pytest.mark.partitions(2, 1)
-def test_calls_after_a_repartition_are_made_at_a_later_level(
-    spark_runner: SparkRunner, application: str, topics: tuple[str, str]
-) -> None:
-    builder = StreamsBuilder()
-    by_letter = builder.stream(topics[0], TEXT).group_by(
-        lambda key, value: value[:1], Grouped.with_(key_serde=STRING, value_serde=STRING)
-    )
-    last = by_letter.reduce(lambda before, value: value, named="last").to_stream()
-    last.map_values(ask, named="ask", calls=Calls(order="unordered")).to(topics[1], PAIRS)
-    config = spark_runner.config(application, {"default.key.serde": STRING, "default.value.serde": STRING})
-    query = InlineQuery(builder.build(), config, spark_runner.admin)
-    assert len(query.description.placement.levels) == 2
-    spark_runner.write(topics[0], rows(0, 24, 2))
-    query.restart(until_end=True)
-    query.run_to_end()
-    found = {
-        key: sorted(values, key=lambda each: int(each[1:]))
-        for key, values in asked(spark_runner.read(topics[1])).items()
-    }
-    assert found == expected(24)
-    query.close()
-
-
-@pytest.mark.partitions(1, 1)
-@pytest.mark.parametrize("method", METHODS)
-def test_each_method_makes_calls(
-    spark_runner: SparkRunner, application: str, topics: tuple[str, str], method: str
-) -> None:
-    operator, result = METHODS[method]
-    query = InlineQuery(calling(*topics, operator), spark_runner.config(application), spark_runner.admin)
-    spark_runner.write(topics[0], [InputRecord(text[:1], text, 1_000) for text in (b"a1", b"b1")])
-    query.restart(until_end=True)
-    query.run_to_end()
-    found = [((each.key or b"").decode(), (each.value or b"").decode()) for each in spark_runner.read(topics[1])]
-    assert sorted(found) == result
-    query.close()
-
-
-@pytest.mark.partitions(1, 1)
-def test_the_last_failure_of_a_call_ends_the_query(
-    spark_runner: SparkRunner, application: str, topics: tuple[str, str]
-) -> None:
-    async def decline(value: str) -> str:
-        raise ValueError("declined")
-
-    builder = StreamsBuilder()
-    builder.stream(topics[0], TEXT).map_values(decline, named="ask", calls=Calls()).to(topics[1], PAIRS)
-    query = InlineQuery(builder.build(), spark_runner.config(application), spark_runner.admin)
-    spark_runner.write(topics[0], rows(0, 1, 1))
-    query.restart(until_end=True)
-    failed = failure_of(query.run_to_end)
-    assert "processor=ask" in str(failed)
-    assert "ValueError: declined" in str(failed.__cause__)
-    query.close()
-
-
 @pytest.mark.partitions(2, 1)
 def test_another_host_could_continue_with_changelog_topics(
     spark_runner: SparkRunner, application: str, topics: tuple[str, str], service: Service
@@ -492,27 +368,6 @@ def test_a_replay_of_an_epoch_makes_no_calls(
         replay = EpochReplay(topology.build(application), config, tmp_path / str(epoch), epoch).run()
         assert replay.differences == ()
     assert service.calls == made
-    query.close()
-
-
-@pytest.mark.partitions(1, 1)
-def test_a_pause_starts_no_calls(
-    spark_runner: SparkRunner, application: str, topics: tuple[str, str], service: Service
-) -> None:
-    service.is_up = False
-    query = InlineQuery(asking(*topics, calls=Calls(capacity=1)), spark_runner.config(application), spark_runner.admin)
-    spark_runner.write(topics[0], rows(0, 2, 1))
-    query.run_to_end()
-    wait_for(lambda: sum(service.calls.values()) == 1)
-    query.pause()
-    assert not query.epoch()
-    service.is_up = True
-    answers = TopicPartition(f"{application}-ask-answers", 0)
-    wait_for(lambda: spark_runner.admin.end_offsets([answers])[answers] == 1)
-    assert not query.epoch()
-    assert sum(service.calls.values()) == 1
-    query.resume()
-    assert len(run_to_last_answer(query, spark_runner, topics[1], 2)) == 2
     query.close()
 
 
@@ -588,27 +443,6 @@ def test_answers_that_are_lost_are_asked_for_again(
     query.close()
 
 
-@pytest.mark.partitions(1, 1)
-def test_waiting_records_stay_with_the_name_of_their_operator(
-    spark_runner: SparkRunner,
-    application: str,
-    topics: tuple[str, str],
-    service: Service,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    service.is_up = False
-    query = InlineQuery(asking(*topics), spark_runner.config(application), spark_runner.admin)
-    spark_runner.write(topics[0], rows(0, 2, 1))
-    query.run_to_end()
-    query.change(asking(*topics, name="other"))
-    assert "store ask-calls is no longer in the program; its state is kept" in caplog.text
-    query.run_to_end()
-    query.change(asking(*topics))
-    service.is_up = True
-    assert asked(run_to_last_answer(query, spark_runner, topics[1], 2)) == {"a": ["a0"], "b": ["b1"]}
-    query.close()
-
-
 @pytest.mark.partitions(2, 1)
 def test_a_reset_deletes_the_answers(spark_runner: SparkRunner, application: str, topics: tuple[str, str]) -> None:
     config = spark_runner.config(application)
@@ -616,19 +450,6 @@ def test_a_reset_deletes_the_answers(spark_runner: SparkRunner, application: str
     query.close()
     plan = planned_reset(asking(*topics).build(application), config, spark_runner.admin.topics())
     assert f"{application}-ask-answers" in plan.topics
-
-
-@pytest.mark.partitions(1, 1)
-def test_used_answers_are_deleted_from_their_topic(
-    spark_runner: SparkRunner, application: str, topics: tuple[str, str]
-) -> None:
-    config = spark_runner.config(application, {"repartition.purge.interval.ms": 0})
-    query = InlineQuery(asking(*topics), config, spark_runner.admin)
-    spark_runner.write(topics[0], rows(0, 3, 1))
-    run_to_last_answer(query, spark_runner, topics[1], 3)
-    answers = TopicPartition(f"{application}-ask-answers", 0)
-    assert spark_runner.admin.beginning_offsets([answers])[answers] == 3
-    query.close()
 
 
 async def noted(made: str, value: str) -> str:
@@ -646,7 +467,7 @@ def noting(source: str, target: str, made: Path) -> Topology:
     return builder.build()
 
 
-def has_output(runner: SparkRunner, topic: str, count: int) -> bool:
+def has_output(runner: Runner, topic: str, count: int) -> bool:
     return len(runner.read(topic)) >= count
 
 
@@ -657,21 +478,20 @@ def has_answered(host: Host) -> bool:
     return answered == [24]
 
 
-@pytest.mark.spark
-@pytest.mark.xdist_group("spark")
+@pytest.mark.parametrize("runner", [ON_SPARK, ON_CONNECT], indirect=True)
 @pytest.mark.partitions(2, 2)
 def test_an_application_on_spark_uses_each_answer_once(
-    spark_runner: SparkRunner, application: str, topics: tuple[str, str], tmp_path: Path
+    runner: Runner, application: str, topics: tuple[str, str], tmp_path: Path
 ) -> None:
     made = tmp_path / "made"
-    topology, config = noting(*topics, made), spark_runner.config(application)
+    topology, config = noting(*topics, made), runner.config(application)
     for part in range(2):
         count = 24 * (part + 1)
-        with spark_runner.running(topology, config) as host:
-            spark_runner.write(topics[0], rows(part * 24, 24, 2))
-            wait_for(partial(has_output, spark_runner, topics[1], count))
+        with runner.running(topology, config) as host:
+            runner.write(topics[0], rows(part * 24, 24, 2))
+            wait_for(partial(has_output, runner, topics[1], count))
             wait_for(partial(has_answered, host))
-    assert asked(spark_runner.read(topics[1])) == expected(48)
+    assert asked(runner.read(topics[1])) == expected(48)
     assert sorted(made.read_text().split()) == sorted(value for values in expected(48).values() for value in values)
 
 

@@ -129,6 +129,19 @@ class ThreadsProgram:
         self.close()
         self._start(topology)
 
+    def advance(self) -> None:
+        """Do nothing: the instance runs. Raises the error that has ended it."""
+        if self._listening.error is not None:
+            raise self._listening.error
+
+    def pause(self) -> None:
+        """Process nothing until `resume`."""
+        self.host.pause()
+
+    def resume(self) -> None:
+        """Continue after `pause`."""
+        self.host.resume()
+
     def restart(self) -> None:
         """End the program and start it again."""
         self.change(self._topology)

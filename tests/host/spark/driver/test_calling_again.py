@@ -61,23 +61,6 @@ def fail(query: InlineQuery) -> None:
     assert "declined" in str(failure_of(run).__cause__)
 
 
-@pytest.mark.parametrize("guarantee", ["exactly_once_v2", "at_least_once"])
-def test_a_restart_makes_failed_calls_again(
-    spark_runner: SparkRunner, application: str, topics: tuple[str, str], service: Service, guarantee: str
-) -> None:
-    config = spark_runner.config(application, {"processing.guarantee": guarantee})
-    query = InlineQuery(asking(topics), config, spark_runner.admin)
-    spark_runner.write(topics[0], rows(0, 2, 1))
-    fail(query)
-    query.restart()
-    fail(query)  # a failure of this run counts
-    service.is_mended = True
-    query.restart()
-    found = run_to_last_answer(query, spark_runner, topics[1], 2)
-    assert [each.value for each in found] == [b"a0 accepted", b"b1 accepted"]
-    query.close()
-
-
 def test_a_replay_ignores_the_failures_that_its_epoch_ignored(
     spark_runner: SparkRunner, application: str, topics: tuple[str, str], service: Service, tmp_path: Path
 ) -> None:
