@@ -96,6 +96,15 @@ def start(runner: Runner) -> Iterator[Callable[..., Program]]:
 
 
 @pytest.fixture
+def service() -> Iterator[Any]:
+    """The service of this test, for operators with calls."""
+    made = import_module("tests.host.calling_service").SERVICE
+    made.reset()
+    yield made
+    made.release()
+
+
+@pytest.fixture
 def marked_log() -> Iterator[None]:
     """Log records have their attributes in the test, as in a running application."""
     before = logging.getLogRecordFactory()

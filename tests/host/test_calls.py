@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -17,11 +15,9 @@ from penstock import (
     Backoff,
     CallContext,
     Calls,
-    Consumed,
     Grouped,
     KStream,
     Materialized,
-    Produced,
     Retry,
     Serdes,
     StreamsBuilder,
@@ -31,91 +27,23 @@ from penstock.client.api import NewTopic
 from penstock.errors import StreamsError
 from penstock.exception_handlers import LogAndContinueProcessingExceptionHandler
 from penstock.record import TopicPartition
+from tests.host.calling_service import CALLS, SERVICE, STRING, TEXT, TEXTS, Service, ask, asking, rows, texts, values
 from tests.host.support import (
     IN_PROCESSES,
     WITH_PROCESSES,
-    InputRecord,
-    OutputRecord,
     Program,
     Runner,
     advance_until,
     wait_for,
 )
 
-pytestmark = [pytest.mark.one_broker]
+pytestmark = [pytest.mark.one_broker, pytest.mark.usefixtures("service")]
 
-STRING = Serdes.string()
-TEXT = Consumed.with_(key_serde=STRING, value_serde=STRING)
-TEXTS = Produced.with_(key_serde=STRING, value_serde=STRING)
-CALLS = Calls(capacity=10)
 HOUR_MS = 3_600_000
 
 ON_ALL = pytest.mark.parametrize("runner", ["driver", "threads", IN_PROCESSES, "spark"], indirect=True)
 STEP_BY_STEP = pytest.mark.parametrize("runner", ["threads", "spark"], indirect=True)
 ON_THREADS = pytest.mark.parametrize("runner", ["threads"], indirect=True)
-
-
-@dataclass
-class Service:
-    """What the functions call: it counts calls, and answers while it is up. Each host calls from this process."""
-
-    calls: Counter[str] = field(default_factory=Counter)
-    declined: set[str] = field(default_factory=set)
-    seen: list[CallContext] = field(default_factory=list)
-    clients: list[str] = field(default_factory=list)
-    is_up: bool = True
-    ended: threading.Event = field(default_factory=threading.Event)
-
-
-SERVICE = Service()
-
-
-@pytest.fixture(autouse=True)
-def service() -> Iterator[Service]:
-    """The service of this test."""
-    vars(SERVICE).update(vars(Service()))
-    yield SERVICE
-    SERVICE.is_up = True
-    SERVICE.ended.set()
-
-
-async def ask(value: str) -> str:
-    """Return an answer that no other call of the value has."""
-    SERVICE.calls[value] += 1
-    number = SERVICE.calls[value]
-    while not SERVICE.is_up:
-        await asyncio.sleep(0.005)
-    if value in SERVICE.declined:
-        raise ConnectionError("The service is down.")
-    return f"{value} {number}"
-
-
-def calling(source: str, target: str, operator: Callable[[KStream], KStream]) -> Topology:
-    builder = StreamsBuilder()
-    operator(builder.stream(source, TEXT)).to(target, TEXTS)
-    return builder.build()
-
-
-def asking(
-    source: str, target: str, function: Callable[..., object] = ask, calls: Calls = CALLS, name: str = "ask"
-) -> Topology:
-    return calling(source, target, lambda stream: stream.map_values(function, named=name, calls=calls))
-
-
-def rows(*texts: str, partition: int = 0) -> list[InputRecord]:
-    """Return a record for each text, whose first letter is its key."""
-    return [
-        InputRecord(text[0].encode(), text.encode(), 1_000 + number, partition, (("n", str(number).encode()),))
-        for number, text in enumerate(texts)
-    ]
-
-
-def texts(records: list[OutputRecord]) -> list[str]:
-    return [(each.value or b"").decode() for each in records]
-
-
-def values(runner: Runner, topic: str) -> list[str]:
-    return texts(runner.read(topic))
 
 
 # ---------------------------------------- methods

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 
@@ -13,13 +11,10 @@ import pytest
 
 from penstock import (
     Calls,
-    Consumed,
     Materialized,
     Processor,
     ProcessorContext,
-    Produced,
     Record,
-    Serdes,
     Stores,
     StreamsBuilder,
     Topology,
@@ -38,56 +33,16 @@ from penstock.metrics.host_metrics import streams_metrics
 from penstock.plan.partitioning import partition_for
 from penstock.record import TopicPartition
 from penstock.state.segments import Segment, SegmentInfo
+from tests.host.calling_service import STRING, TEXT, TEXTS, Service, ask, asking
 from tests.host.spark.crashes import Crashes, run_to_end_over_kills
 from tests.host.spark.inline import InlineQuery, failure_of
 from tests.host.spark.support import SparkRunner
 from tests.host.support import ON_CONNECT, ON_SPARK, InputRecord, OutputRecord, Runner, wait_for
 from tests.support.call_answers import first_results
 
-pytestmark = [pytest.mark.one_broker]
+pytestmark = [pytest.mark.one_broker, pytest.mark.usefixtures("service")]
 
-STRING = Serdes.string()
-TEXT = Consumed.with_(key_serde=STRING, value_serde=STRING)
-PAIRS = Produced.with_(key_serde=STRING, value_serde=STRING)
 KEYS = "abcdef"
-
-
-@dataclass
-class Service:
-    """What the functions call, in the process of the test: it counts calls, and answers while it is up."""
-
-    calls: Counter[str] = field(default_factory=Counter)
-    is_up: bool = True
-
-    async def answer(self, value: str) -> str:
-        """Return an answer that no other call gets."""
-        self.calls[value] += 1
-        number = self.calls[value]
-        while not self.is_up:
-            await asyncio.sleep(0.005)
-        return f"{value} {number}"
-
-
-SERVICE = Service()
-
-
-async def ask(value: str) -> str:
-    return await SERVICE.answer(value)
-
-
-@pytest.fixture(autouse=True)
-def service() -> Iterator[Service]:
-    """The service of this test."""
-    SERVICE.calls.clear()
-    SERVICE.is_up = True
-    yield SERVICE
-    SERVICE.is_up = True
-
-
-def asking(source: str, target: str, name: str = "ask", calls: Calls | None = None) -> Topology:
-    builder = StreamsBuilder()
-    builder.stream(source, TEXT).map_values(ask, named=name, calls=calls or Calls()).to(target, PAIRS)
-    return builder.build()
 
 
 class Asking(Processor[str, str, str, str]):
@@ -112,7 +67,7 @@ def asking_in_a_processor(source: str, target: str) -> Topology:
         Stores.key_value_store_builder(Stores.persistent_key_value_store("answers"), STRING, STRING)
     )
     stream = builder.stream(source, TEXT)
-    stream.process(Asking, "answers", named="ask", calls=Calls(), call_functions=(ask,)).to(target, PAIRS)
+    stream.process(Asking, "answers", named="ask", calls=Calls(), call_functions=(ask,)).to(target, TEXTS)
     return builder.build()
 
 
@@ -212,7 +167,7 @@ def test_a_full_store_after_a_repartition_stops_the_input(
     calls = Calls(max_records=2, order="partition")
     builder = StreamsBuilder()
     repartitioned = builder.stream(topics[0], TEXT).repartition()
-    repartitioned.map_values(ask, named="ask", calls=calls).to(topics[1], PAIRS)
+    repartitioned.map_values(ask, named="ask", calls=calls).to(topics[1], TEXTS)
     config = spark_runner.config(application, {"default.key.serde": STRING, "default.value.serde": STRING})
     query = InlineQuery(builder.build(), config, spark_runner.admin)
     spark_runner.write(topics[0], rows(0, 5, 1))
@@ -242,7 +197,7 @@ def test_commits_of_other_stores_are_not_read_for_calls(
     builder = StreamsBuilder()
     stream = builder.stream(topics[0], TEXT)
     stream.to_table(materialized=Materialized.as_("last"))
-    stream.filter(lambda key, value: key == "a").map_values(ask, named="ask", calls=Calls()).to(topics[1], PAIRS)
+    stream.filter(lambda key, value: key == "a").map_values(ask, named="ask", calls=Calls()).to(topics[1], TEXTS)
     config = spark_runner.config(application, {"default.key.serde": STRING, "default.value.serde": STRING})
     query = InlineQuery(builder.build(), config, spark_runner.admin)
     spark_runner.write(topics[0], rows(0, 6, 1))
@@ -463,7 +418,7 @@ async def noted(made: str, value: str) -> str:
 def noting(source: str, target: str, made: Path) -> Topology:
     builder = StreamsBuilder()
     asked = builder.stream(source, TEXT).map_values(partial(noted, str(made)), named="ask", calls=Calls(capacity=5))
-    asked.to(target, PAIRS)
+    asked.to(target, TEXTS)
     return builder.build()
 
 

@@ -6,49 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from penstock import Calls, StreamsBuilder, Topology
 from penstock.host.spark.driver.replaying import EpochReplay
 from penstock.host.spark.protocol.epoch_offset import EpochOffset
 from penstock.host.spark.worker import sink
 from penstock.record import TopicPartition
+from tests.host.calling_service import Service, asking
 from tests.host.spark.crashes import KilledError
 from tests.host.spark.inline import InlineQuery, failure_of
 from tests.host.spark.support import SparkRunner
-from tests.host.spark.test_calls import PAIRS, TEXT, rows, run_to_last_answer
+from tests.host.spark.test_calls import rows, run_to_last_answer
 from tests.host.support import wait_for
 
-pytestmark = [pytest.mark.one_broker, pytest.mark.partitions(1, 1)]
-
-
-class Service:
-    """Declines all calls until it is mended."""
-
-    is_mended = False
-
-    async def answer(self, value: str) -> str:
-        if not self.is_mended:
-            raise ValueError("declined")
-        return f"{value} accepted"
-
-
-SERVICE = Service()
-
-
-async def ask(value: str) -> str:
-    return await SERVICE.answer(value)
-
-
-@pytest.fixture(autouse=True)
-def service() -> Service:
-    """The service of this test."""
-    SERVICE.is_mended = False
-    return SERVICE
-
-
-def asking(topics: tuple[str, str]) -> Topology:
-    builder = StreamsBuilder()
-    builder.stream(topics[0], TEXT).map_values(ask, named="ask", calls=Calls()).to(topics[1], PAIRS)
-    return builder.build()
+pytestmark = [pytest.mark.one_broker, pytest.mark.partitions(1, 1), pytest.mark.usefixtures("service")]
 
 
 def fail(query: InlineQuery) -> None:
@@ -58,22 +27,23 @@ def fail(query: InlineQuery) -> None:
         for _ in range(10_000):
             query.epoch()
 
-    assert "declined" in str(failure_of(run).__cause__)
+    assert "The service is down" in str(failure_of(run).__cause__)
 
 
 def test_a_replay_ignores_the_failures_that_its_epoch_ignored(
     spark_runner: SparkRunner, application: str, topics: tuple[str, str], service: Service, tmp_path: Path
 ) -> None:
     config = spark_runner.config(application)
-    query = InlineQuery(asking(topics), config, spark_runner.admin)
+    query = InlineQuery(asking(*topics), config, spark_runner.admin)
     spark_runner.write(topics[0], rows(0, 1, 1))
+    service.declined.add("a0")
     fail(query)
-    service.is_mended = True
+    service.declined.clear()
     query.restart()
     run_to_last_answer(query, spark_runner, topics[1], 1)
     query.close()
     for epoch in range(1, query.epochs + 1):
-        replay = EpochReplay(asking(topics).build(application), config, tmp_path / str(epoch), epoch)
+        replay = EpochReplay(asking(*topics).build(application), config, tmp_path / str(epoch), epoch)
         assert replay.run().differences == ()
 
 
@@ -81,11 +51,9 @@ def test_an_epoch_with_output_keeps_its_offset(
     spark_runner: SparkRunner,
     application: str,
     topics: tuple[str, str],
-    service: Service,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    service.is_mended = True
-    query = InlineQuery(asking(topics), spark_runner.config(application), spark_runner.admin)
+    query = InlineQuery(asking(*topics), spark_runner.config(application), spark_runner.admin)
     spark_runner.write(topics[0], rows(0, 1, 1))
     query.epoch()
     query.epoch()
@@ -100,7 +68,7 @@ def test_an_epoch_with_output_keeps_its_offset(
     assert isinstance(planned, EpochOffset)
     assert planned.call_again_before == {answers.topic: [0]}
     query.run_to_end()
-    assert [each.value for each in spark_runner.read(topics[1])] == [b"a0 accepted"]
+    assert [each.value for each in spark_runner.read(topics[1])] == [b"a0 1"]
     query.close()
 
 
