@@ -504,6 +504,20 @@ def test_a_reset_deletes_answers_and_waiting_records(
 
 @pytest.mark.partitions(2, 1)
 @ON_THREADS
+def test_another_number_of_partitions_is_refused_before_any_call(
+    runner: Runner, application: str, topics: tuple[str, str], service: Service
+) -> None:
+    config = runner.config(application)
+    runner.run(asking(*topics), config)
+    runner.add_partitions(topics[0], 3)
+    runner.write(topics[0], rows("a1", partition=2))
+    with pytest.raises(StreamsError, match="ask-answers has invalid partitions: expected: 3; actual: 2"):
+        runner.run(asking(*topics), config)
+    assert not service.calls
+
+
+@pytest.mark.partitions(2, 1)
+@ON_THREADS
 def test_a_group_of_the_streams_protocol_makes_calls(
     runner: Runner, start: Callable[..., Program], application: str, topics: tuple[str, str]
 ) -> None:

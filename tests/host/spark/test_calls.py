@@ -20,7 +20,7 @@ from penstock import (
     Topology,
     savepoints,
 )
-from penstock.errors import MissingInternalTopicError
+from penstock.errors import MissingInternalTopicError, StreamsError
 from penstock.host.api import Host
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.checkpoints.task_segments import read_segment
@@ -323,6 +323,26 @@ def test_a_replay_of_an_epoch_makes_no_calls(
         replay = EpochReplay(topology.build(application), config, tmp_path / str(epoch), epoch).run()
         assert replay.differences == ()
     assert service.calls == made
+    query.close()
+
+
+@pytest.mark.partitions(1, 1)
+def test_a_replay_of_an_epoch_names_deleted_answers(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str], tmp_path: Path
+) -> None:
+    config = spark_runner.config(application, {"repartition.purge.interval.ms": 0})
+    topology, answers = asking(*topics), TopicPartition(f"{application}-ask-answers", 0)
+    query = InlineQuery(topology, config, spark_runner.admin)
+    spark_runner.write(topics[0], rows(0, 1, 1))
+    run_to_last_answer(query, spark_runner, topics[1], 1)
+    used = query.epochs
+    spark_runner.write(topics[0], rows(6, 1, 1))
+    run_to_last_answer(query, spark_runner, topics[1], 2)
+    wait_for(lambda: spark_runner.admin.beginning_offsets([answers])[answers] > 0)
+    with pytest.raises(
+        StreamsError, match=f"has read {answers} from offset 0, and the records before offset 2 are deleted"
+    ):
+        EpochReplay(topology.build(application), config, tmp_path / "replay", used).run()
     query.close()
 
 
