@@ -21,14 +21,14 @@ PYTEST = PENSTOCK_BROKERS=$(BROKERS) exec $(BIN)/python -m pytest -n $(JOBS) --d
 core := tests/aggregations tests/application tests/config tests/dsl tests/kip28 tests/metrics tests/plan tests/processor tests/serdes tests/state \
   tests/task $(wildcard tests/test_*.py)
 broker := tests/broker
-threads := tests/host/commits tests/host/deployment tests/host/measuring tests/host/storage tests/host/supervision tests/host/threads
-tools := tests/house tests/tools/otel tests/docs/test_contributing.py tests/docs/test_snippets.py tests/packaging tests/scripts
+threads := tests/host/test_crashpoints.py tests/host/calls tests/host/commits tests/host/deployment tests/host/measuring tests/host/storage tests/host/supervision tests/host/threads
+tools := tests/house tests/tools/otel $(addprefix tests/docs/,test_contributing.py test_divergences.py test_readme.py test_snippets.py) tests/packaging tests/scripts
 # Processes, simulations and waits for time-outs are too slow for it; `make test` runs them.
 LATER := $(addprefix tests/broker/,groups/test_simulation.py test_bounds.py test_fuzz.py test_power.py common/test_log_limits.py test_process.py test_quotas.py) \
   tests/broker/test_transactions.py tests/task/test_taking_turns.py \
   $(addprefix tests/host/threads/,simulation test_host.py test_group.py test_group_simulation.py test_simulation.py test_workers.py)
 
-quick: ## run 4,000 fast tests in about a minute; BUILDING=core, broker, threads or tools runs a part of them
+quick: ## run 8,800 fast tests in some minutes; BUILDING=core, broker, threads or tools runs a part of them
 	@./scripts/bootstrap.sh --no-java
 	@PENSTOCK_EXAMPLES=20 exec $(BIN)/python -m pytest -n $(JOBS) -q \
 	  -m "not kafka and not crash and not packaging and not slow and not spark and not broker" \

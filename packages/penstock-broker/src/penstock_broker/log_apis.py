@@ -1,7 +1,7 @@
 """The record APIs that answer immediately: Produce, ListOffsets, OffsetForLeaderEpoch and DeleteRecords.
 
 Not here: Fetch, which may wait (fetch.py); batches, files and offsets (partition.py); and the bytes of requests and
-responses (penstock/wire).
+responses (wire).
 """
 
 from __future__ import annotations
