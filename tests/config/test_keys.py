@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
+import penstock
 from penstock.config import FORMER_NAMES, StreamsConfig
 from penstock.config.keys import KEYS
 
@@ -16,6 +18,15 @@ def test_every_row_says_what_it_does_and_its_default_is_valid() -> None:
         assert row.doc.endswith("."), name
         if row.default is not None:
             assert row.parse(name, row.default) == row.default
+
+
+SOURCE = Path(penstock.__file__).parent
+ROWS = {SOURCE / "config" / name for name in ("kafka_keys.py", "penstock_keys.py", "constants.py")}
+
+
+def test_the_code_reads_each_key() -> None:
+    read = "".join(path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py") if path not in ROWS)
+    assert [name for name in KEYS if f'"{name}"' not in read] == [], "a row that no host reads: see CONTRIBUTING.md"
 
 
 CHOICES = [
