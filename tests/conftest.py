@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import tempfile
+from collections import Counter
 from collections.abc import Generator, Iterator
 
 import pytest
@@ -51,6 +52,11 @@ def _length(item: pytest.Item) -> tuple[float, int]:
     return -(timeout.args[0] if timeout else 0), place
 
 
+def _group(item: pytest.Item) -> str:
+    """Return the name of the group of a test, empty for a test without a group."""
+    return "_".join(sorted({mark.args[0] for mark in item.iter_markers("xdist_group")}))
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Collect tests without the garbage collector, and let it pass over them afterwards.
@@ -73,16 +79,19 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Have `--dist loadgroup` keep groups together, and begin with what takes long, so that no worker is left with it.
+    """Have `--dist loadgroup` keep groups together, and begin with what takes long, so that no worker is left with it:
+    groups, the largest first, as one worker runs all tests of a group; then tests by their length.
 
     pytest-xdist 3.8 tells groups by the end of ids, and writes it into a field that pytest does not read since 9.2
     (https://github.com/pytest-dev/pytest-xdist/issues/1386): every worker would start a Spark and a Kafka.
     """
     if not config.getoption("loadgroup", default=False):
         return
-    items.sort(key=_length)
+    sizes = Counter(_group(item) for item in items)
+    sizes[""] = 0
+    items.sort(key=lambda item: (-sizes[_group(item)], _length(item)))
     for item in items:
-        group = "_".join(sorted({mark.args[0] for mark in item.iter_markers("xdist_group")}))
+        group = _group(item)
         if group and not item.nodeid.endswith(f"@{group}"):
             item._id = type(item.id).parse(f"{item.nodeid}@{group}")
 

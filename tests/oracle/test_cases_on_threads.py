@@ -1,5 +1,5 @@
-"""Every public conformance case on the core of the threads host, two thirds of them with the slow tests; and a share of
-them record by record, and, with the slow tests, with stores that are restored from their changelog topics at each step.
+"""Every public conformance case on the core of the threads host, most of them with the slow tests; and a share of them
+record by record, and, with the slow tests, with stores that are restored from their changelog topics at each step.
 `run_cases.py --host threads-inline` runs all of them so.
 
 A seeded sample runs on the host itself, with its threads and clients, on each broker; `--host threads` runs all.
@@ -47,12 +47,12 @@ ANSWERS = json.loads((Path(__file__).parent / "answers_of_running_threads.json")
 LEAST_ANSWERED = 135
 """Cases that Kafka's threads must have answered."""
 
-_PARTS = 3
-"""The cases of a family are run in so many parts."""
+_PARTS = 6
+"""The cases of a family are run in so many parts, all but the first one with the slow tests."""
 
 _SHARE = 4
-"""One of so many cases runs record by record, as all do on the test driver; and one with restarts, which cost a restore
-for each step."""
+"""One of so many cases runs record by record, half of these with the slow tests, as all do on the test driver; and one
+with restarts, which cost a restore for each step."""
 
 
 def cases_of(family: str) -> list[Case]:
@@ -67,9 +67,10 @@ def test_family_gives_what_kafka_streams_gives(family: str, part: int) -> None:
     check(cases_of(family)[part::_PARTS], "auto", restarts=False)
 
 
+@pytest.mark.parametrize("half", [0, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_family_gives_the_same_record_by_record(family: str) -> None:
-    check(cases_of(family)[1::_SHARE], "record", restarts=False)
+def test_family_gives_the_same_record_by_record(family: str, half: int) -> None:
+    check(cases_of(family)[1::_SHARE][half::2], "record", restarts=False)
 
 
 @pytest.mark.slow
