@@ -2,7 +2,9 @@
 .DEFAULT_GOAL := help
 .PHONY: help demo quick test test-slow ci lint docs linkcheck crash chaos soak matrix benchmarks coverage metrics configuration errors api api-tables commands coming-from schemas news release-notes lock sbom bootstrap clean
 BIN := .venv/bin
-# Slow tests start a JVM or a group of processes each: a fourth beside them only makes the others wait.
+# Tests wait for brokers, JVMs and timeouts three quarters of the time, and six workers keep two cores busy. Slow tests start
+# a JVM or a group of processes each: a fourth beside them only makes the others wait.
+jobs-test := 6
 jobs-test-slow := 3
 jobs-quick := 2
 JOBS ?= $(or $(jobs-$@),4)
