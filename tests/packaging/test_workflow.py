@@ -41,7 +41,7 @@ def test_a_change_must_pass_tests_lint_and_documentation() -> None:
     assert set(re.findall(r"^ *(?:nice )?make ([\w-]+)$", RUN, re.MULTILINE)) == {"test", "test-slow", "lint", "docs"}
 
 
-@pytest.mark.parametrize("failing", ["test", "test-slow", "lint", "docs"])
+@pytest.mark.parametrize("failing", ["bootstrap", "test", "test-slow", "lint", "docs"])
 def test_one_part_that_fails_fails_the_run_and_is_shown(failing: str, tmp_path: Path) -> None:
     commands = tmp_path / "commands"
     (tmp_path / ".ci").mkdir()
@@ -49,7 +49,7 @@ def test_one_part_that_fails_fails_the_run_and_is_shown(failing: str, tmp_path: 
     commands.mkdir()
     (tmp_path / ".ci" / "run").write_text(RUN, encoding="utf-8")
     written = {
-        tmp_path / "scripts" / "bootstrap.sh": "exit 0",
+        tmp_path / "scripts" / "bootstrap.sh": f'echo "output of bootstrap"; [ bootstrap != {failing} ]',
         commands / "make": f'echo "output of $1"; [ "$1" != {failing} ]',
         **dict.fromkeys((commands / name for name in ("chromium", "kcat")), "exit 0"),
     }
