@@ -278,7 +278,7 @@ def running_maximum(times: Int64Array) -> Int64Array:
     return np.maximum.accumulate(times) if descends else times
 
 
-class _LazyColumn(Sequence[T]):
+class LazyColumn(Sequence[T]):
     """A column whose rows become objects when they are used."""
 
     __slots__ = ()
@@ -286,6 +286,10 @@ class _LazyColumn(Sequence[T]):
     @abstractmethod
     def rows(self) -> list[T]:
         """Return the rows as objects."""
+
+    @abstractmethod
+    def take(self, rows: npt.NDArray[np.integer[Any]] | slice) -> LazyColumn[T]:
+        """Return the selected rows."""
 
     @overload
     def __getitem__(self, index: int) -> T: ...
@@ -298,7 +302,7 @@ class _LazyColumn(Sequence[T]):
         return iter(self.rows())
 
 
-class DictionaryColumn(_LazyColumn[T]):
+class DictionaryColumn(LazyColumn[T]):
     """A column with few distinct entries: each entry once, and an index per row.
 
     Like Arrow's dictionary encoding. Some entries may occur in no row.
@@ -363,7 +367,7 @@ class DictionaryColumn(_LazyColumn[T]):
         return entry in self.rows()
 
 
-class ArrayColumn(_LazyColumn[T]):
+class ArrayColumn(LazyColumn[T]):
     """A column as an array, whose rows become objects when they are used.
 
     Between two functions on arrays there are no objects. The array holds 64-bit numbers, booleans, or an array of Arrow
@@ -406,18 +410,22 @@ def column_of(entries: list[T], places: npt.NDArray[np.int32]) -> Sequence[T]:
 
 def rows_of(column: Sequence[T]) -> list[T]:
     """Return a column as a list, one entry per row."""
-    if isinstance(column, DictionaryColumn | ArrayColumn):
+    if isinstance(column, LazyColumn):
         return column.rows()
     return column if isinstance(column, list) else list(column)
 
 
 def are_same(column: Sequence[Any], other: Sequence[Any]) -> bool:
-    """Return whether the rows of both are the same objects; False for two arrays, whose rows need not be objects."""
+    """Return whether the rows of both are the same objects; False for two columns whose rows need not be objects."""
     if column is other:
         return True
-    if isinstance(column, ArrayColumn) or isinstance(other, ArrayColumn):
+    if _may_lack_objects(column) or _may_lack_objects(other):
         return False
     return all(map(is_, column, other))
+
+
+def _may_lack_objects(column: Sequence[Any]) -> bool:
+    return isinstance(column, LazyColumn) and not isinstance(column, DictionaryColumn)
 
 
 def entries_of(column: Sequence[T]) -> list[T]:
@@ -434,12 +442,12 @@ def take_from(column: Sequence[T], indices: npt.NDArray[np.integer[Any]]) -> lis
 
 
 def _taken(column: Sequence[T], rows: npt.NDArray[np.integer[Any]]) -> Sequence[T]:
-    return column.take(rows) if isinstance(column, DictionaryColumn | ArrayColumn) else take_from(column, rows)
+    return column.take(rows) if isinstance(column, LazyColumn) else take_from(column, rows)
 
 
 def sliced(column: Sequence[T], start: int, stop: int) -> Sequence[T]:
     """Return the entries of `column` from `start` up to, but not including, `stop`."""
-    if isinstance(column, DictionaryColumn | ArrayColumn):
+    if isinstance(column, LazyColumn):
         return column.take(slice(start, stop))
     return column[start:stop]
 
@@ -457,7 +465,7 @@ class RecordBatch:
 
     Args:
         keys: bytes or None outside a task, objects inside: a list, a DictionaryColumn between tasks if few bytes
-            repeat, or an ArrayColumn between functions on arrays.
+            repeat, an ArrayColumn between functions on arrays, or keys that nothing has read (`UnreadColumn`).
         values: as for the keys. If both are the same object (such as after a group_by of the value), it is processed
             once.
         timestamps: an int64 array (ms).
@@ -535,8 +543,8 @@ class RecordBatch:
 
 
 def listed(batch: RecordBatch) -> RecordBatch:
-    """Return `batch` with lists in place of arrays."""
-    if not isinstance(batch.keys, ArrayColumn) and not isinstance(batch.values, ArrayColumn):
+    """Return `batch` with lists in place of arrays and unread columns."""
+    if not _may_lack_objects(batch.keys) and not _may_lack_objects(batch.values):
         return batch
     keys = rows_of(batch.keys)
     values = keys if batch.values is batch.keys else rows_of(batch.values)

@@ -17,7 +17,7 @@ from penstock.state.api import StoreBuilder
 from penstock.state.memory import MemoryBase
 from penstock.state.record_cache import RecordCache
 from penstock.state.suppliers import KeyValueBytesStoreSupplier, LruMapBytesStoreSupplier
-from penstock.task.column_plan import column_nodes, column_plan, sharing, using_headers
+from penstock.task.column_plan import column_nodes, column_plan, passes_keys, sharing, using_headers
 from penstock.task.processor_state_manager import ProcessorStateManager
 from tests.task.topologies import LONG, STRING, Nodes, nodes_of, only_subtopology, supplier
 
@@ -60,6 +60,20 @@ def counted(*names: str, store: KeyValueBytesStoreSupplier | LruMapBytesStoreSup
 
 def test_a_chain_of_operators_is_one_plan_without_positions() -> None:
     assert planned(nodes_of(mapped("A", "B").add_sink("K", "out", "B"))) == (["A", "B"], False, False)
+
+
+def test_keys_pass_a_plan_whose_nodes_do_not_look_at_them() -> None:
+    def with_key() -> Topology:
+        mapper = supplier(lambda: StreamMapValues(max, True))
+        return mapped("A").add_processor("B", mapper, "A").add_sink("K", "out", "B")
+
+    def passing(nodes: Nodes) -> bool:
+        return passes_keys(column_plan(nodes.topology.sources[0], nodes.topology, able(nodes), nodes.errors))
+
+    assert passing(nodes_of(mapped("A", "B").add_sink("K", "out", "B")))
+    assert not passing(nodes_of(with_key()))
+    assert not passing(nodes_of(mapped("A", "X", own="X").add_sink("K", "out", "X")))
+    assert not passing(nodes_of(counted("C")))
 
 
 def test_rows_need_positions_where_the_paths_divide() -> None:

@@ -408,6 +408,11 @@ class BatchProcessor(Processor):
         return None, None
 
     @property
+    def passes_keys(self) -> bool:
+        """Whether it forwards the keys of a batch without a look at them."""
+        return False
+
+    @property
     def holds_back(self) -> bool:
         """Whether `process_batch` returns no rows, since updates are forwarded when a cache is flushed."""
         return False

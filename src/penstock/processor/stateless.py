@@ -27,7 +27,7 @@ from penstock.processor.arrays import items_in
 from penstock.processor.columns import NULL_NOT_ALLOWED, AppliedRows, ColumnCall, apply, composed, has_null, kept_rows
 from penstock.processor.first_results import KEY_SELECTOR, MAPPER, PREDICATE, PREDICATES, UsesResults
 from penstock.processor.not_awaited import check_awaited, check_first_awaited
-from penstock.record import ArrayColumn, Int64Array, KeyValue, Record, RecordBatch, rows_of
+from penstock.record import ArrayColumn, Int64Array, KeyValue, LazyColumn, Record, RecordBatch, rows_of
 from penstock.serdes.api import Library
 
 Predicate = Callable[[Any, Any], bool]
@@ -234,6 +234,11 @@ class StreamMapValues(BatchProcessor, UsesResults):
         """The libraries of the arrays in which its function takes keys and values."""
         return _libraries(self._mapper, with_key=self._with_key)
 
+    @property
+    def passes_keys(self) -> bool:
+        """Whether it forwards the keys of a batch without a look at them."""
+        return not self._with_key
+
     def process(self, record: Record[Any, Any]) -> None:
         """Forward the record with its new value."""
         value = self._mapper(record.key, record.value) if self._with_key else self._mapper(record.value)
@@ -293,6 +298,11 @@ class StreamFlatMapValues(BatchProcessor):
     def libraries(self) -> ArrayLibraries:
         """The libraries of the arrays in which its function takes keys and values."""
         return _libraries(self._mapper, with_key=self._with_key)
+
+    @property
+    def passes_keys(self) -> bool:
+        """Whether it forwards the keys of a batch without a look at them."""
+        return not self._with_key
 
     def process(self, record: Record[Any, Any]) -> None:
         """Forward a record for each value; raises TypeError if the mapper returns None."""
@@ -392,7 +402,7 @@ def _repeated(
     rows = np.arange(len(batch), dtype=np.int64) if kept is None else kept
     origin = np.repeat(rows, counts)
     keys: Sequence[Any] = []
-    if with_keys and isinstance(batch.keys, ArrayColumn):
+    if with_keys and isinstance(batch.keys, LazyColumn):
         keys = batch.keys.take(origin)
     elif with_keys:
         source = np.fromiter(batch.keys, object, len(batch))

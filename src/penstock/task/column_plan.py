@@ -123,6 +123,14 @@ def libraries_of(plan: ColumnPlan) -> tuple[Library | None, Library | None]:
     return keys, values
 
 
+def passes_keys(plan: ColumnPlan) -> bool:
+    """Return whether no node below a source looks at keys, but sinks."""
+    processors = [node.processor for node in plan.nodes]
+    return not plan.record_sections and all(
+        isinstance(each, BatchProcessor) and each.passes_keys for each in processors
+    )
+
+
 def _forwards_itself(node: Child | Entry) -> bool:
     """Return whether the output of `node`, if it works on columns, is outside its plan."""
     return (

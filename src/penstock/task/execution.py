@@ -41,6 +41,7 @@ from penstock.task.column_plan import (
     column_nodes,
     column_plan,
     libraries_of,
+    passes_keys,
     sharing,
     using_headers,
 )
@@ -123,6 +124,7 @@ class Execution:
             self._plans_for_headers = {entry.name: column_plan(entry, topology, without, errors) for entry in entries}
         for source in topology.sources:
             source.libraries = libraries_of(self._plans[source.name])
+            source.passes_keys = passes_keys(self._plans[source.name])
         self._expansion: dict[str, float] = {}
         self._most_rows = 0
         for node in topology.processors:

@@ -43,11 +43,11 @@ from penstock.record import (
     RecordBatch,
     RecordMetadata,
     are_same,
-    column_of,
     entries_of,
 )
 from penstock.serdes import BytesSerde, Serde, StringSerde
 from penstock.serdes.api import Library, read_column
+from penstock.serdes.unread_column import unread_column
 from penstock.state.api import RecordContext
 from penstock.state.suppliers import KeyValueBytesStoreSupplier, LruMapBytesStoreSupplier
 from penstock.task.context import TaskContext
@@ -56,6 +56,7 @@ from penstock.task.error_handling import ErrorHandling, ProcessingError, told_ca
 from penstock.task.record_collector import RecordCollector
 from penstock.task.record_sender import RecordSender
 from penstock.task.shared_values import SharedValues
+from penstock.task.written_keys import written_keys
 from penstock.topic_names import why_illegal
 from penstock.windows import Windowed
 from penstock_broker.common.log_limits import limit_rate
@@ -174,6 +175,8 @@ class SourceNode:
         self._value_serde = node_serde(spec, "value", config)
         self.libraries: tuple[Library | None, Library | None] = (None, None)
         """The libraries of the arrays in which children take keys and values; None for objects."""
+        self.passes_keys = False
+        """Whether the nodes below it, but sinks, do not look at keys."""
 
     def is_canonical(self, batch: RecordBatch) -> bool:
         """Return whether all bytes of `batch` are readable, and its keys survive the round trip."""
@@ -187,8 +190,12 @@ class SourceNode:
         The handler drops those rows; raises StreamsError for the first one that it does not drop.
         """
         with suppress(Exception):  # the rows identify the failed one, without this error as their context
-            of_keys, of_values = self.libraries if len(batch) >= FEWEST_ROWS else (None, None)
-            keys = read_column(self.key_serde, topic, batch.keys, batch.headers, of_keys)
+            are_few = len(batch) < FEWEST_ROWS
+            of_keys, of_values = (None, None) if are_few else self.libraries
+            unread = unread_column(self.key_serde, topic, batch.keys) if self.passes_keys and not are_few else None
+            keys: Sequence[Any] | None = unread
+            if keys is None:
+                keys = read_column(self.key_serde, topic, batch.keys, batch.headers, of_keys)
             values = read_column(self._value_serde, topic, batch.values, batch.headers, of_values)
             return RecordBatch(keys, values, batch.timestamps, batch.offsets, batch.headers)
         return self._deserialize_rows(topic, partition, batch)
@@ -275,8 +282,7 @@ class SinkNode:
             self._send_rows(batch, sequence)
             return
         try:
-            entries, places = self._key_serde.serialize_distinct(topic, batch.keys, batch.headers)
-            keys = column_of(entries, places)
+            keys, entries, places = written_keys(self._key_serde, topic, batch, self._sender.partition_count(topic))
             if self._same_serde and are_same(
                 batch.keys, batch.values
             ):  # such as after group_by(lambda key, value: value)
