@@ -241,7 +241,7 @@ class MissingSourceTopicError(StreamsError):
 
 
 class MissingInternalTopicError(StreamsError):
-    """A changelog, repartition or answers topic in use by the application was deleted.
+    """A changelog, repartition, answers or requests topic in use by the application was deleted.
 
     What to do: Stop all instances, then rewrite the changelogs from the local state (`penstock recover FILE
     --from-state`), start over (`penstock reset FILE`), or continue without the records of the deleted topics (`penstock

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from penstock import Serdes, Stores
-from penstock.application.parked_records import ParkedKey, ParkedRecords
+from penstock import Backoff, Calls, Consumed, Park, Serdes, Stores, StreamsBuilder
+from penstock.application.parked_records import ParkedKey, ParkedRecords, PartitionRequest, parked_stores
 from penstock.errors import UnknownStateStoreError
+from penstock.processor.parked_requests import ParkedAction, ParkedRequest
 from penstock.processor.waiting_records import WaitingRecord, WaitingRecords
 from penstock.serdes.sequenced_key import SequencedKeySerde
 from penstock.serdes.waiting_value import WaitingValueSerde
@@ -52,6 +53,37 @@ def test_a_key_that_its_serde_cannot_read_is_shown_as_bytes() -> None:
     one.append(FAILED)
     one.append(replace(FAILED, key=(7).to_bytes(8, "big")))
     assert [each.key for each in ParkedRecords(partitions, partitions.builders, CONFIG).keys("s")] == [b"a", 7]
+
+
+def test_a_request_concerns_what_waits_in_each_partition() -> None:
+    partitions, (one, two) = waiting(parked_store())
+    for key in (b"a", b"b", b"a", None):
+        one.append(replace(FAILED, key=key))
+    two.append(replace(FAILED, key=b"a"))
+    records = ParkedRecords(partitions, partitions.builders, CONFIG)
+    assert records.requests("s", ParkedAction.DROP) == [
+        PartitionRequest(0, ParkedRequest(ParkedAction.DROP, 4), 3, 4),
+        PartitionRequest(1, ParkedRequest(ParkedAction.DROP, 1), 1, 1),
+    ]
+    assert records.requests("s", ParkedAction.RETRY, lambda key: key == "a") == [
+        PartitionRequest(0, ParkedRequest(ParkedAction.RETRY, 3, (b"a",)), 1, 2),
+        PartitionRequest(1, ParkedRequest(ParkedAction.RETRY, 1, (b"a",)), 1, 1),
+    ]
+    assert records.requests("s", ParkedAction.RETRY, lambda key: key is None) == [
+        PartitionRequest(0, ParkedRequest(ParkedAction.RETRY, 4, (None,)), 1, 1)
+    ]
+    assert records.requests("s", ParkedAction.DROP, lambda key: key == "c") == []
+
+
+def test_the_stores_of_calls_have_no_parked_records() -> None:
+    async def ask(value: str) -> str:
+        return value
+
+    builder = StreamsBuilder()
+    stream = builder.stream("in", Consumed.with_(TEXT, TEXT))
+    stream.map_values(ask, named="ask", calls=Calls())
+    stream.foreach(print, named="charge", on_error=Park(backoff=Backoff(1_000), attempts=2))
+    assert parked_stores(builder.build().build("app")) == {"charge-parked"}
 
 
 def test_other_stores_have_no_parked_records() -> None:

@@ -60,7 +60,7 @@ BLOCKS: Mapping[str, int] = {
     "docs/orchestrators.md": 1,
     "docs/partitioners.md": 2,
     "docs/queries.md": 8,
-    "docs/retry-and-park.md": 1,
+    "docs/retry-and-park.md": 2,
     "docs/security.md": 1,
     "docs/sizing.md": 1,
     "docs/spark.md": 4,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from penstock import Backoff, Calls, Consumed, Park, Serdes
 from penstock.client.api import OffsetAndMetadata
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
@@ -49,6 +50,26 @@ def test_a_topic_that_was_created_again_is_lost_unless_the_brokers_give_no_ids()
     assert lost_topics(layout("one"), topics, other, offsets) == [LostTopic("app-one-changelog", "one", exists=True)]
     assert lost_topics(layout("one"), topics, {}, offsets) == []
     assert lost_topics(layout("one"), topics, other, committed(layout("one"), {})) == []
+
+
+def test_topics_of_answers_and_of_requests_must_exist_too() -> None:
+    async def ask(value: str) -> str:
+        return value
+
+    builder, text = StreamsBuilder(), Serdes.string()
+    stream = builder.stream("in", Consumed.with_(text, text)).map_values(ask, calls=Calls(), named="ask")
+    stream.foreach(print, on_error=Park(backoff=Backoff(1_000), attempts=2, value_serde=text), named="charge")
+    config = StreamsConfig({"application.id": "app", "bootstrap.servers": "nowhere:1"}, environment={})
+    found = layout_of(built_topology(builder.build(), "app"), config, {"in": 2})
+    topics = {"app-ask-answers": 2, "app-charge-parked-requests": 2}
+    assert {name: found.topic_partitions[name] for name in topics} == topics
+    assert found.task_partitions(TaskId(0, 1)) == tuple(TopicPartition(name, 1) for name in topics)
+    assert found.groups[TaskId(0, 1)] == (TopicPartition("in", 1),)
+    with pytest.raises(MissingInternalTopicError) as raised:
+        check_topics(found, {"in": 2}, {}, committed(found, {}))
+    text_of_error = str(raised.value)
+    assert "app-ask-answers (the answers of ask)" in text_of_error
+    assert "app-charge-parked-requests (the requests about charge-parked)" in text_of_error
 
 
 def test_the_error_names_the_topic_and_the_ways_out() -> None:

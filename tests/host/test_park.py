@@ -6,12 +6,15 @@ from collections.abc import Callable
 from dataclasses import astuple
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from penstock import Backoff, Consumed, Park, Produced, Serdes, StreamsBuilder, Topology
 from penstock.application.parked_records import ParkedRecords
+from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
+from penstock.processor.parked_requests import ParkedAction, ParkedRequestSerde
 from tests.host.support import WITH_PROCESSES, InputRecord, Program, Runner, wait_for
 from tests.host.test_time import FileClock
 
@@ -20,6 +23,7 @@ pytestmark = [WITH_PROCESSES, pytest.mark.one_broker]
 STRING = Serdes.string()
 TEXT = Consumed.with_(key_serde=STRING, value_serde=STRING)
 SETTINGS = {"commit.interval.ms": 0}
+CHARGED = (b"c1 charged", b"d1 charged")
 PARK = Park(backoff=Backoff(1_000, factor=4, limit=60_000), attempts=3)
 
 
@@ -156,6 +160,54 @@ def test_parked_keys_are_queried_while_the_program_runs(
     assert astuple(parked) == expected
 
 
+def request(
+    program: Program,
+    runner: Runner,
+    config: StreamsConfig,
+    action: ParkedAction,
+    chosen: Callable[[Any], bool] | None = None,
+) -> None:
+    """Write a request about the records that are parked now, as `penstock parked` does."""
+    queries = program.queries()
+    found = ParkedRecords(queries, queries.stores(), config).requests("charge-parked", action, chosen)
+    topic = f"{config['application.id']}-charge-parked-requests"
+    data = [(each.partition, ParkedRequestSerde().serialize(topic, each.request)) for each in found]
+    runner.write(topic, [InputRecord(None, value, 1, partition) for partition, value in data])
+
+
+@pytest.mark.partitions(2, 1)
+def test_parked_records_are_tried_again_or_dropped_on_request(
+    runner: Runner,
+    start: Callable[..., Program],
+    application: str,
+    topics: tuple[str, str],
+    down: Path,
+    clock: FileClock,
+    unique_name: Callable[[str], str],
+) -> None:
+    letters = unique_name("dead-letters")
+    runner.create_topics({letters: 1})
+    park = Park(backoff=Backoff(3_600_000), attempts=3, then=letters)
+    config = runner.config(application, {**SETTINGS, "penstock.query.refresh.ms": 0})
+    program = start(charging(*topics, down, park), config, clock)
+    down.write_text("a b")
+    began = clock.milliseconds()
+    runner.write(topics[0], [*rows(began, "a1", "c1", "a2"), *rows(began, "b1", "d1", partition=1)])
+    program.run_to_end()
+    down.write_text("b")
+    request(program, runner, config, ParkedAction.RETRY, lambda key: key == "a")
+    wait_for(lambda: set(written(program, runner, topics[1])) == {b"a1 charged", b"a2 charged", *CHARGED})
+    assert runner.read(letters) == []
+    request(program, runner, config, ParkedAction.DROP)
+    wait_for(lambda: written(program, runner, letters) == [b"b1"])
+    program.restart()
+    down.write_text("")
+    runner.write(topics[0], rows(began + 9, "a3", "b2", partition=0))
+    wait_for(lambda: set(written(program, runner, topics[1])) >= {b"a3 charged", b"b2 charged"})
+    assert len(runner.read(topics[1])) == 6
+    assert len(runner.read(letters)) == 1
+
+
 @pytest.mark.partitions(1, 1)
 def test_an_error_elsewhere_undoes_the_parking_with_the_rest(
     runner: Runner,
@@ -192,6 +244,39 @@ def test_an_error_elsewhere_undoes_the_parking_with_the_rest(
         *(b"a%d charged charged" % number for number in (1, 2, 3)),
     ]
     wait_for(lambda: written(program, runner, topics[1]) == charged_values)
+
+
+@pytest.mark.partitions(1, 1)
+def test_an_error_elsewhere_undoes_a_request_with_the_rest(
+    runner: Runner,
+    start: Callable[..., Program],
+    application: str,
+    topics: tuple[str, str],
+    down: Path,
+    clock: FileClock,
+    unique_name: Callable[[str], str],
+    tmp_path: Path,
+) -> None:
+    letters, broken = unique_name("dead-letters"), tmp_path / "broken"
+    runner.create_topics({letters: 1})
+    broken.write_text("x")
+    park = Park(backoff=Backoff(3_600_000), attempts=3, then=letters)
+    builder = StreamsBuilder()
+    charged = builder.stream(topics[0], TEXT).map_values(partial(charge, down), named="charge", on_error=park)
+    charged.map_values(partial(charge, broken), named="check").to(topics[1], Produced.with_(STRING, STRING))
+    config = runner.config(application, {**SETTINGS, "penstock.query.refresh.ms": 0})
+    program = start(builder.build(), config, clock)
+    runner.write(topics[0], rows(clock.milliseconds(), "a1", "a2"))
+    program.run_to_end()
+    request(program, runner, config, ParkedAction.DROP)
+    runner.write(topics[0], rows(clock.milliseconds(), "x1"))
+    with pytest.raises(StreamsError, match="processor=check"):
+        program.run_to_end()
+    broken.write_text("")
+    program.restart()
+    program.run_to_end()
+    assert [each.value for each in runner.read(letters)] == [b"a1", b"a2"]
+    assert [each.value for each in runner.read(topics[1])] == [b"x1 charged charged"]
 
 
 @pytest.mark.partitions(1, 1)

@@ -437,6 +437,103 @@ def test_a_waiting_record_that_cannot_be_read_keeps_waiting(drive: Drive, servic
     assert driven.values() == ["A1", "A2"]
 
 
+def test_a_retry_tries_the_first_records_at_once_with_all_their_attempts(drive: Drive, service: Service) -> None:
+    driven = drive(lambda stream: stream.map_values(service.upper, on_error=PARK, named="charge"))
+    service.down.update("ab")
+    driven.pipe("a1", "b1", "a2")
+    driven.wait(1_000)
+    calls = len(service.calls)
+    driven.driver.retry_parked("charge-parked", ["a"])
+    assert service.calls[calls:] == [("a", "a1")]
+    driven.wait(999)
+    assert len(service.calls) == calls + 1
+    service.down.remove("a")
+    driven.wait(1)  # after the wait of a first failure
+    assert driven.values() == ["A1", "A2"]
+    service.down.clear()
+    driven.driver.retry_parked("charge-parked")
+    assert driven.values() == ["B1"]
+
+
+def test_a_dropped_record_is_a_dead_letter_with_its_source(drive: Drive, service: Service) -> None:
+    park = Park(backoff=Backoff(1_000), attempts=3, then="letters", store_name="waiting")
+    driven = drive(lambda stream: stream.map_values(lambda v: f"{v}!").map_values(service.upper, on_error=park))
+    service.down.update("ab")
+    driven.pipe("a1", "b1", "a2")
+    driven.driver.drop_parked("waiting", ["a"])
+    letters = driven.read("letters")
+    assert [(each.key, each.value, each.timestamp) for each in letters] == [("a", "a1", 0), ("a", "a2", 2)]
+    first, second = (dict(each.headers) for each in letters)
+    assert first["trace"] == b"7"
+    assert first["__streams.errors.message"] == (
+        b"Dropped on request after 1 failed attempt. The first error was: ConnectionError: no answer for a1!"
+    )
+    assert second["__streams.errors.message"] == (
+        b"Dropped on request; the record waited for an earlier one of its key."
+    )
+    assert [first["__streams.errors.offset"], second["__streams.errors.offset"]] == [b"0", b"2"]
+    service.down.clear()
+    driven.pipe("a3")
+    driven.wait(1_000)
+    assert driven.values() == ["A3!", "B1!"]
+
+
+def test_a_dropped_record_without_a_topic_for_dead_letters_is_counted(
+    drive: Drive, service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    driven = drive(lambda stream: stream.map_values(service.upper, on_error=PARK, named="charge"))
+    service.down.update("ab-")
+    driven.pipe("a1", "-1", "b1", "a2")
+    driven.driver.drop_parked("charge-parked", ["a", None])
+    assert driven.driver.dropped_records() == 2
+    assert "app: store 'charge-parked' of task 0_0, as requested, drops 2 parked records." in caplog.text
+    driven.driver.drop_parked("charge-parked")
+    assert driven.driver.dropped_records() == 3
+    service.down.clear()
+    driven.wait(10_000)
+    assert service.calls == [("a", "a1"), (None, "-1"), ("b", "b1")]
+
+
+def test_a_request_for_no_record_does_nothing(drive: Drive, service: Service) -> None:
+    driven = drive(lambda stream: stream.map_values(service.upper, on_error=PARK, named="charge"))
+    driven.driver.drop_parked("charge-parked")
+    driven.driver.retry_parked("charge-parked", ["a"])
+    driven.pipe("a1")
+    assert driven.values() == ["A1"]
+    assert driven.driver.dropped_records() == 0
+
+
+def test_other_stores_have_no_requests(drive: Drive, service: Service) -> None:
+    driven = drive(lambda stream: stream.map_values(service.upper, on_error=PARK, named="charge"))
+    with pytest.raises(ValueError, match="'other' has no parked records; those with parked records: charge-parked"):
+        driven.driver.drop_parked("other", ["a"])
+
+
+def test_a_waiting_record_that_cannot_be_read_is_dropped(drive: Drive, service: Service) -> None:
+    park = Park(backoff=Backoff(1_000), attempts=3, then="letters", value_serde=Unreadable())
+    driven = drive(lambda stream: stream.map_values(service.upper, on_error=park, named="charge"))
+    service.down.add("a")
+    driven.pipe("a1")
+    driven.driver.drop_parked("charge-parked")
+    assert driven.values("letters") == ["a1"]
+
+
+def test_requests_do_not_advance_stream_time(drive: Drive, service: Service) -> None:
+    """A request has the time of the wall clock, and a window below must not close by it."""
+
+    def build(stream: KStream[Any, Any]) -> KStream[Any, Any]:
+        charged = stream.map_values(service.upper, on_error=PARK, named="charge")
+        return charged.deduplicate_by_key(timedelta(milliseconds=50)).late_to("duplicates")
+
+    driven = drive(build)
+    driven.pipe("a1")
+    driven.wait(1_000)
+    driven.driver.retry_parked("charge-parked")
+    driven.pipe("a2")
+    assert driven.values() == ["A1"]
+    assert driven.values("duplicates") == ["a2"]
+
+
 def test_many_waiting_records_take_several_punctuations(drive: Drive, service: Service) -> None:
     driven = drive(lambda stream: stream.map_values(service.upper, on_error=PARK))
     service.down.add("a")

@@ -1,21 +1,32 @@
-"""The parked records of an application, for its operators: one row per key, with the first record that waits."""
+"""The parked records of an application, for its operators: rows, and requests about them.
+
+A row is a key, with the first of its records that wait. A request is a record for the application (`parked_requests`);
+nothing here writes it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from penstock.application.store_entries import EntrySelection, Queried, StoreEntries
 from penstock.config import StreamsConfig
 from penstock.errors import UnknownStateStoreError
+from penstock.plan.subtopology import BuiltTopology
+from penstock.processor.parked_requests import ParkedAction, ParkedRequest
 from penstock.processor.waiting_records import WaitingRecord, unpack_waiting
 from penstock.record import Headers
-from penstock.serdes.sequenced_key import SequencedKeySerde
+from penstock.serdes.sequenced_key import SequencedKeySerde, split_sequenced_key
 from penstock.state.api import StoreBuilder
 from penstock.state.build import store_serde
 from penstock.topic_names import changelog_name
+
+
+def parked_stores(topology: BuiltTopology) -> frozenset[str]:
+    """Return the names of the stores of parked records; those of calls, which wait for their answers, are others."""
+    return frozenset(store for spec in topology.subtopologies for store in spec.requests_topics.values())
 
 
 @dataclass(frozen=True)
@@ -49,6 +60,31 @@ class ParkedKey:
     offset: int
 
 
+class PartitionRequest(NamedTuple):
+    """A request for one partition of a store of parked records.
+
+    Args:
+        partition: of the store, and of the topic with requests.
+        request: the request.
+        keys: the number of keys that it concerns.
+        records: the number of their records.
+    """
+
+    partition: int
+    request: ParkedRequest
+    keys: int
+    records: int
+
+
+@dataclass
+class _Line:
+    """The records of one key that wait, in one partition."""
+
+    partition: int | None
+    first: WaitingRecord
+    numbers: list[int] = field(default_factory=list)
+
+
 class ParkedRecords:
     """Reads the stores of parked records.
 
@@ -72,38 +108,76 @@ class ParkedRecords:
 
         Raises UnknownStateStoreError if there is no such store of parked records.
         """
-        if store is not None and store not in self._stores:
+        if store is not None:
+            self._check(store)
+        for name in self._stores if store is None else (store,):
+            for line in self._lines(name):
+                first = line.first
+                yield ParkedKey(
+                    name,
+                    line.partition,
+                    self._readable(name, first.key, first.headers),
+                    len(line.numbers),
+                    first.attempts,
+                    first.due,
+                    first.failure,
+                    first.timestamp,
+                    first.topic,
+                    first.partition,
+                    first.offset,
+                )
+
+    def requests(
+        self, store: str, action: ParkedAction, chosen: Callable[[Any], bool] | None = None
+    ) -> list[PartitionRequest]:
+        """Return a request for each partition with parked records of chosen keys.
+
+        Args:
+            store: the name of the store.
+            action: what becomes of the records that wait now.
+            chosen: returns whether a key, as in `ParkedKey`, is chosen; None for all keys.
+
+        Raises:
+            UnknownStateStoreError: there is no such store of parked records.
+        """
+        self._check(store)
+        by_partition: dict[int, list[_Line]] = {}
+        for line in self._lines(store):
+            first = line.first
+            if chosen is None or chosen(self._readable(store, first.key, first.headers)):
+                by_partition.setdefault(line.partition or 0, []).append(line)
+        return [
+            PartitionRequest(
+                partition,
+                ParkedRequest(
+                    action,
+                    max(number for line in lines for number in line.numbers),
+                    None if chosen is None else tuple(dict.fromkeys(line.first.key for line in lines)),
+                ),
+                len(lines),
+                sum(len(line.numbers) for line in lines),
+            )
+            for partition, lines in sorted(by_partition.items())
+        ]
+
+    def _check(self, store: str) -> None:
+        """Raise UnknownStateStoreError unless `store` is a store of parked records."""
+        if store not in self._stores:
             raise UnknownStateStoreError(
                 f"Store {store} is no store of parked records: expected one of {', '.join(self._stores) or 'none'}. An "
                 "operator has one if it is given a Park as on_error."
             )
-        for name in self._stores if store is None else (store,):
-            yield from self._of_store(name)
 
-    def _of_store(self, name: str) -> Iterator[ParkedKey]:
-        firsts: dict[tuple[Any, ...], WaitingRecord] = {}
-        counts: dict[tuple[Any, ...], int] = {}
+    def _lines(self, name: str) -> list[_Line]:
+        """Return the lines of a store, in the order of arrival of their first records."""
+        lines: dict[tuple[Any, ...], _Line] = {}
         with closing(self._entries.of(name, EntrySelection())) as entries:
             for entry in entries:
                 record = unpack_waiting(entry["value"], name)
-                partition = entry["partition"]
-                line = (partition, entry["key"]) if record.key is None else (partition, None, record.key)
-                firsts.setdefault(line, record)
-                counts[line] = counts.get(line, 0) + 1
-        for line, first in firsts.items():
-            yield ParkedKey(
-                name,
-                line[0],
-                self._readable(name, first.key, first.headers),
-                counts[line],
-                first.attempts,
-                first.due,
-                first.failure,
-                first.timestamp,
-                first.topic,
-                first.partition,
-                first.offset,
-            )
+                partition, (number, _) = entry["partition"], split_sequenced_key(entry["key"])
+                place = (partition, number) if record.key is None else (partition, None, record.key)
+                lines.setdefault(place, _Line(partition, record)).numbers.append(number)
+        return list(lines.values())
 
     def _readable(self, store: str, key: bytes | None, headers: Headers) -> Any:
         """Return a key as an object, or its bytes if the serde cannot read them."""

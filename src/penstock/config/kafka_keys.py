@@ -411,8 +411,8 @@ KAFKA_KEYS: Final = (
         whole(0),
         30_000,
         "low",
-        "Interval in ms at which records that have been read are deleted from repartition and answers topics, and from "
-        "topics between DataFrames and the application.",
+        "Interval in ms at which records that have been read are deleted from repartition topics, from topics of "
+        "answers and of requests, and from topics between DataFrames and the application.",
     ),
     ConfigKey(
         "windowstore.changelog.additional.retention.ms",

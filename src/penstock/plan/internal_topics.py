@@ -21,6 +21,7 @@ from penstock.windows import LONG_MAX
 
 REPARTITION_SUFFIX = "-repartition"
 ANSWERS_SUFFIX = "-answers"
+REQUESTS_SUFFIX = "-requests"
 DATA_FRAME_SOURCE_SUFFIX = "-source"
 DATA_FRAME_SINK_SUFFIX = "-sink"
 INTERNAL_SUFFIXES = (REPARTITION_SUFFIX, CHANGELOG_SUFFIX)
@@ -87,8 +88,13 @@ def repartition_topic(application_id: str, topic: str, partitions: int | None) -
     return InternalTopic(check_topic_name(full_name(application_id, topic)), dict(_REPARTITION_CONFIG), partitions)
 
 
-def answers_topic(application_id: str, topic: str) -> InternalTopic:
-    """Return the topic `topic` (name without prefix) of the answers of an operator with calls.
+def requests_topic_name(store: str) -> str:
+    """Return the name without prefix of the topic with requests about a store of parked records."""
+    return f"{store}{REQUESTS_SUFFIX}"
+
+
+def task_topic(application_id: str, topic: str) -> InternalTopic:
+    """Return the topic `topic` (name without prefix) of answers of calls, or of requests about parked records.
 
     Its number of partitions is that of the tasks that read it.
     """

@@ -14,6 +14,7 @@ from penstock.config.offset_reset import EARLIEST
 from penstock.plan.topic_history import TopicHistory
 from penstock.processor.api import ProcessorSupplier
 from penstock.processor.calls import CallSpec
+from penstock.processor.parked_requests import ParkedRequestSerde
 from penstock.processor.stream_partitioner import PartitionerWithHeaders, check_partitioner
 from penstock.processor.timestamps import TimestampExtractor, fail_on_invalid_timestamp
 from penstock.serdes import BytesSerde, Serde
@@ -67,6 +68,8 @@ class SourceSpec:
         repartition: whether its topic is an internal repartition topic.
         broadcast: whether that topic has each record in every partition (`plan/broadcast.py`).
         calls: the operator whose answers its internal topic has, one partition for each task; None for other topics.
+        parked: the store of parked records that the requests in its internal topic concern, one partition for each
+            task; None for other topics.
     """
 
     name: str
@@ -80,11 +83,17 @@ class SourceSpec:
     repartition: bool = False
     broadcast: bool = False
     calls: CallSpec | None = None
+    parked: str | None = None
+
+    @property
+    def has_task_topic(self) -> bool:
+        """Whether its topic has a partition for each task, and is no input: of answers, or of requests."""
+        return self.calls is not None or self.parked is not None
 
     @property
     def is_internal(self) -> bool:
-        """Whether its topic is an internal one that the application writes itself: repartition or answers."""
-        return self.repartition or self.calls is not None
+        """Whether its topic is internal: of repartition, of answers, or of requests about parked records."""
+        return self.repartition or self.has_task_topic
 
     @property
     def pattern_text(self) -> str | None:
@@ -98,14 +107,24 @@ class SourceSpec:
 
 def answers_source(name: str, calls: CallSpec) -> SourceSpec:
     """Return the source of the answers topic `name` (no prefix) of an operator."""
+    return _task_source(name, BytesSerde(), calls=calls)
+
+
+def requests_source(name: str, store: str) -> SourceSpec:
+    """Return the source of the topic `name` (no prefix) with requests about a store of parked records."""
+    return _task_source(name, ParkedRequestSerde(), parked=store)
+
+
+def _task_source(name: str, value_serde: Serde, calls: CallSpec | None = None, parked: str | None = None) -> SourceSpec:
     return SourceSpec(
         name,
         (name,),
         key_serde=BytesSerde(),
-        value_serde=BytesSerde(),
+        value_serde=value_serde,
         timestamp_extractor=fail_on_invalid_timestamp,
         offset_reset=EARLIEST,
         calls=calls,
+        parked=parked,
     )
 
 
@@ -200,7 +219,7 @@ class SubtopologySpec:
     Args:
         nodes: the nodes in the order of their addition, parents before children.
         stores: the stores in Kafka's order: by the first node that uses each; stores of the same node in HashSet order.
-        source_topics: full names, including the repartition topics, without the answers topics.
+        source_topics: full names, including the repartition topics, without the task topics.
         sink_topics: full names, including the repartition topics; dynamic sinks add no topics.
         changelogs: topic and configuration of each changelog, by store name.
     """
@@ -222,12 +241,23 @@ class SubtopologySpec:
 
     @property
     def answers_topics(self) -> Mapping[str, CallSpec]:
-        """The calls of its operators by the full names of their answers topics.
+        """The calls of its operators by the full names of their answers topics."""
+        sources = [node for node in self.nodes if isinstance(node, SourceSpec)]
+        return {topic: node.calls for node in sources if node.calls is not None for topic in node.topics}
+
+    @property
+    def requests_topics(self) -> Mapping[str, str]:
+        """The stores of parked records by the full names of the topics with requests about them."""
+        sources = [node for node in self.nodes if isinstance(node, SourceSpec)]
+        return {topic: node.parked for node in sources if node.parked is not None for topic in node.topics}
+
+    @property
+    def task_topics(self) -> tuple[str, ...]:
+        """The full names of its answers topics and requests topics.
 
         Each topic has a partition for each task. They have no part in the number of tasks and in their input.
         """
-        sources = [node for node in self.nodes if isinstance(node, SourceSpec)]
-        return {topic: node.calls for node in sources if node.calls is not None for topic in node.topics}
+        return (*self.answers_topics, *self.requests_topics)
 
     @property
     def store_kinds(self) -> dict[str, str]:
@@ -245,7 +275,7 @@ class SubtopologySpec:
 
 @dataclass(frozen=True)
 class InternalTopic:
-    """A repartition, changelog or answers topic.
+    """A repartition, changelog, answers or requests topic.
 
     Args:
         partitions: the number of partitions, None if it follows from the topology.
@@ -263,7 +293,7 @@ class BuiltTopology:
     Args:
         subtopologies: the sub-topologies by ascending id; a missing id belongs to a global store.
         repartition_topics: the repartition topics by full name.
-        answers_topics: the topics of the answers of operators with calls, by full name.
+        task_topics: the topics of the answers of calls, and of requests about parked records, by full name.
         copartition_groups: sets of full topic names that must have equal numbers of partitions.
         global_topology: the nodes and stores of all global stores, None without global stores; it makes no tasks.
         config_overrides: values that override the application's configuration for this topology.
@@ -278,7 +308,7 @@ class BuiltTopology:
 
     subtopologies: tuple[SubtopologySpec, ...]
     repartition_topics: Mapping[str, InternalTopic] = field(default_factory=dict)
-    answers_topics: Mapping[str, InternalTopic] = field(default_factory=dict)
+    task_topics: Mapping[str, InternalTopic] = field(default_factory=dict)
     copartition_groups: tuple[frozenset[str], ...] = ()
     global_topology: SubtopologySpec | None = None
     config_overrides: Mapping[str, Any] = field(default_factory=dict)
@@ -291,12 +321,19 @@ class BuiltTopology:
     store_lines: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
-        self.__dict__.update({"answers_topics": {}, **state})  # a topology that 0.2.0 wrote has no `answers_topics`
+        self.__dict__.update({"task_topics": {}, **state})  # a topology that 0.2.0 wrote has no `task_topics`
 
     @property
-    def operators_of_answers(self) -> dict[str, str]:
-        """The name of the operator of each answers topic."""
-        return {topic: calls.node for spec in self.subtopologies for topic, calls in spec.answers_topics.items()}
+    def uses_of_task_topics(self) -> dict[str, str]:
+        """What each task topic has, as a text such as "the answers of charge"."""
+        specs = self.subtopologies
+        answers = {
+            topic: f"the answers of {each.node}" for spec in specs for topic, each in spec.answers_topics.items()
+        }
+        requests = {
+            topic: f"the requests about {each}" for spec in specs for topic, each in spec.requests_topics.items()
+        }
+        return {**answers, **requests}
 
     def without_data_frames(self) -> BuiltTopology:
         """Return the topology without DataFrames, functions of DataFrames and histories.

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
 from penstock.plan.broadcast import broadcasts_of
-from penstock.plan.internal_topics import answers_topic, changelog_topic, full_name, repartition_topic
+from penstock.plan.internal_topics import changelog_topic, full_name, repartition_topic, task_topic
 from penstock.plan.java_collections import hash_order
 from penstock.plan.subtopology import BuiltTopology, NodeSpec, ProcessorSpec, SinkSpec, SourceSpec, SubtopologySpec
 from penstock.state.api import StoreBuilder, StoreSource
@@ -78,8 +78,10 @@ def build_topology(
         data_frame_topics: the topics (no prefix) between the topology and Spark DataFrames.
     """
     sources = [node for group in groups.values() for node in group if isinstance(node, SourceSpec)]
-    answers = [topic for node in sources if node.calls is not None for topic in node.topics]
-    full_names = {topic: full_name(application_id, topic) for topic in (*internal_topics, *data_frame_topics, *answers)}
+    of_tasks = [topic for node in sources if node.has_task_topic for topic in node.topics]
+    full_names = {
+        topic: full_name(application_id, topic) for topic in (*internal_topics, *data_frame_topics, *of_tasks)
+    }
     broadcasts = internal_topics.keys() & broadcasts_of(node for group in groups.values() for node in group)
     topics_of = {node.name: {full_names.get(topic, topic) for topic in node.topics} for node in sources}
     return BuiltTopology(
@@ -91,7 +93,7 @@ def build_topology(
             full_names[topic]: repartition_topic(application_id, topic, partitions)
             for topic, partitions in internal_topics.items()
         },
-        answers_topics={full_names[topic]: answers_topic(application_id, topic) for topic in answers},
+        task_topics={full_names[topic]: task_topic(application_id, topic) for topic in of_tasks},
         copartition_groups=_united(
             {topic for source in together for topic in topics_of[source]} for together in copartitioned_sources
         ),
@@ -128,7 +130,10 @@ def _subtopology(
         nodes=finished,
         stores=connected,
         source_topics=_unique(
-            topic for node in finished if isinstance(node, SourceSpec) and node.calls is None for topic in node.topics
+            topic
+            for node in finished
+            if isinstance(node, SourceSpec) and not node.has_task_topic
+            for topic in node.topics
         ),
         sink_topics=_unique(node.topic for node in finished if isinstance(node, SinkSpec) and node.topic is not None),
         changelogs={

@@ -36,14 +36,12 @@ from penstock.plan.subtopology import (
     SourceSpec,
     StreamPartitioner,
     TopicNameExtractor,
-    answers_source,
 )
 from penstock.plan.subtopology_builder import QuickUnion, build_topology, node_groups
 from penstock.plan.suppliers import SupplierLike, check_store_builder, checked_supplier, wrapped_supplier
 from penstock.plan.topic_history import TopicHistory
 from penstock.plan.topology_config import TopologyConfig
 from penstock.plan.user_lines import calling_line
-from penstock.processor.calls import CallSpec
 from penstock.processor.timestamps import TimestampExtractor
 from penstock.serdes import Serde
 from penstock.state.api import StoreBuilder, filled_by_topic
@@ -178,12 +176,12 @@ class InternalTopologyBuilder:
         """
         self._internal_topics[topic] = partitions
 
-    def add_answers(self, name: str, calls: CallSpec) -> None:
-        """Add the source of the answers topic `name` (no prefix); raises TopologyError if the name is taken."""
-        self._check_new(name)
-        self._check_topic(name)
-        self._source_topics.add(name)
-        self._add_node(answers_source(name, calls))
+    def add_task_source(self, source: SourceSpec) -> None:
+        """Add the source of a task topic; raises TopologyError if its name is taken."""
+        self._check_new(source.name)
+        self._check_topic(source.name)
+        self._source_topics.add(source.name)
+        self._add_node(source)
 
     def add_data_frame_source(self, topic: str, source: DataFrameSource) -> None:
         """Declare that a DataFrame fills `topic` (no prefix).

@@ -8,22 +8,29 @@ Rules:
   next record of the key has its turn.
 - A function may have more than one result, so none is forwarded before all of them are known.
 - If the store is full, the task handles the error of a record, as without this operator.
+- The operator also receives requests about parked records (`parked_requests`). A retry makes first records due at once,
+  and their attempts begin again. A drop makes records dead letters, or drops them without a topic for these.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import logging
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
-from penstock.errors import StreamsError
+from penstock.errors import StreamsError, counted
+from penstock.metrics.drop_reasons import DropReason
 from penstock.processor.api import EngineContext, Processor, ProcessorContext
 from penstock.processor.backoff import Backoff
 from penstock.processor.first_results import UsesResults
 from penstock.processor.kept_results import KeptResults
-from penstock.processor.waiting_records import WaitingRecord, WaitingRecords
+from penstock.processor.parked_requests import ParkedAction, ParkedRequest
+from penstock.processor.waiting_records import Waiting, WaitingRecord, WaitingRecords
 from penstock.processor.waiting_serdes import serdes_of_store
 from penstock.record import NO_METADATA, Record, RecordMetadata
+
+_log = logging.getLogger(__name__)
 
 _MOST_AT_ONCE = 1_000
 """Maximum number of attempts in one punctuation; the next one follows 1 ms later."""
@@ -51,6 +58,18 @@ class ParkRules:
     max_bytes: int
 
 
+class _Turn(NamedTuple):
+    """The parked record that is processed.
+
+    Args:
+        sequence: its number.
+        given_up: the error with which it leaves the store unprocessed; None for another attempt.
+    """
+
+    sequence: int
+    given_up: StreamsError | None = None
+
+
 class StreamPark(Processor, UsesResults):
     """Runs an operator of a stream, and parks the records on which its function fails.
 
@@ -67,7 +86,7 @@ class StreamPark(Processor, UsesResults):
         self._store_name = store_name
         self._rules = rules
         self._results = KeptResults()
-        self._turn: int | None = None
+        self._turn: _Turn | None = None
 
     def users(self) -> Iterable[UsesResults]:
         """Return the operator, which holds the function."""
@@ -88,11 +107,21 @@ class StreamPark(Processor, UsesResults):
         self._alarm.ring_at(self._records.next_due())
 
     def process(self, record: Record[Any, Any]) -> None:
-        """Forward the results of the operator, or park the record.
+        """Forward the results of the operator, or park the record. A request concerns records that are parked.
 
         Raises the error of the function after the last attempt without dead letters, or if the store is full.
         """
         turn, self._turn = self._turn, None
+        if isinstance(record.value, ParkedRequest):
+            self._serve(record.value)
+            return
+        if turn is not None and turn.given_up is not None:
+            self._drop(turn.sequence, turn.given_up)
+            return
+        self._attempt(record, None if turn is None else turn.sequence)
+
+    def _attempt(self, record: Record[Any, Any], turn: int | None) -> None:
+        """Process a record; `turn` is its number if it is parked."""
         if turn is None and len(self._records) and self._records.waits(self._serdes.key_of(record)):
             self._check_room(record)
             self._records.append(self._waiting(record))
@@ -160,14 +189,61 @@ class StreamPark(Processor, UsesResults):
         while left:
             left -= 1
             again = self._serdes.record_of(record)
-            self._turn = sequence
-            place = RecordMetadata(record.topic, record.partition, record.offset)
-            self._engine.process_again(again, place, record.source)
+            self._process_again(_Turn(sequence), again, record)
             following = self._records.first(record.key)
             if following is None or following[1].due > now:
                 break
             sequence, record = following
         return left
+
+    def _process_again(self, turn: _Turn, again: Record[Any, Any], waiting: WaitingRecord) -> None:
+        """Process a parked record in its own context."""
+        self._turn = turn
+        place = RecordMetadata(waiting.topic, waiting.partition, waiting.offset)
+        self._engine.process_again(again, place, waiting.source)
+
+    # ---------------------------------------- requests
+
+    def _serve(self, request: ParkedRequest) -> None:
+        """Do what a request says with the records that it concerns."""
+        concerned = [each for each in self._records.waiting() if request.concerns(each[0], each[1].key)]
+        match request.action:
+            case ParkedAction.RETRY:
+                self._make_due([each for each in concerned if self._records.leads(each[0])])
+            case ParkedAction.DROP:
+                self._give_up_all(concerned)
+        self._alarm.ring_at(self._records.next_due())
+
+    def _make_due(self, heads: Sequence[Waiting]) -> None:
+        now = self.context.current_system_time_ms()
+        for sequence, waiting in heads:
+            self._records.replace(sequence, replace(waiting, attempts=0, due=now))
+        _log.info("%s, as requested, tries %s again.", self._place(), counted(len(heads), "parked record"))
+
+    def _give_up_all(self, concerned: Sequence[Waiting]) -> None:
+        for sequence, waiting in concerned:
+            self._process_again(_Turn(sequence, _dropped(waiting)), self._readable(waiting), waiting)
+        kept = " (they are dead letters)" if self._rules.writes_dead_letters else ""
+        _log.warning("%s, as requested, drops %s%s.", self._place(), counted(len(concerned), "parked record"), kept)
+
+    def _place(self) -> str:
+        return f"{self.context.application_id}: store {self._store_name!r} of task {self.context.task_id}"
+
+    def _readable(self, waiting: WaitingRecord) -> Record[Any, Any]:
+        """Return a parked record; with its bytes if a serde cannot read them, which may be why it is dropped."""
+        try:
+            return self._serdes.record_of(waiting)
+        except StreamsError:
+            return Record(waiting.key, waiting.value, max(waiting.timestamp, 0), waiting.headers)
+
+    def _drop(self, sequence: int, error: StreamsError) -> None:
+        self._records.remove(sequence)
+        if self._rules.writes_dead_letters:
+            self._engine.bury(error)
+        else:
+            self._engine.count_dropped(DropReason.PROCESSING)
+
+    # ---------------------------------------- the store
 
     def _waiting(self, record: Record[Any, Any]) -> WaitingRecord:
         return self._serdes.waiting(record, self.context.record_metadata or NO_METADATA, self._engine.source_record())
@@ -187,6 +263,16 @@ class StreamPark(Processor, UsesResults):
     def _sizes(self) -> str:
         records, size, rules = len(self._records), self._records.size_bytes, self._rules
         return f"it has {records} of {rules.max_records} records and {size} of {rules.max_bytes} bytes"
+
+
+def _dropped(waiting: WaitingRecord) -> StreamsError:
+    """Return the error with which a record is dropped on request."""
+    if not waiting.attempts and not waiting.failure:
+        return StreamsError("Dropped on request; the record waited for an earlier one of its key.")
+    return StreamsError(
+        f"Dropped on request after {counted(waiting.attempts, 'failed attempt')}. The first error was: "
+        f"{waiting.failure}"
+    )
 
 
 def _text(error: Exception) -> str:

@@ -1,7 +1,7 @@
 """The intake of a task: what it notes about records that it takes, and the stream time at each of them.
 
-It reports the records to the observer, the taps and the order trace. Answers of calls do not advance stream time, since
-their records have done so when they came.
+It reports the records to the observer, the taps and the order trace. Answers of calls, and
+requests about parked records, do not advance stream time, since their records have done so when they came.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Intake:
 
     def _stream_times(self, source: SourceNode, partition: TopicPartition, batch: RecordBatch) -> Int64Array:
         current = self._context.stream_time
-        if source.spec.calls is not None:  # a run has either answers or input
+        if source.spec.has_task_topic:  # a run has either records of task topics or input
             return np.full(len(batch), current, np.int64)
         times = self._stream_time.advance(partition, batch.timestamps, current)
         self._measurements.add_lateness(times, batch.timestamps)

@@ -241,11 +241,11 @@ class PartitionGroup:
         return self._take([lane for lane in self._queues if not self._has_answers(lane)], awaited, limit)
 
     def take_answers(self) -> Iterator[RecordRun | MixedRun]:
-        """Remove and yield the buffered answers of calls in processing order."""
+        """Remove and yield the buffered answers of calls, and requests about parked records, in processing order."""
         return self._take(filter(self._has_answers, [*self._queues]), frozenset(), None)
 
     def _has_answers(self, lane: Lane) -> bool:
-        return self._sources[lane.partition.topic].spec.calls is not None
+        return self._sources[lane.partition.topic].spec.has_task_topic
 
     def _take(
         self, from_lanes: Iterable[Lane], awaited: Set[TopicPartition], limit: int | None

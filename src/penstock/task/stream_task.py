@@ -216,7 +216,10 @@ class StreamTask:
         return taken
 
     def process_answers(self) -> int:
-        """Process all buffered answers of calls; return their number. Raises StreamsError as `process` does."""
+        """Process all buffered answers of calls, and requests about parked records; return their number.
+
+        Raises StreamsError as `process` does.
+        """
         return self._processing.process(self._group.take_answers())
 
     @property

@@ -95,7 +95,7 @@ def task_stream_time(
     partition_times: Mapping[TopicPartition, int],
     input_partitions: Collection[TopicPartition] | None,
 ) -> StreamTime:
-    """Return the clock of a task by `stream.time.policy`. Answers of calls have no part in it.
+    """Return the clock of a task by `stream.time.policy`. Task topics have no part in it.
 
     Args:
         spec: the nodes of the task.
@@ -112,5 +112,5 @@ def task_stream_time(
         input_partitions = [
             TopicPartition(topic, task_id.partition) for node in outside or sources for topic in node.topics
         ]
-    answers = spec.answers_topics
-    return MinimumStreamTime((each for each in input_partitions if each.topic not in answers), partition_times)
+    of_task = spec.task_topics
+    return MinimumStreamTime((each for each in input_partitions if each.topic not in of_task), partition_times)

@@ -1,7 +1,7 @@
 """The calls of a task: which waiting records are committed, and whether the task waits for answers.
 
 Records of answers topics are no input of the user: they do not advance stream time, and the task does not wait for
-them. A task whose inbox is full takes only them.
+them. A task whose inbox is full takes only them. The same is true of requests about parked records.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class TaskCalls:
 
     def __init__(self, spec: SubtopologySpec, inboxes: Mapping[str, CallInbox]) -> None:
         self._inboxes = inboxes
-        self._answers = frozenset(spec.answers_topics)
+        self._answers = frozenset(spec.task_topics)
         self._taken = 0
         self._growth: dict[str, _Growth] = {}
         self._before: dict[str, tuple[int, int]] = {}
@@ -98,7 +98,7 @@ class TaskCalls:
         return {node: records for node, records in taken.items() if records}
 
     def without_answers(self, wait: InputWait) -> InputWait:
-        """Return a wait without the partitions of answers."""
+        """Return a wait without the partitions of answers and of requests."""
         if not self._answers:
             return wait
         return wait._replace(

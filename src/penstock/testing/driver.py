@@ -20,7 +20,9 @@ from penstock.metrics import Metric, MetricName
 from penstock.plan.subtopology import SinkSpec, SourceSpec
 from penstock.plan.topic_loops import warn_of_topic_loops
 from penstock.plan.topology import Topology, built_topology
-from penstock.record import Headers
+from penstock.processor.parked_requests import ParkedAction, ParkedRequest
+from penstock.processor.waiting_serdes import serdes_of_store
+from penstock.record import Headers, Record
 from penstock.serdes import Serde
 from penstock.state.api import StateStore
 from penstock.state.key_value_store import TypedKeyValueStore, TypedTimestampedKeyValueStore
@@ -30,6 +32,7 @@ from penstock.state.window_store import TypedTimestampedWindowStore, TypedWindow
 from penstock.testing.store_views import KeyValueStoreFacade, WindowStoreFacade
 from penstock.testing.topic_serdes import TopicSerdes
 from penstock.testing.topics import TestInputTopic, TestOutputTopic
+from penstock.windows import LONG_MAX
 from penstock_broker.common.clock import MockClock, SystemClock
 from penstock_broker.common.durations import Duration, milliseconds, timestamp_ms
 from penstock_broker.common.log_limits import forget_lines
@@ -72,7 +75,8 @@ class TopologyTestDriver:
         check_client_keys(checked)
         start = SystemClock().milliseconds() if initial_wall_clock_ms is None else initial_wall_clock_ms
         self._clock = MockClock(timestamp_ms(start, "initial_wall_clock_ms"))
-        built = built_topology(topology, checked.required("application.id"))
+        self._application_id: str = checked.required("application.id")
+        built = built_topology(topology, self._application_id)
         warn_of_topic_loops(built)
         self._host = InlineHost(built, checked, self._clock)
         self._serdes = TopicSerdes(built, checked)
@@ -173,6 +177,43 @@ class TopologyTestDriver:
             TypeError: `answers` is a single answer, or has the class of an error instead of an error.
         """
         self._host.give_answers(node, answers)
+
+    def retry_parked(self, store: str, keys: Iterable[Any] | None = None) -> None:
+        """Try parked records again at once, as `penstock parked retry` does.
+
+        Args:
+            store: the name of a store of parked records, such as "charge-parked".
+            keys: the keys whose records are tried; None for all keys.
+
+        Raises:
+            ValueError: there is no such store of parked records.
+            StreamsError: a key has no serialised form, or a processor fails.
+        """
+        self._request_parked(store, ParkedAction.RETRY, keys)
+
+    def drop_parked(self, store: str, keys: Iterable[Any] | None = None) -> None:
+        """Drop parked records, or write them as dead letters, as `penstock parked drop` does.
+
+        Args:
+            store: the name of a store of parked records, such as "charge-parked".
+            keys: the keys whose records are dropped; None for all keys.
+
+        Raises:
+            ValueError: there is no such store of parked records.
+            StreamsError: a key has no serialised form, or a processor fails.
+        """
+        self._request_parked(store, ParkedAction.DROP, keys)
+
+    def _request_parked(self, store: str, action: ParkedAction, keys: Iterable[Any] | None) -> None:
+        self._host.requests_topic(store)
+        chosen: tuple[bytes | None, ...] | None = None
+        if keys is not None:
+            serdes = serdes_of_store("Park", self._host.stores()[store], self._application_id)
+            chosen = tuple(serdes.key_of(Record(key, None, 0)) for key in keys)
+        try:
+            self._host.request_parked(store, ParkedRequest(action, LONG_MAX, chosen))
+        finally:
+            self._collect()
 
     def _collect(self) -> None:
         for record in self._host.take_output():

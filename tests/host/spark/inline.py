@@ -91,7 +91,7 @@ class InlineQuery:
         )
         self._data = dump_description(description)
         self._reader = EpochReader(self._data)
-        self._end_calls = self._reader.stop if description.placement.answers else lambda: None
+        self._end_calls = self._reader.stop if description.placement.task_topics else lambda: None
         self._committed = self._reader.first_offset()
         self._planned: dict[str, Any] | None = None
 

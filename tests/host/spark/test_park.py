@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock import savepoints
+from penstock import Backoff, savepoints
 from penstock.plan.partitioning import partition_for
+from penstock.processor.parked_requests import ParkedAction, ParkedRequest, ParkedRequestSerde
 from tests.host.spark.crashes import Crashes, run_to_end_over_kills
 from tests.host.spark.inline import InlineQuery
 from tests.host.spark.support import SparkRunner
@@ -67,6 +68,41 @@ def test_each_record_has_one_result_in_order_whatever_fails_when(
         for key in KEYS
     }
     assert by_key(spark_runner, topics[1]) == expected
+
+
+@pytest.mark.partitions(2, 1)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_request_takes_effect_once_over_kills(
+    spark_runner: SparkRunner,
+    application: str,
+    topics: tuple[str, str],
+    crashes: Callable[..., Crashes],
+    unique_name: Callable[[str], str],
+    tmp_path: Path,
+    seed: int,
+) -> None:
+    clock, down, letters = FileClock(tmp_path / "clock"), tmp_path / "down", unique_name("dead-letters")
+    spark_runner.create_topics({letters: 2})
+    down.write_text("a b c")
+    config = spark_runner.config(application, SETTINGS)
+    park = replace(PARK, then=letters, backoff=Backoff(3_600_000, limit=3_600_000))
+    topology = charging(*topics, down, park)
+    query = InlineQuery(topology, config, spark_runner.admin, clock=clock)
+    began = clock.milliseconds()
+    spark_runner.write(topics[0], rows(began, 0, 12, 2))
+    query.run_to_end()
+    down.write_text("a")
+    installed = crashes(seed, 0.2, 10)
+    requested = f"{application}-charge-parked-requests"
+    for action, key in ((ParkedAction.DROP, "a"), (ParkedAction.RETRY, "b"), (ParkedAction.RETRY, "c")):
+        value = ParkedRequestSerde().serialize(requested, ParkedRequest(action, 100, (key.encode(),)))
+        partition = partition_for(key.encode(), 2)
+        spark_runner.write(requested, [InputRecord(None, value, began, partition)])
+        run_to_end_over_kills(query)
+    assert sum(installed.struck.values()) >= 3
+    assert by_key(spark_runner, letters) == {b"a": [b"a0", b"a6"]}
+    found = by_key(spark_runner, topics[1])
+    assert [found[b"b"], found[b"c"]] == [[b"b1 charged", b"b7 charged"], [b"c2 charged", b"c8 charged"]]
 
 
 @pytest.mark.partitions(3, 1)

@@ -8,7 +8,7 @@ import pytest
 
 from penstock import Calls, Consumed, Processor, Record, Serdes, Stores, StreamsBuilder
 from penstock.errors import TopologyError
-from penstock.plan.internal_topics import answers_topic
+from penstock.plan.internal_topics import task_topic
 from penstock.plan.subtopology import DroppedSinkSpec, ProcessorSpec, SourceSpec
 from penstock.processor.call_answers import StreamCallAnswers
 from penstock.processor.call_inbox import StreamCallInbox
@@ -64,7 +64,7 @@ def test_an_answers_topic_is_no_input() -> None:
     (part,) = built.subtopologies
     assert part.source_topics == ("in",)
     assert list(part.answers_topics) == ["app-call-answers"]
-    assert built.answers_topics == {"app-call-answers": answers_topic("app", "call-answers")}
+    assert built.task_topics == {"app-call-answers": task_topic("app", "call-answers")}
     assert built.repartition_topics == {}
 
 

@@ -1,4 +1,4 @@
-"""Creates and checks the repartition, answers and changelog topics of an application.
+"""Creates and checks the repartition, task and changelog topics of an application.
 
 Kafka class: InternalTopicManager.
 """
@@ -26,7 +26,7 @@ def internal_topics(layout: Layout) -> list[NewTopic]:
     extra = topic_settings(config)
     configs: dict[str, Mapping[str, str]] = {
         name: {**topic.config, **extra}
-        for name, topic in (*topology.repartition_topics.items(), *topology.answers_topics.items())
+        for name, topic in (*topology.repartition_topics.items(), *topology.task_topics.items())
     }
     additional_ms = config["windowstore.changelog.additional.retention.ms"]
     for spec in topology.subtopologies:

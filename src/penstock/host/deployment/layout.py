@@ -22,7 +22,7 @@ from penstock.record import TopicPartition
 class Layout:
     """The tasks of an application.
 
-    topology: with resolved patterns. groups: the input partitions of each task, without those of answers.
+    topology: with resolved patterns. groups: the input partitions of each task, without those of task topics.
     topic_partitions: the number of partitions of each topic, including internal ones. topic_ids: the ids of these
     topics and of the global ones, if brokers have ids.
     """
@@ -40,7 +40,7 @@ class Layout:
 
     @cached_property
     def readers(self) -> Mapping[TopicPartition, TaskId]:
-        """The task of each partition, also of answers."""
+        """The task of each partition, also of task topics."""
         return {partition: task for task in self.groups for partition in self.read_by(task)}
 
     @cached_property
@@ -60,8 +60,12 @@ class Layout:
         return {calls.node: TopicPartition(topic, task.partition) for topic, calls in topics.items()}
 
     def read_by(self, task: TaskId) -> tuple[TopicPartition, ...]:
-        """Return the partitions that `task` reads: its input, and its answers."""
-        return (*self.groups[task], *self.answers(task).values())
+        """Return the partitions that `task` reads: its input, its answers, and requests about parked records."""
+        return (*self.groups[task], *self.task_partitions(task))
+
+    def task_partitions(self, task: TaskId) -> tuple[TopicPartition, ...]:
+        """Return the partitions of `task` that are no input: its answers, and requests about parked records."""
+        return tuple(TopicPartition(topic, task.partition) for topic in self.spec(task).task_topics)
 
     def changelogs(self, task: TaskId) -> dict[str, TopicPartition]:
         """Return the changelog partition of each logged store of `task`. Its number is that of the task."""
@@ -121,16 +125,16 @@ def layout_of(topology: BuiltTopology, config: StreamsConfig, topics: Mapping[st
     }
     for spec in resolved.subtopologies:
         tasks = sum(task.subtopology == spec.id for task in groups)
-        counts.update(dict.fromkeys([*spec.written_changelogs.values(), *spec.answers_topics], tasks))
+        counts.update(dict.fromkeys([*spec.written_changelogs.values(), *spec.task_topics], tasks))
     return Layout(resolved, config, groups, counts)
 
 
 def own_topics(topology: BuiltTopology) -> frozenset[str]:
     """Return the internal topics of the application, which no pattern matches.
 
-    These are its repartition and answers topics, those between DataFrames and it, and the changelog topics that it
+    These are its repartition and task topics, those between DataFrames and it, and the changelog topics that it
     writes.
     """
     changelogs = [topic for spec in topology.subtopologies for topic in spec.written_changelogs.values()]
-    own = (*topology.repartition_topics, *topology.answers_topics, *topology.data_frame_topics)
+    own = (*topology.repartition_topics, *topology.task_topics, *topology.data_frame_topics)
     return frozenset([*own, *changelogs])

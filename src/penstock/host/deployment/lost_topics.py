@@ -29,24 +29,24 @@ _LONG: Final = struct.Struct(">q")
 class LostTopic(NamedTuple):
     """A deleted topic that an application has used.
 
-    store: the store of a changelog topic, None for others. answers: the operator of an answers topic, None for others.
+    store: the store of a changelog topic, None for others. use: what a task topic has, None for others.
     exists: whether the topic was created again.
     """
 
     name: str
     store: str | None
     exists: bool
-    answers: str | None = None
+    use: str | None = None
 
 
 def used_topics(topology: BuiltTopology, spec: SubtopologySpec) -> frozenset[str]:
     """Return the topics that must exist while tasks of a sub-topology have committed offsets.
 
-    These are its changelogs, its answers topics, the repartition topics that it reads and writes, and its sources
+    These are its changelogs, its task topics, the repartition topics that it reads and writes, and its sources
     except those that only a pattern names.
     """
     written = [topic for topic in spec.sink_topics if topic in topology.repartition_topics]
-    used = frozenset([*spec.written_changelogs.values(), *spec.answers_topics, *spec.source_topics, *written])
+    used = frozenset([*spec.written_changelogs.values(), *spec.task_topics, *spec.source_topics, *written])
     return used - pattern_topics(topology)
 
 
@@ -72,10 +72,10 @@ def lost_topics(
     stores = {
         topic: store for spec in layout.topology.subtopologies for store, topic in spec.written_changelogs.items()
     }
-    calls = layout.topology.operators_of_answers
-    names = [*layout.topology.repartition_topics, *calls, *stores]
+    uses = layout.topology.uses_of_task_topics
+    names = [*layout.topology.repartition_topics, *uses, *stores]
     return [
-        LostTopic(name, stores.get(name), name in topics, calls.get(name))
+        LostTopic(name, stores.get(name), name in topics, uses.get(name))
         for name in _lost(names, topics, ids, committed)
     ]
 
@@ -132,8 +132,8 @@ def _lost(
 
 def _text(lost: LostTopic) -> str:
     what = "a repartition topic" if lost.store is None else f"the changelog of store {lost.store}"
-    if lost.answers is not None:
-        what = f"the answers of {lost.answers}"
+    if lost.use is not None:
+        what = lost.use
     return f"{lost.name} ({what}{', which was created again' if lost.exists else ''})"
 
 

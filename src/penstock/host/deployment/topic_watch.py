@@ -124,4 +124,4 @@ def topic_changes(
 
 def _sources(topology: BuiltTopology) -> set[str]:
     topics = {topic for spec in topology.subtopologies for topic in spec.source_topics}
-    return topics - {*topology.repartition_topics, *topology.answers_topics}
+    return topics - {*topology.repartition_topics, *topology.task_topics}

@@ -47,7 +47,7 @@ def resolve_patterns(
         sources = dict.fromkeys(
             [
                 *spec.source_topics,
-                *(t for n in nodes if isinstance(n, SourceSpec) and n.calls is None for t in n.topics),
+                *(t for n in nodes if isinstance(n, SourceSpec) and not n.has_task_topic for t in n.topics),
             ]
         )
         subtopologies.append(replace(spec, nodes=nodes, source_topics=tuple(sources)))

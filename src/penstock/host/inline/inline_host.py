@@ -26,6 +26,7 @@ from penstock.metrics.record_counts import RecordCounts
 from penstock.plan.dead_letters import check_dead_letters, unread_dead_letters
 from penstock.plan.serde_check import check_serdes
 from penstock.plan.subtopology import BuiltTopology, NodeSpec, ProcessorSpec, SourceSpec, SubtopologySpec, TaskId
+from penstock.processor.parked_requests import ParkedRequest, ParkedRequestSerde
 from penstock.record import Headers, RecordBatch, TopicPartition
 from penstock.state.api import StateStore
 from penstock.state.change_logging_store import ChangeLog
@@ -207,7 +208,7 @@ class InlineHost:
     def _read(self) -> list[str]:
         """Return the topics and patterns that the topology reads."""
         patterns = [node.pattern.pattern for node in self._sources if node.pattern is not None]
-        named = {topic for node in self._sources if node.calls is None for topic in node.topics}
+        named = {topic for node in self._sources if not node.has_task_topic for topic in node.topics}
         return sorted(named.union(() if self._global_task is None else self._global_task.topics, patterns))
 
     def _accept(self, topic: str, record: _Record) -> bool:
@@ -243,7 +244,7 @@ class InlineHost:
 
     def _enqueue(self, source: SourceSpec, topic: str, record: _Record) -> None:
         log = self._log_of(source, topic)
-        if topic not in self._topics and source.calls is None:
+        if topic not in self._topics and not source.has_task_topic:
             self._topics[topic] = None
             self._task.add_source_topic(topic, source.name)
             self._wait = self._wait_for([*(partition.topic for partition in self._wait.partitions), topic])
@@ -288,6 +289,28 @@ class InlineHost:
         Raises ValueError if no operator of this name has calls, TypeError for other objects than answers.
         """
         self._calls.give_answers(node, answers)
+
+    def requests_topic(self, store: str) -> str:
+        """Return the topic with requests about the records parked in a store.
+
+        Raises ValueError if no operator parks records in a store of this name.
+        """
+        topics = {parked: topic for topic, parked in self._spec.requests_topics.items()}
+        if store not in topics:
+            known = ", ".join(sorted(topics)) or "no store"
+            raise ValueError(f"Store {store!r} has no parked records; those with parked records: {known}.")
+        return topics[store]
+
+    def request_parked(self, store: str, request: ParkedRequest) -> None:
+        """Do what a request says with the records parked in a store, and what follows at once.
+
+        Raises ValueError if no operator parks records in a store of this name, StreamsError if a node fails.
+        """
+        topic = self.requests_topic(store)
+        data = ParkedRequestSerde().serialize(topic, request)
+        self._accept(topic, (None, data, self._clock.milliseconds(), ()))
+        self._process_queues()
+        self.punctuate_wall_clock()
 
     def _wait_for(self, topics: Iterable[str]) -> InputWait:
         """Return a wait for `topics`, all of whose records are already buffered."""

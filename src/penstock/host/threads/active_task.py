@@ -34,7 +34,8 @@ class ActiveTask:
         inputs: the input partitions.
         idle_ms: `max.task.idle.ms`.
         time: measures the runs of the task.
-        answers: the partitions of answers, for which the task waits neither by time nor when it is idle.
+        answers: the partitions of answers and of requests, for which the task waits neither by time nor when it is
+            idle.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class ActiveTask:
 
     @cached_property
     def inputs(self) -> frozenset[TopicPartition]:
-        """The input partitions, without those of answers."""
+        """The input partitions, without those of answers and of requests."""
         return self.partitions - self.answers
 
     @cached_property

@@ -54,7 +54,7 @@ class CommitCycle:
     ) -> None:
         self.commits = 0
         """The number of commits of processed records."""
-        self._purged_topics = {*layout.topology.repartition_topics, *layout.topology.answers_topics}
+        self._purged_topics = {*layout.topology.repartition_topics, *layout.topology.task_topics}
         self._last_topics = frozenset() if settings.exactly_once else changelogs_of_waiting_records(layout)
         self._most_uncommitted_bytes: int = layout.config["penstock.uncommitted.max.bytes"]
         self._most_of_all_tasks = most_uncommitted_of_all_tasks(layout.config)

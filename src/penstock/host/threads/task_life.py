@@ -67,7 +67,7 @@ class TaskLife:
         self._assignments += 1
         for id in sorted(tasks):
             if id not in self._tasks:
-                self._tasks.add(id, self._layout.groups[id], self._layout.answers(id).values())
+                self._tasks.add(id, self._layout.groups[id], self._layout.task_partitions(id))
         if self._layout.topology.global_topology is not None and GLOBAL_TASK not in self._tasks:
             self._tasks.add(GLOBAL_TASK, self._layout.global_partitions)
         self.cancel_restores()

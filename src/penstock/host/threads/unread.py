@@ -28,7 +28,7 @@ def unread(
 ) -> dict[TopicPartition, Unread]:
     """Return the partitions with uncommitted input.
 
-    Partitions with planned ends count up to those, repartition and answers topics up to their last record. Raises
+    Partitions with planned ends count up to those, repartition and task topics up to their last record. Raises
     KafkaError if brokers do not answer, StreamsError for a partition without a position whose offset reset is `none`.
     """
     group = str(layout.config.required("application.id"))
@@ -50,7 +50,7 @@ def unread(
 
 def _own_topics(layout: Layout) -> frozenset[str]:
     """Return the topics whose records follow from other input."""
-    return frozenset([*layout.topology.repartition_topics, *layout.topology.answers_topics])
+    return frozenset([*layout.topology.repartition_topics, *layout.topology.task_topics])
 
 
 def described(found: Mapping[TopicPartition, Unread]) -> str:

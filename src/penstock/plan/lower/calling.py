@@ -16,6 +16,7 @@ from penstock.plan import nodes as n
 from penstock.plan.internal_topics import ANSWERS_SUFFIX
 from penstock.plan.lower.lowering import Lowering
 from penstock.plan.names import INBOX_SUFFIX, check_name
+from penstock.plan.subtopology import answers_source
 from penstock.processor.api import Processor
 from penstock.processor.call_answers import StreamCallAnswers
 from penstock.processor.call_inbox import StreamCallInbox
@@ -54,7 +55,7 @@ def add_calls(
     spec, answers = calling.spec, check_name(node.name + ANSWERS_SUFFIX)
     inbox = check_name(node.name + INBOX_SUFFIX)
     lowering.add_processor_below(inbox, lowering.parents(node), partial(StreamCallInbox, spec), calling.store)
-    lowering.topology.add_answers(answers, spec)
+    lowering.topology.add_task_source(answers_source(answers, spec))
     make = partial(StreamCallAnswers, spec, _Operator(operator, options), answers)
     lowering.add_processor_below(node.name, [answers], make, calling.store)
     lowering.add_dead_letters(node, calling.dead_letters, spec.key_serde, spec.value_serde)

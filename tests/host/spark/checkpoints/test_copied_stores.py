@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from penstock import (
+    Backoff,
     Calls,
     KStream,
     Materialized,
+    Park,
     Processor,
     ProcessorSupplier,
     Record,
@@ -106,3 +108,13 @@ def test_records_of_a_broadcast_that_wait_for_calls_are_copied_with_what_follows
     rules = asked.to_table(materialized=Materialized.as_("rules"))
     data.map_values(ask, calls=calls, named="ask-data").join(rules, max)
     assert copied_stores(reading(builder)) == {"ask-rules-calls", "rules"}
+
+
+def test_parked_records_of_a_broadcast_are_copied_and_requests_about_them_do_not_matter() -> None:
+    builder = StreamsBuilder()
+    control, data = streams(builder)
+    park = Park(backoff=Backoff(1_000), attempts=2, key_serde=TEXT, value_serde=TEXT)
+    tried = control.map_values(str.upper, on_error=park, named="rules")
+    data.map_values(str.upper, on_error=park, named="data").join(tried.to_table(), max)
+    assert "rules-parked" in copied_stores(reading(builder))
+    assert "data-parked" not in copied_stores(reading(builder))

@@ -272,7 +272,7 @@ def test_an_epoch_left_half_committed_is_finished_with_the_modules_of_the_progra
 
 def test_a_description_of_0_2_0_has_the_defaults_of_later_fields() -> None:
     description = load_from_checkpoint(OF_0_2_0.read_bytes())
-    assert (description.placement.answers, description.topology.answers_topics) == ({}, {})
+    assert (description.placement.task_topics, description.topology.task_topics) == ({}, {})
     assert task_inboxes(description) == []
     assert {str(task): inputs for task, inputs in description.placement.awaitable.items()} == dict.fromkeys(
         ("0_0", "0_1", "1_0", "1_1"), ()

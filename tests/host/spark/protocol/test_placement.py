@@ -216,7 +216,7 @@ def calling() -> BuiltTopology:
 def test_each_task_reads_its_partition_of_the_answers_and_waits_for_none() -> None:
     placement = place(calling(), {"in": 3, "out": 1, "app-ask-answers": 7}, parallelism=2)
     answers = [TopicPartition("app-ask-answers", number) for number in range(3)]
-    assert placement.answers == {"app-ask-answers": 3}
+    assert placement.task_topics == {"app-ask-answers": 3}
     assert [placement.groups[TaskId(1, number)][-1] for number in range(3)] == answers
     assert placement.levels == (tuple(TaskId(0, n) for n in range(3)), tuple(TaskId(1, n) for n in range(3)))
     assert [placement.consumer(*each) for each in answers] == [TaskId(1, number) for number in range(3)]

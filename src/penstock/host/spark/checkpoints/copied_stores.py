@@ -43,10 +43,13 @@ def copied_stores(spec: SubtopologySpec) -> frozenset[str]:
 def _received(node: NodeSpec, above: Mapping[str, frozenset[bool]], nodes: Sequence[NodeSpec]) -> frozenset[bool]:
     """Return whether the records that reach `node` come from a broadcast, from other topics, or both.
 
-    Answers of calls stand for the records that wait for them, in the store of an earlier node.
+    Answers of calls stand for the records that wait for them, in the store of an earlier node. Requests about parked
+    records add nothing to a store.
     """
     if not isinstance(node, SourceSpec):
         return frozenset().union(*(above[parent] for parent in node.parents))
+    if node.parked is not None:
+        return frozenset()
     if node.calls is None:
         return frozenset((node.broadcast,))
     inboxes = (each.name for each in nodes if isinstance(each, ProcessorSpec) and node.calls.store in each.stores)

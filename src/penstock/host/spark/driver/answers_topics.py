@@ -37,7 +37,7 @@ def with_answers_topics(
     extra = topic_settings(config)
     known = dict(topics)
     for name, partitions in wanted.items():
-        topic = topology.answers_topics[name]
+        topic = topology.task_topics[name]
         if name not in topics:
             with suppress(TopicExistsError):  # by another program; the generation of the checkpoint decides
                 admin.create_topics(
@@ -58,11 +58,11 @@ def _check_retention(topology: BuiltTopology, existing: Sequence[str], config: S
     except AuthorizationError:
         return  # the application works without this right
     for topic in described:
-        expected = topology.answers_topics[topic.name].config[_RETENTION]
+        expected = topology.task_topics[topic.name].config[_RETENTION]
         found = topic.config.get(_RETENTION, expected)
         if found != expected:
             raise StreamsError(
-                f"Topic {topic.name}, with the answers of {topology.operators_of_answers[topic.name]}, has "
+                f"Topic {topic.name}, with {topology.uses_of_task_topics[topic.name]}, has "
                 f"{_RETENTION}={found}; expected: {expected}. The "
                 "brokers would delete answers before they are used, and calls would be made again. Change it (penstock "
                 f"topics alter {topic.name} --set {_RETENTION}={expected}), or accept it with "

@@ -34,7 +34,7 @@ def calling_again(
     assert start is not None, "the description of a run has a topology version"
     again = {
         topic: [ends.get(TopicPartition(topic, number), 0) for number in range(count)]
-        for topic, count in description.placement.answers.items()
+        for topic, count in description.placement.task_topics.items()
     }
     start = replace(start, call_again_before=again)
     if planned is not None and _reads_answers(description, start, planned) and not _has_output(description, metadata):
@@ -50,5 +50,5 @@ def _has_output(description: ApplicationDescription, metadata: Metadata) -> bool
 
 
 def _reads_answers(description: ApplicationDescription, start: EpochOffset, end: EpochOffset) -> bool:
-    topics = description.placement.answers
+    topics = description.placement.task_topics
     return any(end.positions.get(topic) != start.positions.get(topic) for topic in topics)

@@ -179,7 +179,7 @@ def _prepare(
     topology, placement = placed(built, config, admin, topics, parallelism)
     metadata = _existing_version(checkpoint)
     evolution = None if metadata is None else _evolution(metadata, topology, placement, checkpoint)
-    topics = with_answers_topics(topology, placement.answers, config, admin, topics)
+    topics = with_answers_topics(topology, placement.task_topics, config, admin, topics)
     inputs = _inputs(topology, placement)
     ids, recreated = _topic_ids(metadata, topology, admin, topics.keys())
     same_topics = topics.keys() - recreated
@@ -199,7 +199,7 @@ def _prepare(
     if metadata is not None:
         metadata = _stored(checkpoint, metadata, generation)
         continuing = None if continuing is None else metadata
-    counts = {**topics, **placement.source_partitions, **{name: topics[name] for name in placement.answers}}
+    counts = {**topics, **placement.source_partitions, **{name: topics[name] for name in placement.task_topics}}
     run = checkpoint.uri, "", "", generation, transactional, control_directory, clock
     description = ApplicationDescription(config, topology, placement, counts, {}, *run, topic_ids=ids, histories=past)
     stored = dump_for_checkpoint(description)
@@ -416,7 +416,7 @@ def _topic_ids(
     before = {} if metadata is None else metadata.topic_ids
     known = () if metadata is None else metadata.begin
     read = {topic for spec in topology.subtopologies for topic in spec.source_topics}
-    from_there = {*known, *read, *topology.answers_topics} & topics
+    from_there = {*known, *read, *topology.task_topics} & topics
     global_topics = () if topology.global_topology is None else topology.global_topology.source_topics
     ids = admin.topic_ids(from_there | topics & set(global_topics))
     changed = frozenset(topic for topic, topic_id in ids.items() if before.get(topic, topic_id) != topic_id)

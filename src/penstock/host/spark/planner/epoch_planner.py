@@ -265,7 +265,7 @@ class EpochPlanner:
         if not self._purge.is_due():
             return
         description = self._description
-        own = {*description.topology.data_frame_topics, *description.placement.answers}
+        own = {*description.topology.data_frame_topics, *description.placement.task_topics}
         read = {tp: end.position(tp) for tp in description.inputs if tp.topic in own}
         if description.writes_changelogs:
             read.update(self._committed_between_tasks())

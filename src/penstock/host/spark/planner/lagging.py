@@ -67,8 +67,8 @@ def unread_partitions(
 
 
 def answers_of(placement: Placement, inputs: Collection[TopicPartition]) -> Set[TopicPartition]:
-    """Return the partitions of `inputs` that have answers of calls."""
-    return {each for each in inputs if each.topic in placement.answers}
+    """Return the partitions of `inputs` that have answers of calls, or requests about parked records."""
+    return {each for each in inputs if each.topic in placement.task_topics}
 
 
 def waited_partitions(

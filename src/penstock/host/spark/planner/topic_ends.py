@@ -53,8 +53,8 @@ class TopicEnds:
         self._description = description
         self._admin = admin
         self._partitions = [*description.inputs, *description.global_inputs]
-        self._replaceable = {*description.pattern_topics, *description.placement.answers}
-        self._answers = {tp for tp in description.inputs if tp.topic in description.placement.answers}
+        self._replaceable = {*description.pattern_topics, *description.placement.task_topics}
+        self._answers = {tp for tp in description.inputs if tp.topic in description.placement.task_topics}
         self._fixed: dict[TopicPartition, int] | None = None
         self._away_since: int | None = None
         self._beginnings: dict[TopicPartition, int] = {}
@@ -112,8 +112,8 @@ class TopicEnds:
         lost = {tp.topic for tp in self._answers.difference(self._partitions)}
         if self._fixed is None or not lost:
             return
-        operators = self._description.topology.operators_of_answers
-        named = ", ".join(f"{topic} (the answers of {operators[topic]})" for topic in sorted(lost))
+        uses = self._description.topology.uses_of_task_topics
+        named = ", ".join(f"{topic} ({uses[topic]})" for topic in sorted(lost))
         raise self._failed(
             MissingInternalTopicError(
                 f"Answers topics of {self._description.application_id} were deleted while it ran: {named}. "

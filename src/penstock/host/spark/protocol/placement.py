@@ -42,10 +42,11 @@ class Placement:
         partitions: Spark partitions of each level.
         sink_partitions: Spark partitions of the sink.
         source_partitions: partitions of each source topic (repartition topics too).
-        groups: the partitions that each task reads. Those with answers of calls come last.
+        groups: the partitions that each task reads. Those of task topics come last.
         upstream: the brokers' topics from which the records of each source topic come within an epoch: the topic
             itself, or those that feed a repartition topic.
-        answers: the number of partitions of each topic with answers of calls: one for each task that reads it.
+        task_topics: the number of partitions of each topic with answers of calls, or with requests about parked
+            records: one for each task that reads it.
     """
 
     levels: tuple[tuple[TaskId, ...], ...]
@@ -54,16 +55,16 @@ class Placement:
     source_partitions: Mapping[str, int]
     groups: Mapping[TaskId, tuple[TopicPartition, ...]]
     upstream: Mapping[str, frozenset[str]]
-    answers: Mapping[str, int] = field(default_factory=dict)
+    task_topics: Mapping[str, int] = field(default_factory=dict)
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
-        self.__dict__.update({"answers": {}, **state})  # a placement that 0.2.0 wrote has no `answers`
+        self.__dict__.update({"task_topics": {}, **state})  # a placement that 0.2.0 wrote has no `task_topics`
 
     @cached_property
     def awaitable(self) -> Mapping[TaskId, tuple[TopicPartition, ...]]:
         """The partitions for which each task may have to wait.
 
-        The task has another partition that does not advance with them anyway. No task waits for answers.
+        The task has another partition that does not advance with them anyway. No task waits for a task topic.
         """
         return {task: tuple(_awaitable(self.users_inputs(task), self.upstream)) for task in self.groups}
 
@@ -107,8 +108,8 @@ class Placement:
         return (crc32(topic.encode()) + partition) % self.sink_partitions
 
     def users_inputs(self, task: TaskId) -> tuple[TopicPartition, ...]:
-        """Return the partitions that `task` reads, without those with answers of calls."""
-        return tuple(partition for partition in self.groups[task] if partition.topic not in self.answers)
+        """Return the partitions that `task` reads, without those of task topics."""
+        return tuple(partition for partition in self.groups[task] if partition.topic not in self.task_topics)
 
     def inputs_of(self, task: TaskId, repartition_topics: Mapping[str, Any]) -> list[TopicPartition]:
         """Return the partitions of brokers' topics that `task` reads."""
@@ -135,16 +136,16 @@ def place(
     level_of = _levels(topology)
     levels: list[list[TaskId]] = [[] for _ in range(max(level_of.values(), default=0) + 1)]
     groups: dict[TaskId, tuple[TopicPartition, ...]] = {}
-    answers: dict[str, int] = {}
+    task_topics: dict[str, int] = {}
     for spec in topology.subtopologies:
         counts = {topic: source_partitions[topic] for topic in spec.source_topics}
         broadcasts = read_broadcasts(spec.nodes)
         own = enumerate(partition_groups(grouper, counts, topology.copartition_groups, broadcasts))
         tasks = {
-            TaskId(spec.id, number): (*group, *(TopicPartition(topic, number) for topic in spec.answers_topics))
+            TaskId(spec.id, number): (*group, *(TopicPartition(topic, number) for topic in spec.task_topics))
             for number, group in own
         }
-        answers.update(dict.fromkeys(spec.answers_topics, len(tasks)))
+        task_topics.update(dict.fromkeys(spec.task_topics, len(tasks)))
         groups.update(tasks)
         levels[level_of[spec.id]].extend(tasks)
     return Placement(
@@ -154,7 +155,7 @@ def place(
         source_partitions=source_partitions,
         groups=groups,
         upstream=_upstream_topics(topology, level_of),
-        answers=answers,
+        task_topics=task_topics,
     )
 
 
