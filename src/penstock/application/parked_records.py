@@ -45,6 +45,7 @@ class ParkedKey:
         topic: of the input record of the first record; None if unknown.
         source_partition: of the input record; -1 if unknown.
         offset: of the input record; -1 if unknown.
+        bytes: the size of its records in the store.
     """
 
     store: str
@@ -58,6 +59,7 @@ class ParkedKey:
     topic: str | None
     source_partition: int
     offset: int
+    bytes: int
 
 
 class PartitionRequest(NamedTuple):
@@ -83,6 +85,7 @@ class _Line:
     partition: int | None
     first: WaitingRecord
     numbers: list[int] = field(default_factory=list)
+    bytes: int = 0
 
 
 class ParkedRecords:
@@ -125,6 +128,7 @@ class ParkedRecords:
                     first.topic,
                     first.partition,
                     first.offset,
+                    line.bytes,
                 )
 
     def requests(
@@ -176,7 +180,9 @@ class ParkedRecords:
                 record = unpack_waiting(entry["value"], name)
                 partition, (number, _) = entry["partition"], split_sequenced_key(entry["key"])
                 place = (partition, number) if record.key is None else (partition, None, record.key)
-                lines.setdefault(place, _Line(partition, record)).numbers.append(number)
+                line = lines.setdefault(place, _Line(partition, record))
+                line.numbers.append(number)
+                line.bytes += len(entry["key"]) + len(entry["value"])
         return list(lines.values())
 
     def _readable(self, store: str, key: bytes | None, headers: Headers) -> Any:

@@ -120,12 +120,16 @@ class TopologyDescription:
         lines: the line of the program that made each node, as `program.py:12`, by node name; only known lines.
         serdes: the names of the key and value serdes of each source and sink, by node name; None for the configured
             default.
+        capacities: the maximum number of calls in flight of each operator with calls, for each process, by node name.
+        parked: the store of parked records of each operator that parks, by node name.
     """
 
     subtopologies: tuple[SubtopologyDescription, ...]
     global_stores: tuple[GlobalStoreDescription, ...] = ()
     lines: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     serdes: Mapping[str, tuple[str | None, str | None]] = field(default_factory=dict, compare=False, repr=False)
+    capacities: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
+    parked: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     def __str__(self) -> str:
         return "Topologies:\n " + "".join(f"  {entry}" for entry in self._entries())
@@ -226,6 +230,24 @@ def serdes_of(nodes: Iterable[NodeSpec]) -> dict[str, tuple[str | None, str | No
         node.name: (_type_name(node.key_serde), _type_name(node.value_serde))
         for node in nodes
         if not isinstance(node, ProcessorSpec)
+    }
+
+
+def capacities_of(nodes: Iterable[NodeSpec]) -> dict[str, int]:
+    """Return the maximum number of calls in flight, for each process, of each operator with calls."""
+    calls = [node.calls for node in nodes if isinstance(node, SourceSpec) and node.calls is not None]
+    return {each.node: each.rules.capacity for each in calls}
+
+
+def parked_of(nodes: Collection[NodeSpec]) -> dict[str, str]:
+    """Return the store of parked records of each operator that parks."""
+    stores = {node.name: node.parked for node in nodes if isinstance(node, SourceSpec) and node.parked is not None}
+    return {
+        node.name: stores[parent]
+        for node in nodes
+        if isinstance(node, ProcessorSpec)
+        for parent in node.parents
+        if parent in stores
     }
 
 

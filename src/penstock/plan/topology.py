@@ -20,7 +20,14 @@ from penstock import notebook
 from penstock.config.offset_reset import EARLIEST
 from penstock.errors import TopologyError
 from penstock.plan.copartition import check_copartitioned
-from penstock.plan.describe import TopologyDescription, describe_global_store, describe_subtopology, serdes_of
+from penstock.plan.describe import (
+    TopologyDescription,
+    capacities_of,
+    describe_global_store,
+    describe_subtopology,
+    parked_of,
+    serdes_of,
+)
 from penstock.plan.internal_topics import check_no_pattern, check_topic_name
 from penstock.plan.java_order import Positional, global_order, merged, sink_order, source_order
 from penstock.plan.offset_reset import check_offset_reset
@@ -270,6 +277,8 @@ class InternalTopologyBuilder:
             tuple(describe_global_store(id, *nodes) for id, nodes in global_stores.items()),
             dict(self._node_lines),
             serdes_of((*self._nodes.values(), *(source for source, _ in global_stores.values()))),
+            capacities_of(self._nodes.values()),
+            parked_of(self._nodes.values()),
         )
 
     def _repr_mimebundle_(

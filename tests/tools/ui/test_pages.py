@@ -62,7 +62,7 @@ def page(shown: Shown, path: str) -> Read:
     return Read(answer.text)
 
 
-PATHS = ["/", "/topology", "/tasks", "/commits", "/state", "/errors", "/changes"]
+PATHS = ["/", "/topology", "/tasks", "/commits", "/state", "/waiting", "/errors", "/changes"]
 
 
 @pytest.mark.parametrize("path", PATHS)

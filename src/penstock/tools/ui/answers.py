@@ -36,6 +36,7 @@ from penstock.tools.ui.formatting import LONGEST
 from penstock.tools.ui.observer import INTERVAL_MS, Look, Observer, behind_ms
 from penstock.tools.ui.parameters import Parameters, choice, number
 from penstock.tools.ui.topologies import TASK_ID, Answer, Topologies, store_users
+from penstock.tools.ui.waiting import Waiting
 
 _OLD_MS: Final = 10 * INTERVAL_MS
 """An older observation says nothing about the present: a broker does not answer, or the machine was suspended."""
@@ -72,6 +73,11 @@ class Answers:
     def topologies(self) -> Topologies:
         """The topologies, their sub-topologies and nodes."""
         return Topologies(self.observer, self.config)
+
+    @cached_property
+    def waiting(self) -> Waiting:
+        """The records that wait for the answers of calls, or for another attempt."""
+        return Waiting(self.observer, self.config, self.topologies)
 
     # ---------------------------------------- its activity
 

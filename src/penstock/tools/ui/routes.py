@@ -126,6 +126,8 @@ class _Routes:
             Route("/api/v1/commits", self._json(lambda request: answers.commits())),
             Route("/api/v1/stores", self._json(lambda request: answers.stores())),
             Route("/api/v1/stores/{store}", self._json(self._entries)),
+            Route("/api/v1/waiting", self._json(lambda request: answers.waiting.operators())),
+            Route("/api/v1/parked/{store}", self._json(self._parked_keys)),
             Route("/api/v1/dead-letters", self._json(lambda request: answers.dead_letters())),
             Route("/api/v1/errors", self._json(lambda request: answers.errors())),
             Route("/api/v1/changes", self._json(lambda request: answers.changes())),
@@ -171,6 +173,10 @@ class _Routes:
     def _entries(self, request: Request) -> Any:
         topology, chosen, limit = selection(request.query_params)
         return self._answers.entries(request.path_params["store"], topology, chosen, limit)
+
+    def _parked_keys(self, request: Request) -> Any:
+        topology = request.query_params.get("topology") or None
+        return self._answers.waiting.parked_keys(request.path_params["store"], topology)
 
     async def _act(self, request: Request) -> Response:
         """Perform an action for a program, whose token is in the header Authorization."""

@@ -16,8 +16,8 @@ from penstock.host.api import GroupStatistics
 from penstock.tools.transfers.redrive import RedrivenLetters
 from penstock.tools.ui.observer import OutputAge
 from penstock.tools.ui.parameters import DEFAULT_LIMIT, MOST_ENTRIES
-
-_TOPOLOGY: Final = "name of the topology, empty if the application has only one"
+from penstock.tools.ui.waiting_schema import TOPOLOGY as _TOPOLOGY
+from penstock.tools.ui.waiting_schema import ParkedKeysAnswer, WaitingAnswer
 
 # ---------------------------------------- the application
 
@@ -513,6 +513,12 @@ ADDRESSES: Final[Mapping[str, Address]] = {
     "/api/v1/commits": Address(CommitsAnswer, "What the last commits took."),
     "/api/v1/stores": Address(StoresAnswer, "The stores."),
     "/api/v1/stores/{store}": Address(EntriesAnswer, "Entries of a store, as of the newest commit.", _OF_ENTRIES),
+    "/api/v1/waiting": Address(WaitingAnswer, "The operators with calls, and those that park records."),
+    "/api/v1/parked/{store}": Address(
+        ParkedKeysAnswer,
+        "The keys whose records are parked in a store; it reads the store.",
+        {"topology": "the named topology that has the store"},
+    ),
     "/api/v1/errors": Address(ErrorsAnswer, "The errors that stopped all tasks."),
     "/api/v1/dead-letters": Address(
         DeadLettersAnswer, "The dead letters that a redrive would write; it asks the brokers."

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from penstock.tools.ui.answers import Answers
 from penstock.tools.ui.markup import Markup, element
-from penstock.tools.ui.pages import changes, commits, control, errors, overview, state, tasks, topology
+from penstock.tools.ui.pages import changes, commits, control, errors, overview, state, tasks, topology, waiting
 from penstock.tools.ui.pages.layout import Page, document
 from penstock.tools.ui.parameters import Parameters
 
@@ -27,7 +27,7 @@ class Pages:
         self.all: Sequence[Page] = (
             overview.page(answers),
             self._topology_page,
-            *(module.page(answers) for module in (tasks, commits, state, errors, changes)),
+            *(module.page(answers) for module in (tasks, commits, state, waiting, errors, changes)),
             *([self._control_page] if actions else []),
         )
         """The pages in the order of the menu."""
