@@ -70,6 +70,7 @@ CALLS_ANSWERED: Final = "calls-answered"
 CALLS_FAILED: Final = "calls-failed"
 CALL_RETRIES: Final = "call-retries"
 CALL: Final = "call"
+CALL_LATENCIES: Final = ("call-latency-p50", "call-latency-p99")
 BLOCKED_TIME: Final = "blocked-time"
 BUFFER_COUNT: Final = "active-buffer-count"
 BUFFER_BYTES: Final = "input-buffer-bytes-total"
@@ -210,6 +211,8 @@ DESCRIPTIONS: Mapping[tuple[str, str], str] = {
     (_NODE, "call-retries-rate"): "The number of attempts a second that follow a failed one",
     (_NODE, "call-latency-avg"): "The average time of an attempt in ms",
     (_NODE, "call-latency-max"): "The longest time of an attempt in ms",
+    (_NODE, "call-latency-p50"): "The time in ms that 50 % of the last 1,000 attempts took at most",
+    (_NODE, "call-latency-p99"): "The time in ms that 99 % of the last 1,000 attempts took at most",
     (_NODE, "suppression-emit-total"): "The number of updates that left the suppression buffer",
     (_NODE, "suppression-emit-rate"): "The number of updates that leave the suppression buffer a second",
     (_STATE, "suppression-buffer-size-avg"): "The average of the bytes that the updates in the buffer count for",
@@ -305,7 +308,7 @@ _OF_ALL_TASKS: Final = frozenset((POLL, POLL_RECORDS))
 _GAUGES: Final = frozenset(
     (
         *(*ROCKSDB_PROPERTIES, STREAM_TIME, STATE_SIZE, NUM_KEYS, PARKED_RECORDS, BUFFER_COUNT),
-        *(OPEN_ITERATORS, OLDEST_ITERATOR, CALLS_IN_FLIGHT, CALLS_WAITING, *FALLING),
+        *(OPEN_ITERATORS, OLDEST_ITERATOR, CALLS_IN_FLIGHT, CALLS_WAITING, *CALL_LATENCIES, *FALLING),
     )
 )
 """Values that are not added up; only the last value is shown."""
@@ -434,9 +437,7 @@ class HostMeasurements:
 
     def forget(self, task: str | None = None) -> None:
         """Discard the last gauges of a task that no longer runs here. None for all tasks. Totals remain."""
-        self._gauges = {
-            operation: value for operation, value in self._gauges.items() if task not in (None, operation.task)
-        }
+        self._gauges = {each: value for each, value in self._gauges.items() if task not in (None, each.task)}
 
     def at(self, now_ms: int) -> Measured:
         """Return the measurements at `now_ms`."""

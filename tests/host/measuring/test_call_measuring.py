@@ -11,7 +11,7 @@ from penstock.metrics.record_counts import RecordCounts
 
 def test_each_figure_is_a_metric_of_its_operator() -> None:
     measurements = HostMeasurements(2, 1_000)
-    for figures in (CallFigures(7, 9, 3, 1, 2, Measurement(2, 30, 10, 20)), CallFigures(4, 5, 1, 0, 0)):
+    for figures in (CallFigures(7, 9, 3, 1, 2, Measurement(2, 30, 10, 20), (10, 20)), CallFigures(4, 5, 1, 0, 0)):
         for operation, measurement in measured_calls({"risk": figures}):
             measurements.take(operation, measurement, 500)
     metrics = streams_metrics("client", {}, RecordCounts(), measurements.at(500))
@@ -29,4 +29,6 @@ def test_each_figure_is_a_metric_of_its_operator() -> None:
         "call-retries-rate": 2,
         "call-latency-avg": 15,
         "call-latency-max": 20,
+        "call-latency-p50": 10,
+        "call-latency-p99": 20,
     }

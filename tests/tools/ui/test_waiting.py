@@ -67,7 +67,9 @@ def records(shown: Shown) -> list[WaitingRecords]:
 def measure(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the host measure 3 calls of 2 ms, 4 ms and 6 ms, and 5 parked records."""
     measured = HostMeasurements(2, 30_000)
-    figures = CallFigures(2, 6, answered=3, failed=1, retries=4, latency=Measurement(3, 12.0, 2.0, 6.0))
+    figures = CallFigures(
+        2, 6, answered=3, failed=1, retries=4, latency=Measurement(3, 12.0, 2.0, 6.0), percentiles=(4, 6)
+    )
     for operation, measurement in measured_calls({"price": figures}):
         measured.take(operation, measurement, 1_000)
     for task, count in (("0_0", 2), ("0_1", 3)):
@@ -90,6 +92,8 @@ def test_operators_have_their_figures(shown: Shown, monkeypatch: pytest.MonkeyPa
         "failed": 1,
         "retries": 4,
         "latency_avg_ms": 4.0,
+        "latency_p50_ms": 4.0,
+        "latency_p99_ms": 6.0,
         "latency_max_ms": 6.0,
     }
     assert found["parked"] == [{"topology": "", "node": "charge", "store": STORE, "records": 5}]
@@ -102,7 +106,7 @@ def test_figures_that_are_not_measured_are_unknown(shown: Shown) -> None:
     found = shown.json("/api/v1/waiting")
     assert {name for name, value in found["calls"][0].items() if value is not None} == {"topology", "node", "capacity"}
     assert found["parked"][0]["records"] is None
-    assert " price - 7 - - - - - - - - " in page(shown, "/waiting").text
+    assert " price - 7 - - - - - - - - - " in page(shown, "/waiting").text
 
 
 def test_other_applications_have_no_operators_of_either_kind(show: Callable[..., Shown]) -> None:

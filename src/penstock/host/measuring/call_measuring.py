@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from penstock.host.calls.measuring import CallFigures
 from penstock.metrics.host_metrics import (
     CALL,
+    CALL_LATENCIES,
     CALL_RETRIES,
     CALLS_ANSWERED,
     CALLS_FAILED,
@@ -30,6 +31,8 @@ def measured_calls(figures: Mapping[str, CallFigures]) -> Iterator[tuple[Operati
         ):
             yield _operation(name, node), Measurement(number, float(number))
         yield _operation(CALL, node), each.latency
+        for name, milliseconds in zip(CALL_LATENCIES, each.percentiles or (), strict=False):
+            yield _operation(name, node), measured_once(milliseconds)
 
 
 def _operation(name: str, node: str) -> Operation:

@@ -16,6 +16,7 @@ from penstock.errors import StreamsStoppedError, UnknownStateStoreError
 from penstock.host.api import State
 from penstock.metrics.host_metrics import (
     CALL,
+    CALL_LATENCIES,
     CALL_RETRIES,
     CALLS_ANSWERED,
     CALLS_FAILED,
@@ -40,7 +41,7 @@ SHOWN_KEYS: Final = 100
 """Maximum number of parked keys in an answer."""
 
 _MEANS: Final = frozenset((f"{CALL}-latency-avg",))
-_LARGEST: Final = frozenset((f"{CALL}-latency-max",))
+_LARGEST: Final = frozenset((f"{CALL}-latency-max", *CALL_LATENCIES))
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,7 @@ def _combined(name: str, values: list[float]) -> float:
 
 
 def _calls(topology: str, node: str, capacity: int, measured: Mapping[str, float]) -> CallsAnswer:
+    median, most = CALL_LATENCIES
     return {
         "topology": topology,
         "node": node,
@@ -137,6 +139,8 @@ def _calls(topology: str, node: str, capacity: int, measured: Mapping[str, float
         "failed_per_second": measured.get(f"{CALLS_FAILED}-rate"),
         "retries": _whole(measured.get(f"{CALL_RETRIES}-total")),
         "latency_avg_ms": measured.get(f"{CALL}-latency-avg"),
+        "latency_p50_ms": measured.get(median),
+        "latency_p99_ms": measured.get(most),
         "latency_max_ms": measured.get(f"{CALL}-latency-max"),
     }
 

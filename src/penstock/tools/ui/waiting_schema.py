@@ -23,6 +23,10 @@ class CallsAnswer(TypedDict):
     failed_per_second: Annotated[float | None, Meta(description="the same a second")]
     retries: Annotated[int | None, Meta(description="attempts that followed a failed one, since the start")]
     latency_avg_ms: Annotated[float | None, Meta(description="the average duration of an attempt")]
+    latency_p50_ms: Annotated[
+        float | None, Meta(description="the time that 50 % of the last 1,000 attempts took at most")
+    ]
+    latency_p99_ms: Annotated[float | None, Meta(description="the same for 99 %")]
     latency_max_ms: Annotated[float | None, Meta(description="the longest duration of an attempt")]
 
 

@@ -37,7 +37,7 @@ def source(tmp_path: Path) -> Source:
     return Source(tmp_path)
 
 
-ONE = {"risk": CallFigures(1, 2, 3, 1, 1, measured_once(7.5))}
+ONE = {"risk": CallFigures(1, 2, 3, 1, 1, measured_once(7.5), (7.5, 7.5))}
 OTHER = {"risk": CallFigures(0, 0, 2)}
 
 

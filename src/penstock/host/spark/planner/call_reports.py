@@ -73,4 +73,10 @@ def read_call_reports(message: bytes | None, after: int) -> tuple[int, list[dict
 
 def _decoded(nodes: Mapping[str, list[object]]) -> dict[str, CallFigures]:
     found = {node: CallFigures._make(fields) for node, fields in nodes.items()}
-    return {node: each._replace(latency=Measurement._make(each.latency)) for node, each in found.items()}
+    return {
+        node: each._replace(
+            latency=Measurement._make(each.latency),
+            percentiles=None if each.percentiles is None else (each.percentiles[0], each.percentiles[1]),
+        )
+        for node, each in found.items()
+    }

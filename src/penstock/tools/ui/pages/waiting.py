@@ -17,7 +17,7 @@ from penstock.tools.ui.waiting_schema import CallsAnswer, ParkedAnswer, ParkedKe
 
 _CALL_COLUMNS: Final = (
     *("Operator", "In flight#", "Capacity of a process#", "Waiting#", "Answered#", "Answers#"),
-    *("Failed#", "Failures#", "Retries#", "Average time#", "Longest time#"),
+    *("Failed#", "Failures#", "Retries#", "p50#", "p99#", "Longest time#"),
 )
 _PARKED_COLUMNS: Final = ("Operator", "Store", "Records#")
 _KEY_COLUMNS: Final = (
@@ -40,7 +40,7 @@ def _operators(answers: Answers) -> Sections:
 
 
 def _calls(each: CallsAnswer) -> tuple[str, ...]:
-    average, longest = each["latency_avg_ms"], each["latency_max_ms"]
+    times = each["latency_p50_ms"], each["latency_p99_ms"], each["latency_max_ms"]
     return (
         of_topology(each["topology"], each["node"]),
         number(each["in_flight"]),
@@ -51,8 +51,7 @@ def _calls(each: CallsAnswer) -> tuple[str, ...]:
         number(each["failed"]),
         rate(each["failed_per_second"]),
         number(each["retries"]),
-        NONE if average is None else duration(average),
-        NONE if longest is None else duration(longest),
+        *(NONE if time is None else duration(time) for time in times),
     )
 
 
