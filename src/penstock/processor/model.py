@@ -72,7 +72,6 @@ def model(factory: None = None, /, *, batch_size: int = 64) -> MakesModel:
     coroutine function, as the annotation `Callable[[list[Order]], Awaitable[list[float]]]` says.
 
     Args:
-        factory: nothing; it is there for the message if the parentheses are missing.
         batch_size: maximum number of rows in a call.
 
     Raises:
@@ -80,8 +79,9 @@ def model(factory: None = None, /, *, batch_size: int = 64) -> MakesModel:
             a Python function.
         ValueError: `batch_size` is less than 1.
     """
-    if factory is not None:
-        name = getattr(factory, "__name__", repr(factory))
+    given: object = factory
+    if given is not None:
+        name = getattr(given, "__name__", repr(given))
         raise TypeError(f"model returns the decorator of {name}: write @model() with parentheses, above its def.")
     size = _checked(batch_size)
 
@@ -98,6 +98,12 @@ def model(factory: None = None, /, *, batch_size: int = 64) -> MakesModel:
         return call
 
     return decorated
+
+
+vars(model)["__signature__"] = inspect.Signature(  # without the parameter that is only for the message
+    [inspect.Parameter("batch_size", inspect.Parameter.KEYWORD_ONLY, default=64, annotation=int)],
+    return_annotation=MakesModel,
+)
 
 
 def _checked(batch_size: Any) -> int:

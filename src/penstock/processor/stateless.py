@@ -65,7 +65,7 @@ class StreamFilter(BatchProcessor, UsesResults):
 
     def process(self, record: Record[Any, Any]) -> None:
         """Forward the record if it passes."""
-        passes = self._predicate(record.key, record.value)
+        passes: object = self._predicate(record.key, record.value)
         if type(passes) is not bool:
             check_awaited(passes, "predicate")
         if bool(passes) != self._negate:

@@ -16,14 +16,14 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from penstock.host.calls.answer_writer import AnswerWriter, CallAnswer
+from penstock.host.calls.answer_writer import AnswerWriter
 from penstock.host.calls.attempt import CANCEL_SECONDS, Attempt, AttemptOutcome
 from penstock.host.calls.blocking import BlockingThreads
+from penstock.host.calls.leaving_answers import LeavingAnswers
 from penstock.host.calls.lines import Call, CallLines
 from penstock.host.calls.measuring import CallCounters
 from penstock.host.calls.opened_client import OpenedClient, at_once
@@ -34,7 +34,6 @@ from penstock.processor.call_batch import Attempted, CallOutcome
 from penstock.processor.call_function import CallFunction, ClientOpenError
 from penstock.processor.calls import NOT_CALLED, Answer, CallSpec
 from penstock.processor.waiting_records import Waiting
-from penstock.record import TopicPartition
 
 
 class _Batch:
@@ -84,9 +83,7 @@ class NodeCalls:
     ) -> None:
         self.counters = CallCounters()
         self._spec = spec
-        self._topic = topic
         self._function = function
-        self._writer = writer
         self._failed = failed
         self._cancel_seconds = cancel_seconds
         self._loop = asyncio.get_running_loop()
@@ -97,8 +94,7 @@ class NodeCalls:
         self._attempts: set[_Batch] = set()
         self._called: dict[Call, _Batch] = {}
         self._pauses = CallPauses(self._again)
-        self._unwritten: Counter[int] = Counter()
-        self._when_written: defaultdict[int, list[Callable[[], None]]] = defaultdict(list)
+        self._leaving = LeavingAnswers(topic, writer, self._pump)
         self._made = 0
         self._later: asyncio.TimerHandle | None = None
         self._is_paused = self._has_failed = False
@@ -144,7 +140,7 @@ class NodeCalls:
         rules = self._spec.rules
         places = min(rules.capacity, rules.threads) - self._threads.lost if rules.threads else rules.capacity
         most = rules.capacity * rules.batch_size
-        if self._has_failed or len(self._attempts) >= places or self._unwritten.total() >= most:
+        if self._has_failed or len(self._attempts) >= places or len(self._leaving) >= most:
             return 0
         room = min(rules.batch_size, most - len(self._called) - self._lines.held)
         return room if room > 0 else int(self._lines.has_begun_next())
@@ -287,34 +283,8 @@ class NodeCalls:
         for each in leaving:
             assert each.answer is not None
             self.counters.answered(1 if each.answer.failure else 0)
-            self._unwritten[each.partition] += 1
-            record = CallAnswer(
-                TopicPartition(self._topic, each.partition),
-                each.sequence.to_bytes(8, "big"),
-                each.answer,
-                max(each.record.timestamp, 0),
-            )
-            self._writer.write(record, partial(_in, self._loop, partial(self._settled, each.partition)))
-
-    def _settled(self, partition: int) -> None:
-        """Note that an answer of a partition needs no memory any more."""
-        self._unwritten[partition] -= 1
-        if not self._unwritten[partition]:
-            del self._unwritten[partition]
-            for done in self._when_written.pop(partition, ()):
-                done()
-        self._pump()
+            self._leaving.write(each)
 
     def when_written(self, partition: int, done: Callable[[], None]) -> None:
         """Call `done` when no answer of a partition is on its way to brokers, perhaps at once."""
-        if partition in self._unwritten:
-            self._when_written[partition].append(done)
-        else:
-            done()
-
-
-def _in(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:
-    try:
-        loop.call_soon_threadsafe(function)
-    except RuntimeError:  # the loop is closed
-        return
+        self._leaving.when_written(partition, done)
