@@ -71,7 +71,7 @@ def add_calling_processor(lowering: Lowering, node: n.ProcessNode, calling: n.Pr
     """
     spec, answers = calling.spec, check_name(node.name + ANSWERS_SUFFIX)
     receiver = check_name(node.name + INBOX_SUFFIX)
-    lowering.topology.add_answers(answers, spec)
+    lowering.topology.add_task_source(answers_source(answers, spec))
     make = partial(StreamCallAnswers, spec, AnswerOfCall, answers)
     lowering.add_processor_below(receiver, [answers], make, calling.store)
     supplier = CallingSupplier(node.supplier, spec, calling.functions, calling.store)
