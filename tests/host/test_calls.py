@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -40,6 +41,7 @@ from tests.host.support import (
 pytestmark = [pytest.mark.one_broker, pytest.mark.usefixtures("service")]
 
 HOUR_MS = 3_600_000
+MOMENT = timedelta(milliseconds=20)
 
 ON_ALL = pytest.mark.parametrize("runner", ["driver", "threads", IN_PROCESSES, "spark"], indirect=True)
 STEP_BY_STEP = pytest.mark.parametrize("runner", ["threads", "spark"], indirect=True)
@@ -217,8 +219,8 @@ def test_each_kind_of_failure_has_its_end(
         ("raised", down, Calls()),  # the handler continues
         ("down", down, Calls(retry=twice, then=letters)),
         ("wrong", wrong, Calls(retry=twice, then=letters)),
-        ("silent", silent, Calls(timeout=20, then=letters)),
-        ("blocked", blocked, Calls(threads=2, timeout=20, then=letters)),
+        ("silent", silent, Calls(timeout=MOMENT, then=letters)),
+        ("blocked", blocked, Calls(threads=2, timeout=MOMENT, then=letters)),
     ):
         stream.map_values(function, name, calls=calls).to(topics[1], TEXTS)
     handler = {"processing.exception.handler": LogAndContinueProcessingExceptionHandler}

@@ -159,7 +159,7 @@ class CallsMachine(RuleBasedStateMachine):
             count -= 1
 
     def begin_call(self, caller: Caller) -> None:
-        call = caller.lines.next()
+        (call,) = caller.lines.next(1)
         if caller is self.caller and self.on_failure == "skip":
             assert (call.sequence, call.record.digest()) not in caller.answered_before
         self.made[(call.record.value or b"").decode()] += 1
