@@ -144,6 +144,26 @@ def values_as_keys(keys: list[str], values: pa.StringArray) -> pa.StringArray:
     return values
 
 
+@dataclass
+class Order:
+    """A value in JSON."""
+
+    number: int
+    price: float
+    article: str
+    is_paid: bool
+
+
+def total_of_rows(order: Order) -> float:
+    """Return the price of an order with its tax."""
+    return order.price * 1.2 if order.is_paid else 0.0
+
+
+def total_of_arrow(orders: pa.StructArray) -> pa.DoubleArray:
+    """Return the prices of orders with their tax."""
+    return pc.if_else(orders.field("is_paid"), pc.multiply(orders.field("price"), 1.2), 0.0)
+
+
 def score_of_rows(value: float) -> float:
     """Return what a model says of one number."""
     time.sleep(_CALL_SECONDS + _ROW_SECONDS)
@@ -189,6 +209,16 @@ def double_of(number: int) -> bytes:
     return _DOUBLE.serialize("", float(number))
 
 
+def order_of(number: int) -> bytes:
+    """Return an order in JSON."""
+    return b'{"article":"article %d","is_paid":%s,"number":%d,"price":%d.25}' % (
+        number % 1000,
+        b"true" if number % 3 else b"false",
+        number,
+        number % 100,
+    )
+
+
 def line_of(number: int) -> bytes:
     """Return a line of words out of a thousand."""
     return b" ".join(b"Word%d" % ((number * WORDS + place) * 7919 % 1000) for place in range(WORDS))
@@ -210,6 +240,11 @@ PROGRAMS: Final[Mapping[str, Program]] = {
             "numpy": mapped(*[one_of_numpy] * STEPS),
             "arrow": mapped(*[one_of_arrow] * STEPS),
         },
+    ),
+    "orders in JSON": Program(
+        order_of,
+        Consumed.with_(_TEXT, Serdes.json(Order)),
+        {"rows": mapped(total_of_rows), "arrow": mapped(total_of_arrow)},
     ),
     "word count": Program(
         line_of, Consumed.with_(_TEXT, _TEXT), {"rows": count_of_rows, "arrow": count_of_arrow}, caches=True

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar, cast
 
 import msgspec
 import orjson
 
 from penstock.errors import SerializationError
-from penstock.record import Headers
-from penstock.serdes.api import Serde
+from penstock.record import ArrayColumn, Headers
+from penstock.serdes.api import Library, Serde
+from penstock.serdes.json_columns import ObjectColumn, read_structs, struct_fields
 from penstock.serdes.objects import JsonModel, check_readable, field_names, is_written_by_alias, name_of
 from penstock.serdes.read_back import check_read_back, not_read_back, places_in, values_in
 
@@ -83,6 +85,7 @@ class TypedJsonSerde(Serde[T]):
         self._decoder = msgspec.json.Decoder(type)
         keys = (part.key_type for part in parts if isinstance(part, msgspec.inspect.DictType))
         self._has_other_keys = any(not isinstance(key, msgspec.inspect.StrType) for key in keys)
+        self._fields = struct_fields(type)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return TypedJsonSerde, (self.type,)  # encoders are not picklable
@@ -124,6 +127,14 @@ class TypedJsonSerde(Serde[T]):
             return self._read(data)
         except msgspec.DecodeError as error:
             raise SerializationError(_unreadable(topic, data, self.type, error)) from error
+
+    def deserialize_array(self, topic: str, data: Sequence[bytes | None], library: Library) -> ArrayColumn[Any] | None:
+        """Deserialise objects of a dataclass with numbers, booleans and texts as an array of structs of Arrow."""
+        if library != "pyarrow" or self._fields is None:
+            return None
+        array = read_structs(data, self._fields)
+        read = partial(self.deserialize_column, topic)
+        return None if array is None else ObjectColumn(array, cast("list[bytes]", data), read)
 
     def _read(self, data: bytes) -> T:
         try:
