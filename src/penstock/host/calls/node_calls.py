@@ -30,6 +30,7 @@ from penstock.host.calls.measuring import CallCounters
 from penstock.host.calls.opened_client import OpenedClient, at_once
 from penstock.host.calls.pauses import CallPauses
 from penstock.host.calls.rate import RateLimiter
+from penstock.host.calls.standstill import Standstill
 from penstock.host.crashpoints import crash_point
 from penstock.processor.call_batch import Attempted, CallOutcome
 from penstock.processor.call_function import CallFunction, ClientOpenError
@@ -70,6 +71,7 @@ class NodeCalls:
         function: calls the function of the operator.
         writer: writes the answers.
         failed: receives the error by which no call can be made.
+        standstill: holds attempts back after the process stood still.
         cancel_seconds: the time in which a cancelled coroutine must end.
     """
 
@@ -80,12 +82,14 @@ class NodeCalls:
         function: CallFunction,
         writer: AnswerWriter,
         failed: Callable[[Exception], None],
+        standstill: Standstill,
         cancel_seconds: float = CANCEL_SECONDS,
     ) -> None:
         self.counters = CallCounters()
         self._spec = spec
         self._function = function
         self._failed = failed
+        self._standstill = standstill
         self._cancel_seconds = cancel_seconds
         self._loop = asyncio.get_running_loop()
         self._lines = CallLines(spec.rules.order, spec.rules.attempts)
@@ -150,7 +154,7 @@ class NodeCalls:
         """Start the attempts that may start now."""
         while not self._is_paused and self._lines.has_next() and (room := self._room()):
             now = self._loop.time()
-            wait = self._lines.due(room) - now
+            wait = max(self._standstill.look(), self._lines.due(room) - now)
             if self._limiter is not None:
                 wait = max(wait, self._limiter.wait(now))
             if wait > 0:

@@ -24,6 +24,7 @@ from penstock.host.calls.answer_writer import AnswerWriter
 from penstock.host.calls.attempt import CANCEL_SECONDS
 from penstock.host.calls.measuring import CallFigures
 from penstock.host.calls.node_calls import NodeCalls
+from penstock.host.calls.standstill import LOOK_SECONDS, Standstill
 from penstock.log_context import logged_as
 from penstock.processor.call_function import call_function
 from penstock.processor.calls import CallSpec
@@ -75,6 +76,7 @@ class CallRunner:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._nodes: dict[str, NodeCalls] = {}
+        self._standstill: Standstill | None = None
         self._partitions: dict[str, set[int]] = {node: set() for node in self._specs}
         self._is_paused = False
         self._is_closed = False
@@ -163,11 +165,23 @@ class CallRunner:
                 self._functions[node],
                 self._writer,
                 self._failed,
+                self._standstill_of_loop(),
                 self._cancel_seconds,
             )
             if self._is_paused:
                 self._nodes[node].pause()
         return self._nodes[node]
+
+    def _standstill_of_loop(self) -> Standstill:
+        if self._standstill is None:
+            self._standstill = Standstill(asyncio.get_running_loop().time)
+            self._look(self._standstill)
+        return self._standstill
+
+    def _look(self, standstill: Standstill) -> None:
+        """Look whether the process runs, again and again."""
+        standstill.look()
+        asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look, standstill)
 
     def _pause(self) -> None:
         for calls in self._nodes.values():
