@@ -17,8 +17,10 @@ from penstock import (
     CallContext,
     Calls,
     Grouped,
+    KafkaStreamsNamedTopologyWrapper,
     KStream,
     Materialized,
+    NamedTopology,
     Retry,
     Serdes,
     StreamsBuilder,
@@ -527,6 +529,45 @@ def test_a_group_of_the_streams_protocol_makes_calls(
     for partition in range(2):
         runner.write(topics[0], rows(f"a{partition}", f"b{partition}", partition=partition))
     wait_for(lambda: sorted(values(runner, topics[1])) == ["a0 1", "a1 1", "b0 1", "b1 1"])
+
+
+@pytest.mark.partitions(1, 1)
+@ON_THREADS
+def test_operators_of_two_topologies_may_have_one_name(
+    runner: Runner, application: str, topics: tuple[str, str], unique_name: Callable[[str], str]
+) -> None:
+    targets = {"one": topics[1], "other": unique_name("other")}
+    runner.create_topics({targets["other"]: 1})
+
+    def named(streams: KafkaStreamsNamedTopologyWrapper, name: str) -> NamedTopology:
+        builder = streams.new_named_topology_builder(name)
+        builder.stream(topics[0], TEXT).map_values(labelled_later, named="ask", calls=CALLS).to(targets[name], TEXTS)
+        return builder.build()
+
+    def has(name: str, count: int) -> bool:
+        return values(runner, targets[name]) == [f"asked a{number}" for number in range(count)]
+
+    with KafkaStreamsNamedTopologyWrapper(runner.config(application)) as streams:
+        for name in targets:
+            streams.add_named_topology(named(streams, name)).all().result()
+        runner.write(topics[0], rows("a0"))
+        wait_for(lambda: has("one", 1) and has("other", 1))
+        streams.pause_named_topology("other")
+        runner.write(topics[0], rows("a1"))
+        wait_for(lambda: has("one", 2))
+        assert has("other", 1)
+        streams.remove_named_topology("one").all().result()
+        streams.resume_named_topology("other")
+        wait_for(lambda: has("other", 2))
+        streams.add_named_topology(named(streams, "one")).all().result()
+        runner.write(topics[0], rows("a2"))
+        wait_for(lambda: has("one", 3) and has("other", 3))
+    answers = {topic for topic in runner.admin.topics() if topic.startswith(application) and topic.endswith("-answers")}
+    assert answers == {f"{application}-{name}-ask-answers" for name in targets}
+
+
+async def labelled_later(value: str) -> str:
+    return labelled("asked", value)
 
 
 @pytest.mark.partitions(1, 1)

@@ -6,13 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 from penstock import (
-    Calls,
     KafkaStreamsNamedTopologyWrapper,
     Materialized,
     NamedTopology,
-    Produced,
     QueryableStoreTypes,
-    Serdes,
     State,
     StoreQueryParameters,
 )
@@ -22,7 +19,6 @@ from tests.host.test_topologies import TEXT, final
 
 pytestmark = WITH_A_SESSION
 
-STRING = Serdes.string()
 COUNTS = StoreQueryParameters.from_name_and_type("counts", QueryableStoreTypes.key_value_store())
 
 
@@ -78,41 +74,3 @@ def test_topologies_come_pause_and_go_while_others_run(
         assert set(streams.all_local_store_partition_lags_for_topology("other")) == {"counts"}
         wait_for(lambda: committed(streams.running_topology("one").metrics()))
     assert streams.state() is State.NOT_RUNNING
-
-
-def test_operators_with_calls_of_two_topologies_may_have_one_name(
-    runner: Runner, application: str, unique_name: Callable[[str], str]
-) -> None:
-    source, targets = unique_name("in"), {name: unique_name(name) for name in ("one", "other")}
-    runner.create_topics({source: 1, **dict.fromkeys(targets.values(), 1)})
-
-    def asking(streams: KafkaStreamsNamedTopologyWrapper, name: str) -> NamedTopology:
-        builder = streams.new_named_topology_builder(name)
-        asked = builder.stream(source, consumed=TEXT).map_values(ask, named="ask", calls=Calls())
-        asked.to(targets[name], Produced.with_(STRING, STRING))
-        return builder.build()
-
-    def has(name: str, count: int) -> bool:
-        return [each.value for each in runner.read(targets[name])] == [b"%d asked" % number for number in range(count)]
-
-    with KafkaStreamsNamedTopologyWrapper(runner.config(application), **runner.options()) as streams:
-        for name in targets:
-            streams.add_named_topology(asking(streams, name)).all().result()
-        runner.write(source, lines(["0"]))
-        wait_for(lambda: has("one", 1) and has("other", 1))
-        streams.pause_named_topology("other")
-        runner.write(source, lines(["1"]))
-        wait_for(lambda: has("one", 2))
-        assert has("other", 1)
-        streams.remove_named_topology("one").all().result()
-        streams.resume_named_topology("other")
-        wait_for(lambda: has("other", 2))
-        streams.add_named_topology(asking(streams, "one")).all().result()
-        runner.write(source, lines(["2"]))
-        wait_for(lambda: has("one", 3) and has("other", 3))
-    answers = {topic for topic in runner.admin.topics() if topic.startswith(application) and topic.endswith("-answers")}
-    assert answers == {f"{application}-{name}-ask-answers" for name in targets}
-
-
-async def ask(value: str) -> str:
-    return f"{value} asked"
