@@ -41,10 +41,10 @@ from penstock.host.spark.checkpoints.markers import (
     with_markers,
 )
 from penstock.host.spark.checkpoints.stored_description import StoredDescription, dump_for_checkpoint
-from penstock.host.spark.driver.answers_topics import with_answers_topics
 from penstock.host.spark.driver.calling_again import calling_again
 from penstock.host.spark.driver.changelogs import PositionsInStep, positions_in_step, prepare_changelogs
 from penstock.host.spark.driver.prepared_histories import delete_other_histories, prepared_histories, with_histories
+from penstock.host.spark.driver.task_topics import with_task_topics
 from penstock.host.spark.protocol.application_description import ApplicationDescription, check_can_be_sent
 from penstock.host.spark.protocol.placement import Placement, place, shape
 from penstock.host.spark.protocol.transactions import commits_topic, guarantee_of, make_commits_topic
@@ -179,7 +179,7 @@ def _prepare(
     topology, placement = placed(built, config, admin, topics, parallelism)
     metadata = _existing_version(checkpoint)
     evolution = None if metadata is None else _evolution(metadata, topology, placement, checkpoint)
-    topics = with_answers_topics(topology, placement.task_topics, config, admin, topics)
+    topics = with_task_topics(topology, placement.task_topics, config, admin, topics)
     inputs = _inputs(topology, placement)
     ids, recreated = _topic_ids(metadata, topology, admin, topics.keys())
     same_topics = topics.keys() - recreated

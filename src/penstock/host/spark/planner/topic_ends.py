@@ -105,7 +105,7 @@ class TopicEnds:
         return ends if self._fixed is None else {**self._fixed, **{tp: ends[tp] for tp in self._answers & ends.keys()}}
 
     def _check_answers(self) -> None:
-        """Check that a query with a planned end has its answers topics. In others, the driver prepares them again.
+        """Check that a query with a planned end has its task topics. In others, the driver prepares them again.
 
         Raises QueryFailedError if one was deleted, and perhaps created again.
         """
@@ -116,9 +116,9 @@ class TopicEnds:
         named = ", ".join(f"{topic} ({uses[topic]})" for topic in sorted(lost))
         raise self._failed(
             MissingInternalTopicError(
-                f"Answers topics of {self._description.application_id} were deleted while it ran: {named}. "
-                "Records wait for their answers. Start the application again: it creates the topics, and makes the "
-                "calls of these records again."
+                f"Internal topics of {self._description.application_id} were deleted while it ran: {named}. "
+                "Start the application again: it creates the topics, and makes the calls again of records that wait "
+                "for their answers."
             )
         )
 

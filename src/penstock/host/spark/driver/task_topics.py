@@ -1,4 +1,7 @@
-"""Creates and checks the topics with answers of calls. Each task has one partition of them."""
+"""Creates and checks the topics with answers of calls, and with requests about parked records.
+
+Each task has one partition of them.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +18,16 @@ from penstock.plan.subtopology import BuiltTopology
 _RETENTION: Final = "retention.ms"
 
 
-def with_answers_topics(
+def with_task_topics(
     topology: BuiltTopology, wanted: Mapping[str, int], config: StreamsConfig, admin: Admin, topics: Mapping[str, int]
 ) -> dict[str, int]:
-    """Create missing answers topics, and missing partitions of others; return `topics` with them.
+    """Create missing task topics, and missing partitions of others; return `topics` with them.
 
     A topic may have more partitions than there are tasks, if a savepoint was restored with fewer. They are not read.
 
     Args:
         topology: of the application.
-        wanted: the number of partitions that the tasks read of each answers topic.
+        wanted: the number of partitions that the tasks read of each of these topics.
         config: of the application.
         admin: a client of the brokers.
         topics: the number of partitions of each topic of the brokers.
@@ -50,7 +53,7 @@ def with_answers_topics(
 
 
 def _check_retention(topology: BuiltTopology, existing: Sequence[str], config: StreamsConfig, admin: Admin) -> None:
-    """Check that brokers delete no answers before they are used, as in a topic that a producer has created."""
+    """Check that brokers delete no records before they are used, as in a topic that a producer has created."""
     if not existing or _RETENTION in topic_settings(config):
         return
     try:
@@ -63,8 +66,7 @@ def _check_retention(topology: BuiltTopology, existing: Sequence[str], config: S
         if found != expected:
             raise StreamsError(
                 f"Topic {topic.name}, with {topology.uses_of_task_topics[topic.name]}, has "
-                f"{_RETENTION}={found}; expected: {expected}. The "
-                "brokers would delete answers before they are used, and calls would be made again. Change it (penstock "
-                f"topics alter {topic.name} --set {_RETENTION}={expected}), or accept it with "
-                f"topic.{_RETENTION}={found}."
+                f"{_RETENTION}={found}; expected: {expected}. The brokers would delete records before they are read, "
+                "and calls would be made again, or requests lost. Change it (penstock topics alter "
+                f"{topic.name} --set {_RETENTION}={expected}), or accept it with topic.{_RETENTION}={found}."
             )

@@ -11,7 +11,7 @@ from penstock import Calls, Consumed, Serdes, StreamsBuilder
 from penstock.client.api import NewTopic, TopicDescription
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, TopicAuthorizationError, TopicExistsError
-from penstock.host.spark.driver.answers_topics import with_answers_topics
+from penstock.host.spark.driver.task_topics import with_task_topics
 from penstock.plan.subtopology import BuiltTopology
 
 TOPIC = "app-ask-answers"
@@ -60,7 +60,7 @@ def made(brokers: Brokers, listed: Mapping[str, int], **settings: Any) -> dict[s
     """Return the topics after a start with three tasks."""
     config = StreamsConfig({"application.id": "app", "replication.factor": 2, **settings})
     admin: Any = brokers
-    return with_answers_topics(TOPOLOGY, {TOPIC: 3}, config, admin, listed)
+    return with_task_topics(TOPOLOGY, {TOPIC: 3}, config, admin, listed)
 
 
 def test_a_missing_topic_is_created_with_a_partition_for_each_task() -> None:
