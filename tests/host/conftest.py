@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from penstock.config import StreamsConfig
+from penstock.host.deployment import listed_topics
 from penstock.log_context import mark_log_records
 from penstock.plan.topology import Topology
 from penstock_broker.common.clock import Clock
@@ -93,6 +94,13 @@ def start(runner: Runner) -> Iterator[Callable[..., Program]]:
             return program
 
         yield started
+
+
+@pytest.fixture(autouse=True)
+def missing_topics_are_not_waited_for(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The embedded broker is alone, and lists each topic that there is."""
+    if "broker" in request.fixturenames and request.getfixturevalue("broker").kind == "embedded":
+        monkeypatch.setattr(listed_topics, "_PATIENCE_SECONDS", 0.0)
 
 
 @pytest.fixture
