@@ -37,7 +37,7 @@ quick: ## run 8,800 fast tests in some minutes; BUILDING=core, broker, threads o
 	  $(addprefix --ignore=,$(LATER)) $(foreach part,$(or $(BUILDING),core broker threads tools),$($(part))) $(ARGS)
 
 test: bootstrap ## run the tests that need no real Kafka, no other package, no kill and not much time
-	@$(PYTEST) -m "not kafka and not crash and not packaging and not slow" $(ARGS)
+	@PENSTOCK_EXAMPLES=$(or $(PENSTOCK_EXAMPLES),50) $(PYTEST) -m "not kafka and not crash and not packaging and not slow" $(ARGS)
 
 test-slow: bootstrap ## run the others: on a real Kafka, of the wheel, of the oldest Spark, the slow ones and a seeded sample of the crash tests
 	@$(PYTEST) -m "(kafka or crash or packaging or slow) and not long" $(ARGS)

@@ -27,7 +27,7 @@ processor_topology.FEWEST_ROWS = 0
 execution.FEWEST_ROWS = 0  # batches of tests are small, and columns are to be tested; test_execution tests the bound
 
 EXAMPLES = int(os.environ.get("PENSTOCK_EXAMPLES", "100"))
-"""How many examples Hypothesis draws for a test that names no number; `make quick` takes fewer."""
+"""How many examples Hypothesis draws for a test that names no number; `make quick` and `make test` take fewer."""
 
 # No test depends on how long something takes.
 settings.register_profile("of-a-run", deadline=None, derandomize=FIXED, max_examples=EXAMPLES)
