@@ -123,14 +123,17 @@ def test_data_is_judged_by_the_rules_of_its_time(
     rules.to_table(materialized=Materialized.as_("limits"))
     builder.stream(data, READ).process(Judging, "limits").to(target, WRITTEN)
     texts = {"default.key.serde": TEXT, "default.value.serde": TEXT}
-    program = start(builder.build(), runner.config(application, texts))
+    topology, config = builder.build(), runner.config(application, texts)
     for first in (0, 1_000):  # the second time with the rules of the first
         runner.write(control, [InputRecord(b"low", b"%d" % time, time) for time in range(first, first + 1_000, 100)])
         runner.write(control, [InputRecord(b"high", b"9", first + 950)])
         runner.write(
             data, [InputRecord(b"a", b"%d" % time, time, time % TASKS) for time in range(first + 50, first + 1_000, 25)]
         )
+        # A program that runs while it is written to may see data before a rule that follows other rules.
+        program = start(topology, config)
         program.run_to_end()
+        program.close()
     found = [str(record.value, "utf-8").split(":") for record in runner.read(target) if record.value]
     assert len(found) == 2 * 38
     for time, held in found:
