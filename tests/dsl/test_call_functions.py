@@ -20,8 +20,10 @@ from penstock import (
     Serdes,
     StreamsBuilder,
     TopologyConfig,
+    vectorized,
 )
 from penstock.dsl.call_functions import processor_calling
+from penstock.errors import TopologyError
 from penstock.plan.explicit_names import generated_names
 from penstock.plan.suppliers import checked_supplier
 from penstock.serdes.answers import PlainAnswerSerde
@@ -45,6 +47,11 @@ async def placed(text, *, client):  # type: ignore[no-untyped-def]  # a function
 
 def blocking(text: str) -> str:
     return text
+
+
+@vectorized
+async def many(texts: list[str]) -> list[str]:
+    return texts
 
 
 class Service:
@@ -99,6 +106,10 @@ def declared(*functions: Callable[..., Any], calls: Calls | None = None) -> Any:
         ({"calls": Calls(threads=1), "call_functions": (risk,)}, "coroutine function, which needs no threads"),
         ({"calls": Calls(), "call_functions": (placed,)}, "takes a client, but Calls has no open"),
         ({"calls": Calls(threads=1), "call_functions": (lambda: 1,)}, r"cannot be called as function\(argument\)"),
+        ({"calls": Calls(reconcile=risk), "call_functions": (risk,)}, "p is a processor, and reconcile asks for the"),
+        ({"calls": Calls(batch_size=2), "call_functions": (risk,)}, "p is a processor, .* without batch_size"),
+        ({"calls": Calls(batch_wait=2), "call_functions": (risk,)}, "p is a processor, .* without batch_size"),
+        ({"calls": Calls(), "call_functions": (many,)}, "p is a processor, .* many is marked as one on columns"),
     ],
 )
 def test_mistakes_are_told(arguments: dict[str, Any], says: str) -> None:
@@ -118,6 +129,12 @@ def test_mistakes_are_told(arguments: dict[str, Any], says: str) -> None:
 def test_a_processor_that_calls_receives_answers(processor: Any, says: str) -> None:
     with pytest.raises(TypeError, match=says):
         StreamsBuilder().stream("in", TEXT).process(processor, calls=Calls(), call_functions=(risk,))
+
+
+def test_a_processor_writes_no_dead_letters_to_its_own_input() -> None:
+    stream = StreamsBuilder().stream("in", TEXT)
+    with pytest.raises(TopologyError, match="then= of the Calls of p writes the records that fail"):
+        stream.process(Asking, named="p", calls=Calls(then="in"), call_functions=(risk,))
 
 
 def test_a_processor_of_values_that_calls_receives_answers() -> None:

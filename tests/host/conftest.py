@@ -99,7 +99,8 @@ def start(runner: Runner) -> Iterator[Callable[..., Program]]:
 @pytest.fixture(autouse=True)
 def missing_topics_are_not_waited_for(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """The embedded broker is alone, and lists each topic that there is."""
-    if "broker" in request.fixturenames and request.getfixturevalue("broker").kind == "embedded":
+    broker = request.getfixturevalue("broker") if "broker" in request.fixturenames else None
+    if isinstance(broker, RunningBroker) and broker.kind == "embedded":
         monkeypatch.setattr(listed_topics, "_PATIENCE_SECONDS", 0.0)
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from penstock import CallContext, Calls, KStream, Retry, model, vectorized
 from penstock.errors import StreamsError
+from tests.host.calling_service import asking, calling, rows, values
 from tests.host.support import Program, Runner, wait_for
-from tests.host.test_calls import calling, charging, rows, values
 
 pytestmark = [pytest.mark.one_broker, pytest.mark.parametrize("runner", ["threads"], indirect=True)]
 
@@ -101,7 +101,7 @@ def test_a_restarted_program_calls_for_no_answered_record_again(
     workers: int,
 ) -> None:
     path = tmp_path / "calls"
-    topology = charging(*topics, noting(path), Calls(threads=1, batch_size=8))
+    topology = asking(*topics, noting(path), Calls(threads=1, batch_size=8))
     config = runner.config(application, {"num.stream.threads": workers, "processing.guarantee": "exactly_once_v2"})
     program = start(topology, config)
     for turn in range(2):
@@ -128,7 +128,7 @@ def test_a_failed_record_of_a_batch_fails_alone(
 
     runner.write(topics[0], rows("a1", "b1", "c1"))
     calls = Calls(then=letters, retry=Retry(attempts=2), batch_size=4)
-    runner.run(charging(*topics, call, calls), runner.config(application))
+    runner.run(asking(*topics, call, calls), runner.config(application))
     assert sorted(values(runner, topics[1])) == ["a1", "c1"]
     assert values(runner, letters) == ["b1"]
 
@@ -142,5 +142,5 @@ def test_a_wrong_number_of_answers_names_the_operator(
         return [*texts, "more"]
 
     runner.write(topics[0], rows("a1", "b1"))
-    with pytest.raises(StreamsError, match=r"The calls of charge have no answers: .* returned a column of length"):
-        runner.run(charging(*topics, call, BATCHES), runner.config(application))
+    with pytest.raises(StreamsError, match=r"The calls of ask have no answers: .* returned a column of length"):
+        runner.run(asking(*topics, call, BATCHES), runner.config(application))

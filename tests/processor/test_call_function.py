@@ -11,6 +11,7 @@ import pytest
 from penstock import Backoff, Calls, Retry, Serdes
 from penstock.dsl.calls import calling
 from penstock.errors import ConfigError, StreamsError
+from penstock.processor.call_batch import Attempted
 from penstock.processor.call_function import CallFunction, call_function, checked_client
 from penstock.processor.calls import Answer
 from penstock.processor.waiting_records import WaitingRecord
@@ -50,12 +51,12 @@ def test_a_service_is_asked_before_each_attempt_that_may_repeat_a_call() -> None
         return key, value, client, call.attempt
 
     function = function_of(asked_nothing, reconcile=known, open=nullcontext)
-    assert function.reconciling(WAITING, 1, "client") is None
+    assert function.reconciling([Attempted(WAITING, 1)], "client") is None
     for waiting, attempt in ((WAITING, 2), (WAITING.that_waited(), 1)):
-        asking = function.reconciling(waiting, attempt, "client")
+        asking = function.reconciling([Attempted(waiting, attempt)], "client")
         assert asking is not None
         assert asyncio.run(asking()) == ("k", "v", "client", attempt)
-    assert function_of().reconciling(WAITING.that_waited(), 2, None) is None
+    assert function_of().reconciling([Attempted(WAITING.that_waited(), 2)], None) is None
 
 
 def test_a_record_that_cannot_be_read_fails_with_the_store() -> None:

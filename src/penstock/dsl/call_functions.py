@@ -14,6 +14,7 @@ from penstock.plan.nodes import ProcessorCalling
 from penstock.plan.suppliers import check_answered
 from penstock.processor.api import ProcessorSupplier
 from penstock.processor.called_functions import CalledFunction, CalledFunctions, FunctionCallSerde
+from penstock.processor.column_functions import has_mark
 from penstock.serdes import Serde
 from penstock.serdes.answers import PlainAnswerSerde, answer_serde_of, argument_serde_of
 
@@ -48,6 +49,7 @@ def processor_calling(
             f"{operator} has calls, but no call_functions: name all functions that the processor calls, as in "
             "call_functions=(function,)."
         )
+    _check_single(operator, given, declared)
     called = CalledFunctions(operator, [_called(given, each) for each in declared])
     check_answered(processors)
     of_calls = given.with_value_serde(None)  # which is that of the arguments
@@ -59,6 +61,26 @@ def processor_calling(
         dead_letters=made.dead_letters,
         functions=called,
     )
+
+
+def _check_single(operator: str, calls: object, functions: Sequence[Callable[..., Any]]) -> None:
+    """Raise TypeError for options and functions of operators, which a processor cannot use."""
+    if isinstance(calls, Calls) and calls.reconcile is not None:
+        raise TypeError(
+            f"{operator} is a processor, and reconcile asks for the calls of an operator: ask the service in the "
+            "called function, by call.idempotency_key, or call in an operator such as map_values."
+        )
+    if isinstance(calls, Calls) and (calls.batch_size is not None or calls.batch_wait):
+        raise TypeError(
+            f"{operator} is a processor, which calls functions with one argument: write Calls without batch_size and "
+            "batch_wait."
+        )
+    for each in functions:
+        if has_mark(each):
+            raise TypeError(
+                f"{operator} is a processor, which calls functions with one argument, and {name_of_function(each)} is "
+                "marked as one on columns: remove the mark, and give it one argument."
+            )
 
 
 def _declared(operator: str, functions: object) -> list[Callable[..., Any]]:

@@ -131,8 +131,8 @@ class Calls:
         reconcile: a function of one record with the parameters of the called one, a coroutine function or a blocking
             one as that is. It asks the service for the answer of a call that may have been made already, and returns
             it, or NOT_CALLED, after which the call is made. It is called before each attempt but the first one of a
-            record that has just arrived; its error fails the attempt, and `timeout` limits it like the call. None:
-            calls are made again.
+            record that has just arrived, and such an attempt is for one record; its error fails the attempt, and
+            `timeout` limits it like the call. None: calls are made again.
 
     Raises:
         TypeError: an argument has another type.

@@ -221,6 +221,7 @@ class KStream(StatelessOperators[K, V], StreamJoins[K, V], StreamDeduplication[K
         store_names: tuple[str, ...],
         how: tuple[Calls | None, Sequence[Callable[..., Any]]],
     ) -> nodes.ProcessNode:
+        self._check_then(name, how[0])
         return nodes.ProcessNode(
             name=name,
             parents=(self._id,),

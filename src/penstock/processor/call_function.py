@@ -71,13 +71,14 @@ class CallFunction:
         """
         return self._bound(self._spec.function, self._spec.takes, waiting, attempt, client)
 
-    def reconciling(self, waiting: WaitingRecord, attempt: int, client: Any) -> Callable[[], Any] | None:
+    def reconciling(self, attempted: Sequence[Attempted], client: Any) -> Callable[[], Any] | None:
         """Return the function to ask before an attempt, with the same arguments; None if the call is made at once.
 
-        It returns the answer of the call, or NOT_CALLED. Args and Raises as in `bound`.
+        It returns the answer of the call, or NOT_CALLED. A record that needs it has an attempt of its own. Args and
+        Raises as in `made`.
         """
-        reconcile = self._spec.reconcile
-        if reconcile is None or (attempt == 1 and not waiting.was_waiting):
+        reconcile, (waiting, attempt) = self._spec.reconcile, attempted[0]
+        if reconcile is None or not waiting.may_have_been_called(attempt - 1):
             return None
         return self._bound(reconcile.function, reconcile.takes, waiting, attempt, client)
 

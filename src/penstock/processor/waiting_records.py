@@ -90,6 +90,10 @@ class WaitingRecord:
         """Return the record as one that was in the store when its task was opened."""
         return replace(self, was_waiting=True)
 
+    def may_have_been_called(self, attempts: int) -> bool:
+        """Return whether a service may know its call, after `attempts` attempts of this process."""
+        return self.was_waiting or attempts > 0
+
     def digest(self) -> bytes:
         """Return 8 bytes that tell this record from others, also after a change of its number."""
         return blake2b(self.pack(), digest_size=_DIGEST_BYTES).digest()

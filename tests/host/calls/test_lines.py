@@ -122,3 +122,16 @@ def test_a_dropped_call_takes_no_part_in_an_attempt() -> None:
     lines.drop(0)
     assert [call.sequence for call in lines.next(5)] == [7]
     assert not lines.has_next()
+
+
+def test_a_call_that_the_service_may_know_has_an_attempt_of_its_own() -> None:
+    lines = CallLines(CallOrder.UNORDERED, 9, reconciles=True)
+    lines.add(0, 1, record("a", "x").that_waited())
+    for number in (2, 3):
+        lines.add(0, number, record("a", "y"))
+    first, rest = lines.next(9), lines.next(9)
+    assert [[call.sequence for call in calls] for calls in (first, rest)] == [[1], [2, 3]]
+    for call in rest:
+        call.attempts += 1
+        lines.again(call)
+    assert [call.sequence for call in lines.next(9)] == [2]

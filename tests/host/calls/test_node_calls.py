@@ -342,18 +342,44 @@ def test_a_blocking_look_up_runs_on_the_threads(run: Run, answers: KeptAnswers) 
 # ---------------------------------------- functions on columns
 
 
-def test_a_batch_is_called_without_the_records_that_the_service_knows(run: Run, answers: KeptAnswers) -> None:
+def test_a_record_that_the_service_may_know_has_an_attempt_of_its_own(run: Run, answers: KeptAnswers) -> None:
     seen: list[list[str]] = []
 
     async def known(value: str) -> str | NotCalled:
         if value == "1":
-            raise OSError("no look-up")
+            await asyncio.sleep(HOUR)
         return "known" if value == "0" else NOT_CALLED
 
     waited = [(number, each.that_waited()) for number, each in numbered(3)]
-    run(spec(noting(seen), batch_size=3, reconcile=known)).add("risk", 0, waited)
-    assert answers.results(3) == ["known", "OSError: no look-up", "2"]
-    assert seen == [["2"]]
+    new = [(number, record(str(number), str(number))) for number in (4, 5)]
+    runner = run(spec(noting(seen, {"2": OSError("down")}), batch_size=9, timeout_ms=50, reconcile=known))
+    runner.add("risk", 0, [*waited, *new])
+    found = sorted(map(str, answers.results(5)))
+    assert found[:3] == ["4", "5", "OSError: down"]
+    assert "did not end within 50 ms" in found[3]
+    assert found[4] == "known"
+    assert sorted(seen) == [["2"], ["4", "5"]]
+
+
+def test_a_record_that_is_dropped_while_the_client_is_opened_is_not_called(run: Run, answers: KeptAnswers) -> None:
+    seen: list[list[str]] = []
+    begun, gate = threading.Event(), threading.Event()
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[str]:
+        begun.set()
+        while not gate.is_set():
+            await asyncio.sleep(0.001)
+        yield "client"
+
+    runner = run(spec(noting(seen), batch_size=2, batch_wait_ms=HOUR, open=opened))
+    runner.add("risk", 0, entries(("a", "lost")))
+    runner.add("risk", 1, entries(("a", "kept")))
+    assert begun.wait(20)
+    runner.drop("risk", 0)
+    gate.set()
+    assert answers.results(1) == ["KEPT"]
+    assert seen == [["kept"]]
 
 
 def noting(seen: list[list[str]], outcomes: dict[str, Exception] | None = None) -> Any:

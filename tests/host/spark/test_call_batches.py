@@ -7,13 +7,13 @@ from collections.abc import Callable
 import pytest
 
 from penstock import Calls, StreamsBuilder, Topology, vectorized
+from tests.host.calling_service import TEXT, TEXTS, calling
 from tests.host.spark.crashes import Crashes, run_to_end_over_kills
 from tests.host.spark.inline import InlineQuery
 from tests.host.spark.support import SparkRunner
-from tests.host.spark.test_calls import PAIRS, TEXT, asked, expected, first_answers, rows
+from tests.host.spark.test_calls import asked, expected, first_answers, rows
 from tests.host.support import InputRecord, wait_for
 from tests.host.test_call_batches import METHODS
-from tests.host.test_calls import calling
 
 pytestmark = [pytest.mark.one_broker]
 
@@ -29,7 +29,7 @@ async def ask(texts: list[str]) -> list[str]:
 
 def asking(source: str, target: str) -> Topology:
     builder = StreamsBuilder()
-    builder.stream(source, TEXT).map_values(ask, named="ask", calls=Calls(batch_size=4)).to(target, PAIRS)
+    builder.stream(source, TEXT).map_values(ask, named="ask", calls=Calls(batch_size=4)).to(target, TEXTS)
     return builder.build()
 
 

@@ -6,7 +6,7 @@ Part of the core of calls: no loop, no clock, no thread.
 - PARTITION: all calls may be made, and answers leave in the order of the sequence numbers.
 - UNORDERED: all calls may be made, and answers leave as they come.
 - Calls that may be made share an attempt, in order of arrival. The last attempt of a call that has failed before is
-  made for it alone, so that its record does not fail others.
+  made for it alone, so that its record does not fail others. So is each attempt before which the service is asked.
 """
 
 from __future__ import annotations
@@ -50,11 +50,13 @@ class CallLines:
     Args:
         order: of the calls and answers of a partition.
         attempts: maximum number of attempts of a call.
+        reconciles: whether the service is asked before an attempt that may repeat a call.
     """
 
-    def __init__(self, order: CallOrder, attempts: int = 1) -> None:
+    def __init__(self, order: CallOrder, attempts: int = 1, *, reconciles: bool = False) -> None:
         self._order = order
         self._attempts = attempts
+        self._reconciles = reconciles
         self._calls: defaultdict[int, dict[int, Call]] = defaultdict(dict)
         self._keys: defaultdict[int, dict[bytes, deque[Call]]] = defaultdict(dict)
         self._ready: list[tuple[int, Call]] = []  # a heap by turn
@@ -83,7 +85,8 @@ class CallLines:
     def again(self, call: Call) -> None:
         """Allow another attempt of a call."""
         is_last = 0 < call.attempts == self._attempts - 1
-        heappush(self._alone if is_last else self._ready, (call.turn, call))
+        is_alone = is_last or (self._reconciles and call.record.may_have_been_called(call.attempts))
+        heappush(self._alone if is_alone else self._ready, (call.turn, call))
 
     def has_next(self) -> bool:
         """Return whether a call may be made."""

@@ -92,7 +92,7 @@ class NodeCalls:
         self._standstill = standstill
         self._cancel_seconds = cancel_seconds
         self._loop = asyncio.get_running_loop()
-        self._lines = CallLines(spec.rules.order, spec.rules.attempts)
+        self._lines = CallLines(spec.rules.order, spec.rules.attempts, reconciles=spec.reconcile is not None)
         self._limiter = None if spec.rules.rate is None else RateLimiter(spec.rules.rate)
         self._threads = BlockingThreads(f"penstock-{spec.node}", spec.rules.threads, self._pump)
         self._client = OpenedClient(spec, self._threads.run if spec.rules.threads else at_once)
@@ -200,35 +200,20 @@ class NodeCalls:
         others = f", and {more} more," if more else ","
         return f"The call of {self._spec.node} for {record.topic}-{record.partition}, offset {record.offset}{others}"
 
-    async def _made_call(self, batch: _Batch) -> list[CallOutcome]:
-        """Call the function for the records and return their outcomes."""
+    async def _made_call(self, batch: _Batch) -> dict[Call, CallOutcome]:
+        """Call the function for the records and return their outcomes, or the one that the service has already."""
         client = await self._client.get()
-        attempted = [Attempted(call.record, call.attempts) for call in batch.calls]
-        known = await self._known(batch, attempted, client)
-        rest = [each for place, each in enumerate(attempted) if place not in known]
-        if not rest:
-            return [*known.values()]
+        calls = [call for call in batch.calls if not call.is_dropped]
+        attempted = [Attempted(call.record, call.attempts) for call in calls]
+        reconciling = self._function.reconciling(attempted, client)
+        if reconciling is not None:
+            batch.begin()
+            found = await self._result(batch, reconciling)
+            if found is not NOT_CALLED:
+                return {calls[0]: CallOutcome(found)}
         batch.begin()
-        made = self._function.made(rest, client)
-        outcomes = iter(made.outcomes(await self._result(batch, made)))
-        return [known.get(place) or next(outcomes) for place in range(len(attempted))]
-
-    async def _known(self, batch: _Batch, attempted: Sequence[Attempted], client: Any) -> dict[int, CallOutcome]:
-        """Return the outcomes of earlier attempts that the service knows, by place; a failed look-up is an outcome."""
-        known = {}
-        for place, (waiting, attempt) in enumerate(attempted):
-            try:
-                reconciling = self._function.reconciling(waiting, attempt, client)
-                if reconciling is None:
-                    continue
-                batch.begin()
-                found = await self._result(batch, reconciling)
-            except Exception as error:
-                known[place] = CallOutcome(error=error)
-            else:
-                if found is not NOT_CALLED:
-                    known[place] = CallOutcome(found)
-        return known
+        made = self._function.made(attempted, client)
+        return dict(zip(calls, made.outcomes(await self._result(batch, made)), strict=True))
 
     async def _result(self, batch: _Batch, function: Callable[[], Any]) -> Any:
         if self._spec.rules.threads:
@@ -250,10 +235,10 @@ class NodeCalls:
     def _go_on(self, batch: _Batch, ended: AttemptOutcome) -> None:
         """Write the answers of an attempt, or try again."""
         failed = defaultdict[int, list[Call]](list)
-        outcomes = [ended] * len(batch.calls) if ended.error is not None else ended.result
-        for call, outcome in zip(batch.calls, outcomes, strict=True):
+        for call in batch.calls:
             if call.is_dropped:
                 continue
+            outcome = ended if ended.error is not None else ended.result[call]
             about = (call.sequence, call.record, call.attempts)
             if outcome.error is None:
                 self._answer(call, self._function.answer(*about, outcome.result))

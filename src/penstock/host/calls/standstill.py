@@ -1,4 +1,4 @@
-"""Notices that a process stood still, such as a virtual machine that was paused.
+"""Notices that a process stood still, such as one that was stopped, or whose container was frozen.
 
 Other processes may have its tasks then, and have made their calls. The process learns of it soon after it goes on.
 """

@@ -112,7 +112,7 @@ class _Operator:
     def answers(self, records: Sequence[Waiting]) -> Iterator[AnswerRecord]:
         """Make the calls of records, and yield their answers in order."""
         rules = self._spec.rules
-        lines = CallLines(rules.order, rules.attempts)
+        lines = CallLines(rules.order, rules.attempts, reconciles=self._spec.reconcile is not None)
         for sequence, waiting in records:
             lines.add(0, sequence, waiting)
         while lines.has_next():
@@ -144,31 +144,16 @@ class _Operator:
             return [self._next_given(self._given_number, call) for call in calls]
         client = self._opened_client()
         attempted = [Attempted(call.record, call.attempts) for call in calls]
-        known = self._known(attempted, client)
-        rest = [each for place, each in enumerate(attempted) if place not in known]
-        made = iter(self._made(rest, client) if rest else [])
-        return [known.get(place) or next(made) for place in range(len(attempted))]
-
-    def _known(self, attempted: Sequence[Attempted], client: Any) -> dict[int, CallOutcome]:
-        """Return the outcomes of earlier attempts that the service knows, by place; a failed look-up is an outcome."""
-        known = {}
-        for place, (waiting, attempt) in enumerate(attempted):
-            try:
-                reconciling = self._function.reconciling(waiting, attempt, client)
-                found = NOT_CALLED if reconciling is None else self._loop_thread.run(self._limited(reconciling))
-            except Exception as error:
-                known[place] = CallOutcome(error=error)
-            else:
-                if found is not NOT_CALLED:
-                    known[place] = CallOutcome(found)
-        return known
-
-    def _made(self, attempted: Sequence[Attempted], client: Any) -> list[CallOutcome]:
         try:
+            reconciling = self._function.reconciling(attempted, client)
+            if reconciling is not None:
+                found = self._loop_thread.run(self._limited(reconciling))
+                if found is not NOT_CALLED:
+                    return [CallOutcome(found)]
             made = self._function.made(attempted, client)
             return made.outcomes(self._loop_thread.run(self._limited(made)))
         except Exception as error:
-            return [CallOutcome(error=error)] * len(attempted)
+            return [CallOutcome(error=error)] * len(calls)
 
     def _next_given(self, number: int, call: Call) -> CallOutcome:
         if not self._given:

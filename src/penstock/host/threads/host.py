@@ -92,7 +92,7 @@ class ThreadsHost:
         self._queries = TaskQueries(built, config, clocks.wall)
         self._stopped = threading.Event()
         self._rebalancing = threading.Event()
-        self._paused = False
+        self._paused = threading.Event()
         self._refused: str | None = None
         self._parts: InstanceParts | None = None
         self._operation = GroupMembershipOperation.DEFAULT
@@ -152,12 +152,12 @@ class ThreadsHost:
 
     def pause(self) -> None:
         """Pause records and punctuations until `resume`; group membership and restores continue."""
-        self._paused = True
+        self._paused.set()
         self._post(v.PauseRequested())
 
     def resume(self) -> None:
         """Continue after `pause`."""
-        self._paused = False
+        self._paused.clear()
         self._post(v.ResumeRequested())
 
     def clean_up(self) -> None:
@@ -251,8 +251,10 @@ class ThreadsHost:
             watch = TopicWatch(self._built, self._config, own_topics(self._built))
             application = InstanceApplication(listener, lambda: self._rebalances_for(watch.changes(layout)))
             parts = self._parts = self._assembly.build(layout, admin, application, opened)
-            if self._paused:
+            if self._paused.is_set():
                 self._post(v.PauseRequested())
+                if not self._paused.is_set():  # resumed meanwhile, perhaps before the request to pause
+                    self._post(v.ResumeRequested())
             housekeeping = Housekeeping(
                 f"penstock-{self._application_id}-housekeeping", self._housekeeping(layout, watch)
             )

@@ -99,7 +99,7 @@ def test_other_functions_are_told_by_what_differs(
     done = replayed(shouting(*topics, str.lower), config, tmp_path, 1)
     assert not done.is_same
     assert {task.task.subtopology for task in done.tasks if task.differences} == {1}
-    assert any("its state, or what it remembers" in line for task in done.tasks for line in task.differences)
+    assert any("its state, schedules or times differ" in line for task in done.tasks for line in task.differences)
     longer = replayed(shouting(*topics, lambda word: word + word), config, tmp_path, 1)
     assert f"topic {topics[1]} would get" in longer.differences[0]
     builder = StreamsBuilder()
