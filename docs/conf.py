@@ -45,7 +45,7 @@ _BEHIND_THE_API = (
 )
 nitpick_ignore_regex = [
     ("py:.*", r"(?!penstock\.)\w+\..*"),
-    ("py:(class|obj)", r"(penstock\.[\w.]+\.)?(A|K|V|D|R|K_co|V_co|KR|VR|KIn|VIn|KOut|VOut|VO|T|W|N|M|_S)"),
+    ("py:(class|obj)", r"(penstock\.[\w.]+\.)?(A|K|V|D|P|R|K_co|V_co|KR|VR|KIn|VIn|KOut|VOut|VO|T|W|N|M|_S)"),
     ("py:class", "ArrowStream|InterchangeFrame"),  # what DataFrames have in common
     ("py:class", "Duration"),  # a whole number of ms, or a timedelta
     ("py:class", rf"penstock\.({'|'.join(_BEHIND_THE_API)})"),
