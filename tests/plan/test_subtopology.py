@@ -13,6 +13,7 @@ from penstock.plan.subtopology import (
     BuiltTopology,
     DataFrameSink,
     DataFrameSource,
+    InternalTopic,
     SinkSpec,
     SourceSpec,
     SubtopologySpec,
@@ -77,3 +78,16 @@ def test_lines_of_the_program_do_not_make_it_another_one() -> None:
     assert first == second
     assert first.node_lines != second.node_lines
     assert first.without_lines().node_lines == {}
+
+
+def test_a_topology_of_earlier_versions_keeps_its_answers_topics() -> None:
+    topics = {"app-ask-answers": InternalTopic("app-ask-answers", {})}
+    state = vars(BuiltTopology((), task_topics=topics)).copy()
+    state["answers_topics"] = state.pop("task_topics")
+    built = BuiltTopology.__new__(BuiltTopology)
+    built.__setstate__(state)
+    assert vars(built) == vars(BuiltTopology((), task_topics=topics))
+    del state["answers_topics"]
+    older = BuiltTopology.__new__(BuiltTopology)
+    older.__setstate__(state)
+    assert older.task_topics == {}

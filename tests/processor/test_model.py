@@ -18,6 +18,7 @@ from penstock import Consumed, Produced, Serdes, StreamsBuilder, model
 from penstock.processor.arrays import Form
 from penstock.processor.column_functions import ColumnFunction, column_function, result_of
 from penstock.processor.columns import ColumnError, apply
+from penstock.processor.model import _shared
 from penstock.testing import TopologyTestDriver
 from tests.task.topologies import batch_of, sent, task_of
 
@@ -74,6 +75,15 @@ def test_tasks_that_unpickle_a_model_share_it(tmp_path: Path) -> None:
     other = pickle.loads(cloudpickle.dumps(function_of(made(log, factor=3))))
     assert other("abc") == 9.0
     assert log.read_text().split().count("loaded") == 2
+
+
+def test_a_model_that_earlier_versions_pickled_is_loaded() -> None:
+    def factory() -> Callable[[list[str]], list[str]]:
+        return list
+
+    loaded = _shared(factory)  # as those call it
+    assert loaded.function()(["a"]) == ["a"]
+    assert not loaded.is_coroutine
 
 
 def test_a_model_of_a_module_is_pickled_by_its_name() -> None:

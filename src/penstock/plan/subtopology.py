@@ -321,7 +321,9 @@ class BuiltTopology:
     store_lines: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
-        self.__dict__.update({"task_topics": {}, **state})  # a topology that 0.2.0 wrote has no `task_topics`
+        named = dict(state)
+        answers = named.pop("answers_topics", {})  # the name between 0.2.0, which wrote neither, and this version
+        self.__dict__.update({"task_topics": answers, **named})
 
     @property
     def uses_of_task_topics(self) -> dict[str, str]:

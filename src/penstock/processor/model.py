@@ -177,8 +177,11 @@ _models: OrderedDict[bytes, _Loaded] = OrderedDict()
 _models_lock = Lock()
 
 
-def _shared(factory: Callable[[], Callable[..., Any]], is_coroutine: bool) -> _Loaded:
-    """Return the model of an unpickled factory: that of an equal one, if this process has it."""
+def _shared(factory: Callable[[], Callable[..., Any]], is_coroutine: bool = False) -> _Loaded:
+    """Return the model of an unpickled factory: that of an equal one, if this process has it.
+
+    The default is for what versions after 0.2.0 and before this one have pickled.
+    """
     digest = hashlib.sha256(cloudpickle.dumps(factory)).digest()
     with _models_lock:
         found = _models.setdefault(digest, _Loaded(factory, is_coroutine=is_coroutine))

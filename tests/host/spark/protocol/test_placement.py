@@ -12,7 +12,7 @@ from penstock.config import StreamsConfig
 from penstock.dsl.options import Consumed, Grouped
 from penstock.errors import MissingSourceTopicError, TopologyError
 from penstock.host.deployment.topics import check_source_topics, resolve_patterns
-from penstock.host.spark.protocol.placement import differences, place, shape
+from penstock.host.spark.protocol.placement import Placement, differences, place, shape
 from penstock.plan.partition_grouper import PartitionGrouper
 from penstock.plan.subtopology import BuiltTopology, InternalTopic, SourceSpec, SubtopologySpec, TaskId
 from penstock.record import TopicPartition
@@ -223,6 +223,16 @@ def test_each_task_reads_its_partition_of_the_answers_and_waits_for_none() -> No
     assert placement.inputs_of(TaskId(1, 2), {"app-words-repartition": 3}) == [answers[2]]
     assert placement.users_inputs(TaskId(1, 2)) == (("app-words-repartition", 2),)
     assert placement.awaitable[TaskId(1, 0)] == ()
+
+
+def test_a_placement_of_earlier_versions_keeps_the_partitions_of_answers() -> None:
+    placement = place(calling(), {"in": 3, "out": 1}, parallelism=2)
+    state = vars(placement).copy()
+    state["answers"] = state.pop("task_topics")
+    found = Placement.__new__(Placement)
+    found.__setstate__(state)
+    assert found == placement
+    assert found.awaitable[TaskId(1, 0)] == ()
 
 
 def test_answers_are_no_part_of_the_topics_that_a_checkpoint_is_compared_with() -> None:

@@ -58,7 +58,9 @@ class Placement:
     task_topics: Mapping[str, int] = field(default_factory=dict)
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
-        self.__dict__.update({"task_topics": {}, **state})  # a placement that 0.2.0 wrote has no `task_topics`
+        named = dict(state)
+        answers = named.pop("answers", {})  # the name between 0.2.0, which wrote neither, and this version
+        self.__dict__.update({"task_topics": answers, **named})
 
     @cached_property
     def awaitable(self) -> Mapping[TaskId, tuple[TopicPartition, ...]]:
