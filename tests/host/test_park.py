@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from penstock import Backoff, Consumed, Park, Produced, Serdes, StreamsBuilder, Topology
-from penstock.application.parked_records import ParkedRecords
+from penstock.application.parked_records import ParkedRecords, PartitionRequest
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 from penstock.processor.parked_requests import ParkedAction, ParkedRequestSerde
@@ -161,6 +161,20 @@ def test_parked_keys_are_queried_while_the_program_runs(
     assert parked.bytes > len("a1") + len("a2")
 
 
+def requests_now(
+    program: Program, config: StreamsConfig, action: ParkedAction, chosen: Callable[[Any], bool] | None = None
+) -> list[PartitionRequest]:
+    """Return the requests of `penstock parked` about the records that are parked now."""
+    queries = program.queries()
+    return ParkedRecords(queries, queries.stores(), config).requests("charge-parked", action, chosen)
+
+
+def write_requests(runner: Runner, config: StreamsConfig, requests: list[PartitionRequest]) -> None:
+    topic = f"{config['application.id']}-charge-parked-requests"
+    data = [(each.partition, ParkedRequestSerde().serialize(topic, each.request)) for each in requests]
+    runner.write(topic, [InputRecord(None, value, 1, partition) for partition, value in data])
+
+
 def request(
     program: Program,
     runner: Runner,
@@ -169,11 +183,7 @@ def request(
     chosen: Callable[[Any], bool] | None = None,
 ) -> None:
     """Write a request about the records that are parked now, as `penstock parked` does."""
-    queries = program.queries()
-    found = ParkedRecords(queries, queries.stores(), config).requests("charge-parked", action, chosen)
-    topic = f"{config['application.id']}-charge-parked-requests"
-    data = [(each.partition, ParkedRequestSerde().serialize(topic, each.request)) for each in found]
-    runner.write(topic, [InputRecord(None, value, 1, partition) for partition, value in data])
+    write_requests(runner, config, requests_now(program, config, action, chosen))
 
 
 @pytest.mark.partitions(2, 1)
@@ -207,6 +217,42 @@ def test_parked_records_are_tried_again_or_dropped_on_request(
     wait_for(lambda: set(written(program, runner, topics[1])) >= {b"a3 charged", b"b2 charged"})
     assert len(runner.read(topics[1])) == 6
     assert len(runner.read(letters)) == 1
+
+
+@pytest.mark.partitions(1, 1)
+def test_a_late_request_does_not_concern_records_that_are_parked_after_it_was_made(
+    runner: Runner,
+    start: Callable[..., Program],
+    application: str,
+    topics: tuple[str, str],
+    down: Path,
+    clock: FileClock,
+    unique_name: Callable[[str], str],
+) -> None:
+    """All records that the request names leave the store, and the task is opened again, before it is written."""
+    letters = unique_name("dead-letters")
+    runner.create_topics({letters: 1})
+    park = Park(backoff=Backoff(3_600_000), attempts=3, then=letters)
+    config = runner.config(application, {**SETTINGS, "penstock.query.refresh.ms": 0})
+    program = start(charging(*topics, down, park), config, clock)
+    began = clock.milliseconds()
+    runner.write(topics[0], rows(began, "a1", "a2", "a3"))
+    program.run_to_end()
+    late = requests_now(program, config, ParkedAction.DROP)
+    down.write_text("")
+    request(program, runner, config, ParkedAction.RETRY)
+    charged: list[bytes | None] = [b"a%d charged" % number for number in (1, 2, 3)]
+    wait_for(lambda: written(program, runner, topics[1]) == charged)
+    program.restart()
+    down.write_text("a")
+    runner.write(topics[0], rows(began + 9, "a4"))
+    program.run_to_end()
+    write_requests(runner, config, late)
+    request(program, runner, config, ParkedAction.RETRY)
+    down.write_text("")
+    expected = [*charged, b"a4 charged"]
+    wait_for(lambda: written(program, runner, topics[1]) == expected or bool(runner.read(letters)))
+    assert runner.read(letters) == []
 
 
 @pytest.mark.partitions(1, 1)

@@ -102,7 +102,9 @@ class StreamPark(Processor, UsesResults):
         self._operator.init(cast(ProcessorContext, self._results))
         store = context.get_state_store(self._store_name)
         self._serdes = serdes_of_store("Park", store, context.application_id)
-        self._records = WaitingRecords(store)
+        self._metadata = self._engine.processor_metadata()
+        self._next_name = f"{self._store_name}/next"
+        self._records = WaitingRecords(store, self._metadata.get(self._next_name, 1))
         self._alarm = self._engine.alarm(self._retry)
         self._alarm.ring_at(self._records.next_due())
 
@@ -124,7 +126,7 @@ class StreamPark(Processor, UsesResults):
         """Process a record; `turn` is its number if it is parked."""
         if turn is None and len(self._records) and self._records.waits(self._serdes.key_of(record)):
             self._check_room(record)
-            self._records.append(self._waiting(record))
+            self._park(self._waiting(record))
             return
         try:
             self._operator.process(record)
@@ -163,7 +165,7 @@ class StreamPark(Processor, UsesResults):
         if self._is_full:
             error.add_note(f"Store {self._store_name!r} is full and cannot keep the record: {self._sizes()}.")
             raise error
-        self._records.append(replace(self._waiting(record), attempts=attempts, due=due, failure=_text(error)))
+        self._park(replace(self._waiting(record), attempts=attempts, due=due, failure=_text(error)))
         self._alarm.ring_at(self._records.next_due())
 
     def _give_up(self, error: Exception, attempts: int) -> None:
@@ -244,6 +246,10 @@ class StreamPark(Processor, UsesResults):
             self._engine.count_dropped(DropReason.PROCESSING)
 
     # ---------------------------------------- the store
+
+    def _park(self, waiting: WaitingRecord) -> None:
+        """Add a record. Its number never occurs again, since requests that come later may name it."""
+        self._metadata[self._next_name] = self._records.append(waiting) + 1
 
     def _waiting(self, record: Record[Any, Any]) -> WaitingRecord:
         return self._serdes.waiting(record, self.context.record_metadata or NO_METADATA, self._engine.source_record())

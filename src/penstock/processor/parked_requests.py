@@ -5,7 +5,8 @@ request does is in one commit with the position after it, and happens once.
 
 Rules:
 - A request concerns the records that its author has seen: those with numbers up to a largest one. Records that are
-  parked after that are not concerned, so an old request that a task reads again does little harm.
+  parked after that are not concerned, however late the request comes: the number of a record never occurs again, also
+  if the task is opened again (`StreamPark` keeps the next one with the position).
 - The value of a request is one byte with the version of the layout, 1, and an array of MessagePack: action, largest
   number, array of serialised keys or nil for all keys.
 """
