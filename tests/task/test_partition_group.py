@@ -11,14 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock import Calls, Consumed, Produced, StreamsBuilder
+from penstock import Backoff, Calls, Consumed, Park, Produced, StreamsBuilder
 from penstock.errors import StreamsError
+from penstock.metrics.drop_reasons import Dropped, DropReason
 from penstock.plan.topology import Topology
+from penstock.processor.parked_requests import ParkedAction, ParkedRequest, ParkedRequestSerde
 from penstock.processor.timestamps import use_partition_time_on_invalid_timestamp, wallclock_timestamp_extractor
-from penstock.record import ConsumerRecord, TopicPartition
+from penstock.record import ConsumerRecord, RecordBatch, TopicPartition
 from penstock.task.idling import NO_WAIT, InputWait
 from penstock.task.priority_queue import PriorityQueue
-from tests.task.calls import STRING, add_answers, answer_to, commit, service
+from tests.task.calls import ANSWERS, STRING, add_answers, answer_to, calling, commit, service
 from tests.task.topologies import batch_of, sent, task_of
 
 Lanes = dict[tuple[str, int], list[int]]
@@ -286,6 +288,53 @@ def test_what_waits_is_not_in_the_positions_that_may_be_committed(one_by_one: bo
     process(NO_WAIT)
     assert task.positions() == {a: 8, b: 8}
     assert task.waiting() == {}
+
+
+def test_a_record_without_a_value_is_no_request(caplog: pytest.LogCaptureFixture) -> None:
+    values: list[str] = []
+
+    def charge(value: str) -> str:
+        values.append(value)
+        if len(values) == 1:
+            raise ConnectionError("no answer")
+        return value
+
+    builder = StreamsBuilder()
+    park = Park(backoff=Backoff(3_600_000), attempts=3)
+    charged = builder.stream("in", Consumed.with_(STRING, STRING)).map_values(charge, named="charge", on_error=park)
+    charged.to("out", Produced.with_(STRING, STRING))
+    task = task_of(builder.build())
+    requests = "test-charge-parked-requests"
+    task.add_records("in", 0, batch_of(("k", "v", 5)))
+    task.process()
+    retry = ParkedRequestSerde().serialize(requests, ParkedRequest(ParkedAction.RETRY, 1))
+    rows: list[Any] = [(b"k", None, 1, 0, ()), (None, retry, 1, 1, ()), (None, None, 1, 2, ())]
+    task.add_records(requests, 0, RecordBatch.of(rows))
+    task.process()
+    task.advance_wall_clock(task.next_wall_clock_ms() or 0)
+    assert values == ["v", "v"]
+    assert [value for _, _, value, _ in sent(task)] == ["v"]
+    assert task.positions()[TopicPartition(requests, 0)] == 3
+    assert task.prepare_commit().dropped_records == {
+        Dropped("charge-parked-requests", DropReason.DESERIALIZATION): 2,
+    }
+    assert f"Topic {requests} has a record without a value at partition 0, offset 0, which is dropped" in caplog.text
+
+
+def test_a_record_without_a_value_is_no_answer() -> None:
+    task = task_of(calling())
+    task.add_records("in", 0, batch_of(("k", "v", 5)))
+    task.process()
+    commit(task)
+    (call,) = task.take_calls()["call"]
+    rows: list[Any] = [(b"k", None, 1, 0, ())]
+    task.add_records(ANSWERS, 0, RecordBatch.of(rows))
+    task.process()
+    assert (sent(task), task.waiting_calls) == ([], 1)
+    add_answers(task, answer_to(call, "done"), first_offset=1)
+    task.process()
+    assert [value for _, _, value, _ in sent(task)] == ["done"]
+    assert task.prepare_commit().dropped_records == {Dropped("call-answers", DropReason.DESERIALIZATION): 1}
 
 
 def test_output_is_given_up_without_a_commit() -> None:

@@ -18,6 +18,7 @@ this order: they are taken alone, by `take_answers`.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain, pairwise
@@ -49,6 +50,9 @@ from penstock.task.priority_queue import PriorityQueue
 from penstock.task.processor_topology import SourceNode
 from penstock.task.queue_order import in_turns
 from penstock_broker.common.durations import timestamp_ms
+from penstock_broker.common.log_limits import limit_rate
+
+_log = limit_rate(logging.getLogger(__name__))
 
 
 class RecordRun(NamedTuple):
@@ -441,10 +445,29 @@ class PartitionGroup:
         partition = lane.partition
         source = self._sources[partition.topic]
         batch = source.deserialize(partition.topic, partition.partition, batch)
+        if source.spec.has_task_topic:
+            batch = self._with_values(partition, batch)
         extractor = self._extractor(source)
         if extractor is not fail_on_invalid_timestamp or (len(batch) and int(batch.timestamps.min()) < 0):
             batch = self._extract(partition, batch, extractor)
         return batch
+
+    def _with_values(self, partition: TopicPartition, batch: RecordBatch) -> RecordBatch:
+        """Return the answers or requests of `batch`; records without a value, which are neither, are dropped."""
+        refused = [row for row, value in enumerate(batch.values) if value is None]
+        if not refused:
+            return batch
+        for row in refused:
+            _log.warning(
+                "Topic %s has a record without a value at partition %d, offset %d, which is dropped: only Penstock may "
+                "write to this topic.",
+                partition.topic,
+                partition.partition,
+                batch.offsets[row],
+            )
+        name = self._sources[partition.topic].name
+        self._count_dropped(name, DropReason.DESERIALIZATION, len(refused))
+        return batch.take(np.delete(np.arange(len(batch)), refused))
 
     def _extract(self, partition: TopicPartition, batch: RecordBatch, extractor: TimestampExtractor) -> RecordBatch:
         partition_time = self.partition_times.get(partition, NO_TIMESTAMP)
