@@ -582,6 +582,39 @@ def test_calls_do_not_wait_for_a_long_commit_interval(
     wait_for(lambda: Counter(values(runner, topics[1])) == Counter(f"{text} 1" for text in written))
 
 
+async def first_only(value: str) -> str:
+    """Answer a1, and the others when the service is released."""
+    SERVICE.calls[value] += 1
+    while value != "a1" and not SERVICE.ended.is_set():
+        await asyncio.sleep(0.005)
+    return value
+
+
+def stumbling(value: str) -> str:
+    if not SERVICE.ended.is_set():
+        raise ValueError("It stumbles.")
+    return value
+
+
+@pytest.mark.partitions(1, 1)
+@ON_THREADS
+def test_calls_that_wait_since_a_crash_do_not_wait_for_a_long_commit_interval(
+    runner: Runner, start: Callable[..., Program], application: str, topics: tuple[str, str], service: Service
+) -> None:
+    builder = StreamsBuilder()
+    asked = builder.stream(topics[0], TEXT).map_values(first_only, named="ask", calls=Calls(capacity=5))
+    asked.map_values(stumbling).to(topics[1], TEXTS)
+    topology = builder.build()
+    settings = {"commit.interval.ms": HOUR_MS, "penstock.restart.max.attempts": 0}
+    config = runner.config(application, settings)
+    runner.write(topics[0], rows("a1", "b1", "c1"))
+    assert "It stumbles." in failure_of(runner, topology, config)
+    service.ended.set()
+    start(topology, config)
+    wait_for(lambda: {*values(runner, topics[1])} == {"a1", "b1", "c1"})
+    assert service.calls["a1"] == 1
+
+
 async def enlarged(value: str) -> str:
     return value if value != "b1" else "".join(chr(33 + number * 7919 % 90) for number in range(9_000))
 

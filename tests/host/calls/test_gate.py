@@ -12,7 +12,9 @@ def test_the_gate_opens_when_all_answers_are_used() -> None:
     gate = CallGate({A: 5, B: 1})
     assert not gate.is_open({})
     assert not gate.is_open({A: 5})
+    assert gate.was_closed
     assert gate.is_open({A: 6, B: 1})
+    assert not gate.was_closed
 
 
 def test_an_open_gate_stays_open() -> None:

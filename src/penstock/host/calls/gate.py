@@ -19,6 +19,11 @@ class CallGate:
     def __init__(self, ends: Mapping[TopicPartition, int]) -> None:
         self._ends = dict(ends)
 
+    @property
+    def was_closed(self) -> bool:
+        """Whether it was closed at the last look."""
+        return bool(self._ends)
+
     def is_open(self, committed: Mapping[TopicPartition, int]) -> bool:
         """Return whether the task, with these committed positions, has used the answers; then this holds for good."""
         if self._ends and all(committed.get(partition, 0) >= end for partition, end in self._ends.items()):

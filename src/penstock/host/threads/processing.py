@@ -432,7 +432,7 @@ class ActiveStreamTask:
             time.perf_counter_ns() - began,
             tuple(sorted(task.awaited)),
             task.punctuation_nanoseconds - punctuated,
-            task.adds_calls,
+            task.adds_calls or (self._gate.was_closed and task.waiting_calls > 0),
         )
 
     def prepare(self, now_ms: int) -> v.CommitPrepared:

@@ -191,7 +191,7 @@ class Ran:
         nanoseconds: the duration of the run.
         awaited: the partitions that the waiting records wait for.
         punctuation_nanoseconds: the part of the duration spent in punctuations.
-        adds_calls: whether records wait for a commit before their calls.
+        adds_calls: whether a commit may free calls: of new records, or of those that wait since the task was opened.
     """
 
     task: TaskId
