@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock import Backoff, Calls, Retry, Serdes
+from penstock import NOT_CALLED, Backoff, Calls, NotCalled, Retry, Serdes
 from penstock.dsl.calls import calling
 from penstock.errors import ConfigError, StreamsError
 from penstock.processor.call_batch import Attempted
@@ -57,6 +57,19 @@ def test_a_service_is_asked_before_each_attempt_that_may_repeat_a_call() -> None
         assert asking is not None
         assert asyncio.run(asking()) == ("k", "v", "client", attempt)
     assert function_of().reconciling([Attempted(WAITING.that_waited(), 2)], None) is None
+
+
+def test_a_look_up_that_forgets_its_result_has_found_nothing() -> None:
+    async def known(key: str, value: str) -> str | NotCalled: ...  # type: ignore[empty-body]  # the mistake
+
+    async def known_or_none(key: str, value: str) -> str | NotCalled | None:
+        return None
+
+    with pytest.raises(TypeError, match="The reconcile of call returned None: return NOT_CALLED if"):
+        function_of(reconcile=known).found(None)
+    assert function_of(reconcile=known).found(NOT_CALLED) is NOT_CALLED
+    assert function_of(reconcile=known).found("paid") == "paid"
+    assert function_of(reconcile=known_or_none).found(None) is None
 
 
 def test_a_record_that_cannot_be_read_fails_with_the_store() -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from difflib import get_close_matches
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from penstock.dsl.arguments import check_number, check_serdes, inherited
 from penstock.dsl.call_batches import batch_size_of, check_batch, record_function
@@ -22,7 +22,7 @@ from penstock.plan.internal_topics import check_topic_name
 from penstock.plan.names import INBOX_SUFFIX, check_name
 from penstock.processor.backoff import Backoff
 from penstock.processor.calls import CallFailure, CallOrder, CallRules, CallSpec, ClientFactory, Reconcile
-from penstock.processor.column_functions import ColumnFunction, has_mark, takes_columns_only
+from penstock.processor.column_functions import ColumnFunction, has_mark, result_annotation, takes_columns_only
 from penstock.serdes import Serde
 from penstock.serdes.answers import answer_serde_of
 from penstock.serdes.sequenced_key import SequencedKeySerde
@@ -331,7 +331,8 @@ def _reconcile_of(calls: Calls, with_key: bool) -> Reconcile | None:
             "function of single values."
         )
     _check_form(calls, asking, f"reconcile({'key, value' if with_key else 'value'})")
-    return Reconcile(asking, given_parameters(asking))
+    annotation, none = result_annotation(asking), type(None)
+    return Reconcile(asking, given_parameters(asking), annotation is none or none in get_args(annotation))
 
 
 def check_no_park(operator: str, on_error: Park | None) -> None:

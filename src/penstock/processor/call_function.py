@@ -82,6 +82,16 @@ class CallFunction:
             return None
         return self._bound(reconcile.function, reconcile.takes, waiting, attempt, client)
 
+    def found(self, result: Any) -> Any:
+        """Return the answer that `reconcile` has found, or NOT_CALLED; raises TypeError for a forgotten result."""
+        reconcile = self._spec.reconcile
+        if result is None and reconcile is not None and not reconcile.may_be_none:
+            raise TypeError(
+                f"The reconcile of {self._spec.node} returned None: return NOT_CALLED if the service knows no call, or "
+                "annotate the result with None if that is an answer."
+            )
+        return result
+
     def _bound(
         self, function: Callable[..., Any], takes: frozenset[str], waiting: WaitingRecord, attempt: int, client: Any
     ) -> Callable[[], Any]:

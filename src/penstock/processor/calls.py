@@ -108,10 +108,12 @@ class Reconcile:
     Args:
         function: takes the arguments of the operator's function, and returns its answer or NOT_CALLED.
         takes: the names of its keyword-only parameters among `client` and `call`.
+        may_be_none: whether its annotation says that None is an answer.
     """
 
     function: Callable[..., Any]
     takes: frozenset[str]
+    may_be_none: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
