@@ -251,6 +251,23 @@ def test_history_of_several_partitions_is_in_its_windows_behind_a_repartition_to
         assert [time for _, time in counts] == sorted(time for _, time in counts)
 
 
+def test_history_of_partitions_with_other_rates_is_in_its_windows_though_no_epoch_reads_it_whole(
+    runner: Runner, start: Callable[..., Program], application: str, prefix: str
+) -> None:
+    rows = [
+        InputRecord(b"k", f"user{n % 3}".encode(), (1 + n) * MINUTE_MS * step, partition)
+        for partition, step in enumerate((1, 7))
+        for n in range(150)
+    ]
+    runner.write(f"{prefix}-days", rows)
+    config = runner.config(application, {"penstock.batch.max.bytes": 2_000})
+    start(minutes_by_user(prefix), config).run_to_end()
+    counts = {
+        (user, time): int(count) for user, found in output_by_key(runner, prefix).items() for count, time in found
+    }
+    assert sum(counts.values()) == len(rows)
+
+
 def test_final_results_leave_when_their_windows_close_and_once(
     runner: Runner, start: Callable[..., Program], application: str, prefix: str
 ) -> None:

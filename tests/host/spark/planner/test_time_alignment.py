@@ -7,7 +7,7 @@ import bisect
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock import Consumed, Joined, Serdes, StreamsBuilder
+from penstock import Consumed, Grouped, Joined, Serdes, StreamsBuilder
 from penstock.config import StreamsConfig
 from penstock.host.spark.planner.time_alignment import USED_SHARE, aligned_topics, common_time
 from penstock.host.spark.protocol.placement import place
@@ -37,6 +37,14 @@ def rekeyed_and_joined() -> StreamsBuilder:
 def test_topics_that_meet_in_a_task_of_any_level_are_aligned() -> None:
     assert aligned(rekeyed_and_joined()) == {"a", "b"}
     assert aligned(rekeyed_and_joined(), penstock_max_skew_ms=0) == frozenset()
+
+
+def test_the_partitions_of_a_topic_that_is_repartitioned_advance_together() -> None:
+    builder = StreamsBuilder()
+    builder.stream("a", TEXT).group_by(lambda _, value: value, Grouped.with_(STRING, STRING)).count().to_stream()
+    builder.stream("c", TEXT).group_by_key(Grouped.with_(STRING, STRING)).count()
+    assert aligned(builder) == {"a"}
+    assert aligned(builder, penstock_max_skew_ms=0) == frozenset()
 
 
 def test_topics_with_times_that_the_brokers_do_not_know_are_not() -> None:

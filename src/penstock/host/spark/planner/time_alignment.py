@@ -31,18 +31,20 @@ def aligned_topics(
 ) -> frozenset[str]:
     """Return the broker topics that advance together, because they meet others in some task.
 
-    The partitions of a topic of `with_history` always advance together, so that its history is read in the order of
-    time.
+    So do the partitions of one topic that meet there after a repartition, and those of a topic of `with_history`: the
+    task would drop the records of the slower ones as late.
     """
     if config["penstock.max.skew.ms"] == 0:
         return frozenset()
     own_time = topics_with_own_time(topology, config)
     groups: list[frozenset[str]] = []
+    repartitioned = set[str](with_history)
     for spec in topology.subtopologies:
         meeting = frozenset[str]().union(*(placement.upstream[topic] for topic in spec.source_topics))
+        repartitioned.update(*(placement.upstream[topic] - {topic} for topic in spec.source_topics))
         touched = [group for group in groups if group & meeting]
         groups = [group for group in groups if not group & meeting] + [meeting.union(*touched)]
-    together = (group for group in groups if not group & own_time and (len(group) > 1 or group & with_history))
+    together = (group for group in groups if not group & own_time and (len(group) > 1 or group & repartitioned))
     return frozenset[str]().union(*together)
 
 
