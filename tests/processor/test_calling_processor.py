@@ -254,6 +254,18 @@ def test_a_call_in_init_is_refused(drive: Drive) -> None:
     assert "calls a function in init()" in str(caught.value.__cause__)
 
 
+def test_the_key_of_a_call_is_given_by_name(drive: Drive) -> None:
+    class Positional(Asking):
+        def process(self, record: Record[str, str]) -> None:
+            context: Any = self.context
+            context.call(risk, record.key, record.value)
+
+    driver = drive(lambda s: s.process(Positional, named="p", calls=Calls(), call_functions=(risk,)))
+    with pytest.raises(StreamsError) as caught:
+        pipe(driver, "a1")
+    assert "positional argument" in str(caught.value.__cause__)
+
+
 def test_a_function_that_is_not_declared_is_refused_with_what_to_do(drive: Drive) -> None:
     driver = drive(lambda s: s.process(Asking, named="p", calls=Calls(), call_functions=(place,)))
     with pytest.raises(StreamsError) as caught:

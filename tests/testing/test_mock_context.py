@@ -151,3 +151,10 @@ def test_calls_are_captured_and_the_test_answers_them() -> None:
     assert context.called() == [CapturedCall(asked, "text"), CapturedCall(asked, "text", "all")]
     processor.answered(record, 7)
     assert context.forwarded() == [CapturedForward(record.with_value(7))]
+
+
+def test_the_key_of_a_call_is_given_by_name() -> None:
+    context: Any = MockProcessorContext()
+    with pytest.raises(TypeError, match="positional argument"):
+        context.call(asked, "a", "text")
+    assert context.called() == []

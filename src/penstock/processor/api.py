@@ -150,7 +150,7 @@ class ProcessorContext(Protocol):
         """
         ...
 
-    def call(self, function: Callable[Concatenate[A, ...], Any], argument: A, key: Any = None) -> None:
+    def call(self, function: Callable[Concatenate[A, ...], Any], argument: A, *, key: Any = None) -> None:
         """Call a function outside of the task; its answer comes to `Processor.answered` (no Kafka method).
 
         The call waits in a store of the processor until its answer comes, also after a restart. It has the key, the

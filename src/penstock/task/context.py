@@ -347,7 +347,7 @@ class NodeContext:
         raw_value = _serialized(value_serde or self.value_serde, "value", topic, value, headers)
         self._task.sender(ProducerRecord(topic, raw_key, raw_value, max(timestamp, 0), headers))
 
-    def call(self, function: Callable[Concatenate[A, ...], Any], argument: A, key: Any = None) -> None:
+    def call(self, function: Callable[Concatenate[A, ...], Any], argument: A, *, key: Any = None) -> None:
         """Call a function outside of the task, as in `ProcessorContext.call`."""
         named = f"Processor {self._task.described(self._node.name)}"
         if self._caller is None:

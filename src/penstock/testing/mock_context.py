@@ -164,7 +164,7 @@ class MockProcessorContext:
         """Capture a record with key and value as objects, and the stream time; see `sent`."""
         self._sent.append(ProducerRecord(topic, key, value, max(self._stream_time_ms, 0)))
 
-    def call(self, function: Callable[Concatenate[A, ...], Any], argument: A, key: Any = None) -> None:
+    def call(self, function: Callable[Concatenate[A, ...], Any], argument: A, *, key: Any = None) -> None:
         """Capture a call, which is not made; see `called`. The test passes an answer to `answered` of the processor."""
         self._called.append(CapturedCall(function, argument, key))
 
