@@ -482,31 +482,58 @@ def test_a_dropped_record_without_a_topic_for_dead_letters_is_counted(
     drive: Drive, service: Service, caplog: pytest.LogCaptureFixture
 ) -> None:
     driven = drive(lambda stream: stream.map_values(service.upper, on_error=PARK, named="charge"))
-    service.down.update("ab-")
+    service.down.update(("a", "b", None))
     driven.pipe("a1", "-1", "b1", "a2")
     driven.driver.drop_parked("charge-parked", ["a", None])
-    assert driven.driver.dropped_records() == 2
-    assert "app: store 'charge-parked' of task 0_0, as requested, drops 2 parked records." in caplog.text
-    driven.driver.drop_parked("charge-parked")
     assert driven.driver.dropped_records() == 3
+    assert "app: store 'charge-parked' of task 0_0, as requested, drops 3 parked records." in caplog.text
+    driven.driver.drop_parked("charge-parked")
+    assert driven.driver.dropped_records() == 4
     service.down.clear()
     driven.wait(10_000)
     assert service.calls == [("a", "a1"), (None, "-1"), ("b", "b1")]
 
 
-def test_a_request_for_no_record_does_nothing(drive: Drive, service: Service) -> None:
+def test_a_request_for_no_record_does_nothing(drive: Drive, service: Service, caplog: pytest.LogCaptureFixture) -> None:
     driven = drive(lambda stream: stream.map_values(service.upper, on_error=PARK, named="charge"))
     driven.driver.drop_parked("charge-parked")
-    driven.driver.retry_parked("charge-parked", ["a"])
+    driven.driver.retry_parked("charge-parked", [])
     driven.pipe("a1")
     assert driven.values() == ["A1"]
     assert driven.driver.dropped_records() == 0
+    place = "app: store 'charge-parked' of task 0_0"
+    assert f"{place} has no parked record that waited at the time of the request to drop: it changes" in caplog.text
+    assert f"{place} has no parked record of the keys [] that waited at the time of the" in caplog.text
+    assert "requested" not in caplog.text
 
 
 def test_other_stores_have_no_requests(drive: Drive, service: Service) -> None:
     driven = drive(lambda stream: stream.map_values(service.upper, on_error=PARK, named="charge"))
     with pytest.raises(ValueError, match="'other' has no parked records; those with parked records: charge-parked"):
         driven.driver.drop_parked("other", ["a"])
+
+
+def test_a_text_is_no_list_of_keys(drive: Drive, service: Service) -> None:
+    driven = drive(lambda stream: stream.map_values(service.upper, on_error=PARK, named="charge"))
+    service.down.add("a")
+    driven.pipe("a1")
+    with pytest.raises(TypeError, match=r"the keys of store 'charge-parked' as a list, got 'a': write \['a'\]\."):
+        driven.driver.retry_parked("charge-parked", "a")
+    with pytest.raises(TypeError, match=r"got b'a': write \[b'a'\]\."):
+        driven.driver.drop_parked("charge-parked", b"a")
+    assert service.calls == [("a", "a1")]
+
+
+def test_a_key_without_parked_records_is_refused(drive: Drive, service: Service) -> None:
+    driven = drive(lambda stream: stream.map_values(service.upper, on_error=PARK, named="charge"))
+    with pytest.raises(ValueError, match=r"no parked record of the key 'k9'. The keys with parked records: none\."):
+        driven.driver.retry_parked("charge-parked", ["k9"])
+    service.down.update(("a", "b", None))
+    driven.pipe("a1", "-1", "b1", "a2")
+    with pytest.raises(ValueError, match=r"Store 'charge-parked' has no .* the key 'k9'. .*: 'a', 'b', None") as caught:
+        driven.driver.drop_parked("charge-parked", ["a", "k9"])
+    assert str(caught.value).endswith("'b', None.")
+    assert driven.driver.dropped_records() == 0
 
 
 def test_a_waiting_record_that_cannot_be_read_is_dropped(drive: Drive, service: Service) -> None:

@@ -209,12 +209,21 @@ class StreamPark(Processor, UsesResults):
     def _serve(self, request: ParkedRequest) -> None:
         """Do what a request says with the records that it concerns."""
         concerned = [each for each in self._records.waiting() if request.concerns(each[0], each[1].key)]
+        if not concerned:
+            self._tell_no_record(request)
+            return
         match request.action:
             case ParkedAction.RETRY:
                 self._make_due([each for each in concerned if self._records.leads(each[0])])
             case ParkedAction.DROP:
                 self._give_up_all(concerned)
         self._alarm.ring_at(self._records.next_due())
+
+    def _tell_no_record(self, request: ParkedRequest) -> None:
+        """Log that a request concerns no record: they have left the store, or wait only since the request."""
+        which = "" if request.keys is None else f" of the keys {[*request.keys]!s:.500}"
+        what = f"no parked record{which} that waited at the time of the request"
+        _log.warning("%s has %s to %s: it changes nothing.", self._place(), what, request.action)
 
     def _make_due(self, heads: Sequence[Waiting]) -> None:
         now = self.context.current_system_time_ms()

@@ -21,6 +21,7 @@ from penstock.plan.subtopology import SinkSpec, SourceSpec
 from penstock.plan.topic_loops import warn_of_topic_loops
 from penstock.plan.topology import Topology, built_topology
 from penstock.processor.parked_requests import ParkedAction, ParkedRequest
+from penstock.processor.waiting_records import unpack_waiting
 from penstock.processor.waiting_serdes import serdes_of_store
 from penstock.record import Headers, Record
 from penstock.serdes import Serde
@@ -186,7 +187,8 @@ class TopologyTestDriver:
             keys: the keys whose records are tried; None for all keys.
 
         Raises:
-            ValueError: there is no such store of parked records.
+            TypeError: `keys` is a text or bytes.
+            ValueError: there is no such store of parked records, or no record of a key is parked in it.
             StreamsError: a key has no serialised form, or a processor fails.
         """
         self._request_parked(store, ParkedAction.RETRY, keys)
@@ -199,7 +201,8 @@ class TopologyTestDriver:
             keys: the keys whose records are dropped; None for all keys.
 
         Raises:
-            ValueError: there is no such store of parked records.
+            TypeError: `keys` is a text or bytes.
+            ValueError: there is no such store of parked records, or no record of a key is parked in it.
             StreamsError: a key has no serialised form, or a processor fails.
         """
         self._request_parked(store, ParkedAction.DROP, keys)
@@ -208,12 +211,32 @@ class TopologyTestDriver:
         self._host.requests_topic(store)
         chosen: tuple[bytes | None, ...] | None = None
         if keys is not None:
-            serdes = serdes_of_store("Park", self._host.stores()[store], self._application_id)
-            chosen = tuple(serdes.key_of(Record(key, None, 0)) for key in keys)
+            chosen = self._parked_keys(store, keys)
         try:
             self._host.request_parked(store, ParkedRequest(action, LONG_MAX, chosen))
         finally:
             self._collect()
+
+    def _parked_keys(self, store: str, keys: Iterable[Any]) -> tuple[bytes | None, ...]:
+        """Return keys in serialised form; raises TypeError for a text, ValueError for a key without parked records."""
+        if isinstance(keys, str | bytes):
+            raise TypeError(
+                f"Expected the keys of store {store!r} as a list, got {keys!r:.100}: write [{keys!r:.100}]."
+            )
+        opened: Any = self._host.stores()[store]
+        serdes = serdes_of_store("Park", opened, self._application_id)
+        with opened.all() as entries:
+            parked = [unpack_waiting(data, store) for _, data in entries]
+        known, chosen = {each.key for each in parked}, list[bytes | None]()
+        for key in keys:
+            chosen.append(serdes.key_of(Record(key, None, 0)))
+            if chosen[-1] not in known:
+                shown = ", ".join(sorted({repr(serdes.record_of(each).key) for each in parked})) or "none"
+                raise ValueError(
+                    f"Store {store!r} has no parked record of the key {key!r:.100}. The keys with parked records: "
+                    f"{shown:.500}."
+                )
+        return tuple(chosen)
 
     def _collect(self) -> None:
         for record in self._host.take_output():
