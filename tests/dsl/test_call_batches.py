@@ -138,7 +138,9 @@ def test_functions_that_do_not_fit_are_refused(calls: Calls, function: Any, mess
 
 @pytest.mark.parametrize("method", ["map", "flat_map"])
 def test_map_and_flat_map_take_single_records(method: str) -> None:
-    with pytest.raises(TypeError, match=r"judged takes whole columns.* map and flat_map take functions of single"):
+    with pytest.raises(
+        TypeError, match=r"judged is marked as .* map and flat_map take functions of single .*: give it"
+    ):
         getattr(StreamsBuilder().stream("in", TEXT), method)(judged, calls=Calls())
 
 

@@ -12,8 +12,8 @@ from penstock import NOT_CALLED, Backoff, Calls, NotCalled, Retry, Serdes
 from penstock.dsl.calls import calling
 from penstock.errors import ConfigError, StreamsError
 from penstock.processor.call_batch import Attempted
-from penstock.processor.call_function import CallFunction, call_function, checked_client
-from penstock.processor.calls import Answer
+from penstock.processor.call_function import CallFunction, call_function, checked_client, client_open_error
+from penstock.processor.calls import NOT_CALLED, Answer, NotCalled
 from penstock.processor.waiting_records import WaitingRecord
 from penstock.serdes.answers import NoAnswerSerde
 
@@ -100,6 +100,46 @@ def test_a_result_that_nothing_awaits_is_a_failure() -> None:
 
     answer = function_of(answer_serde=NoAnswerSerde()).answer(4, WAITING, 1, later())
     assert answer.failure.startswith("TypeError: The function of call returned a coroutine, which is not awaited")
+
+
+@pytest.mark.parametrize("result", [NOT_CALLED, NotCalled])
+def test_only_reconcile_returns_that_a_call_was_not_made(result: Any) -> None:
+    answer = function_of().answer(4, WAITING, 1, result)
+    assert answer.failure.startswith("TypeError: The function of call returned NOT_CALLED, which only the reconcile")
+    assert answer.result is None
+
+
+async def class_returned(key: str, value: str) -> Any:
+    return NotCalled
+
+
+def class_returned_by_thread(key: str, value: str) -> Any:
+    return NotCalled
+
+
+def blocking(key: str, value: str) -> str:
+    return value
+
+
+@pytest.mark.parametrize("threads", [0, 1])
+def test_the_failure_of_a_look_up_names_it(threads: int) -> None:
+    reconcile, called = (class_returned_by_thread, blocking) if threads else (class_returned, asked_nothing)
+    function = function_of(called, reconcile=reconcile, threads=threads)
+    asking = function.reconciling([Attempted(WAITING, 2)], None)
+    assert asking is not None
+    with pytest.raises(
+        TypeError, match=r"reconcile of call returned the class NotCalled, .*: return NOT_CALLED"
+    ) as caught:
+        asking() if threads else asyncio.run(asking())
+    assert function.failure(1, WAITING, 2, caught.value).failure.startswith(
+        "reconcile failed: TypeError: The reconcile"
+    )
+
+
+@pytest.mark.parametrize(("text", "shown"), [("VAULT", "VAULT."), ("Down.", "Down."), ("Who?", "Who?")])
+def test_the_error_of_a_client_is_a_sentence(text: str, shown: str) -> None:
+    spec = calling(Calls(open=nullcontext), "call", asked, (None, None)).spec
+    assert f"failed 1 time, at last with OSError: {shown} Correct it" in str(client_open_error(spec, 1, OSError(text)))
 
 
 def test_a_client_is_a_context_manager() -> None:

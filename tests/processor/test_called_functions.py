@@ -62,6 +62,21 @@ def test_a_call_names_its_function() -> None:
         FUNCTIONS.call_of(print, 7)
 
 
+async def asked(text: str) -> str:
+    return text
+
+
+def test_only_the_function_itself_can_be_called() -> None:
+    other: Any = asked("x")
+    with pytest.raises(
+        TypeError, match=r"p gives call\(\) the coroutine asked\(...\): .* not what the function returns"
+    ):
+        FUNCTIONS.call_of(other, "x")
+    other = "plain"
+    with pytest.raises(TypeError, match=r"p gives call\(\) 'plain' in place of a function: .* itself, not its name"):
+        FUNCTIONS.call_of(other, "x")
+
+
 @pytest.mark.parametrize("call", [FunctionCall("plain", "x"), FunctionCall("given", 7), FunctionCall("given", None)])
 def test_a_call_survives_the_round_trip(call: FunctionCall) -> None:
     assert SERDE.deserialize("t", SERDE.serialize("t", call)) == call

@@ -162,6 +162,7 @@ class ProcessorContext(Protocol):
             key: the key of the call, by which calls are ordered; None for that of the record being processed.
 
         Raises:
+            TypeError: it is no function, such as the name of one, or the coroutine that one returns.
             StreamsError: the function is not declared, a serde cannot write the argument, or no record is processed
                 and the key is None.
         """

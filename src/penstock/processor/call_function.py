@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import inspect
 import traceback
-from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any, Final
 
 from penstock.errors import SerializationError, StreamsError
 from penstock.processor.call_batch import Attempted, BatchCall, MadeCall, RecordCall
-from penstock.processor.calls import Answer, CallContext, CallSpec
+from penstock.processor.calls import NOT_CALLED, Answer, CallContext, CallSpec, NotCalled
 from penstock.processor.waiting_records import WaitingRecord
 from penstock.processor.waiting_serdes import RecordSerdes, record_serdes
 from penstock.serdes import Serde
@@ -23,6 +23,7 @@ from penstock.serdes.waiting_value import WaitingValueSerde
 
 _LONGEST_FAILURE: Final = 1_000
 _LONGEST_DETAILS: Final = 10_000
+_RECONCILE_FAILED: Final = "reconcile failed"
 
 
 class ClientOpenError(StreamsError):
@@ -80,7 +81,27 @@ class CallFunction:
         reconcile, (waiting, attempt) = self._spec.reconcile, attempted[0]
         if reconcile is None or not waiting.may_have_been_called(attempt - 1):
             return None
-        return self._bound(reconcile.function, reconcile.takes, waiting, attempt, client)
+        asking = self._bound(reconcile.function, reconcile.takes, waiting, attempt, client)
+        return partial(self._asked if self._spec.rules.threads else self._awaited, asking)
+
+    def _asked(self, asking: Callable[[], Any]) -> Any:
+        """Return what a blocking `reconcile` found."""
+        with _reconciling():
+            return self._found(asking())
+
+    async def _awaited(self, asking: Callable[[], Any]) -> Any:
+        """Return what a coroutine function for `reconcile` found."""
+        with _reconciling():
+            return self._found(await asking())
+
+    def _found(self, found: Any) -> Any:
+        """Return what `reconcile` found; raises TypeError for the type of NOT_CALLED."""
+        if found is NotCalled:
+            raise TypeError(
+                f"The reconcile of {self._spec.node} returned the class NotCalled, which is for annotations: return "
+                "NOT_CALLED."
+            )
+        return found
 
     def found(self, result: Any) -> Any:
         """Return the answer that `reconcile` has found, or NOT_CALLED; raises TypeError for a forgotten result."""
@@ -106,17 +127,26 @@ class CallFunction:
         """Return the answer with a result; one that cannot be written is a failure, and paid only once."""
         if inspect.isawaitable(result):
             return self.failure(sequence, waiting, attempts, self._not_awaited(result))
+        if result is NOT_CALLED or result is NotCalled:
+            return self.failure(sequence, waiting, attempts, self._without_result())
         try:
             serde = self._spec.answer_serde_of(waiting)
             data = None if result is None else serde.serialize(self._topic, result)
         except Exception as error:
             raised = SerializationError(
-                f"The result {result!r:.100} of {self._spec.node} cannot be an answer: {error} Annotate the result of "
-                "the function, or name its serde in Calls, with answer_serde=."
+                f"The result {result!r:.100} of {self._spec.node} cannot be an answer: {_sentence(str(error))} "
+                "Annotate the result of the function, or name its serde in Calls, with answer_serde=."
             )
             raised.__cause__ = error
             return self.failure(sequence, waiting, attempts, raised)
         return Answer(sequence, waiting.digest(), attempts, data)
+
+    def _without_result(self) -> TypeError:
+        """Return the error of a called function that returned NOT_CALLED, or its type."""
+        return TypeError(
+            f"The function of {self._spec.node} returned NOT_CALLED, which only the reconcile of Calls returns: return "
+            "the answer of the service, or raise an error if it has none."
+        )
 
     def _not_awaited(self, result: Any) -> TypeError:
         """Return the error of a blocking function that returned a coroutine."""
@@ -129,7 +159,8 @@ class CallFunction:
 
     def failure(self, sequence: int, waiting: WaitingRecord, attempts: int, error: BaseException) -> Answer:
         """Return the answer of a call whose last attempt failed."""
-        text = _short(f"{type(error).__name__}: {error}", _LONGEST_FAILURE)
+        where = f"{_RECONCILE_FAILED}: " if _RECONCILE_FAILED in getattr(error, "__notes__", ()) else ""
+        text = _short(f"{where}{type(error).__name__}: {error}", _LONGEST_FAILURE)
         details = _short("".join(traceback.format_exception(error)), _LONGEST_DETAILS)
         return Answer(sequence, waiting.digest(), attempts, None, text, details)
 
@@ -141,11 +172,11 @@ class CallFunction:
 def client_open_error(spec: CallSpec, attempts: int, error: BaseException) -> ClientOpenError:
     """Return the error for an operator whose client could not be opened in `attempts` attempts."""
     factory = getattr(spec.open, "__qualname__", None) or repr(spec.open)
+    last = _sentence(f"{type(error).__name__}: {error}")
     return ClientOpenError(
         f"The client of {spec.node} cannot be opened: {factory}, the open of its Calls, failed {attempts} "
-        f"time{'s' if attempts > 1 else ''}, at last with {type(error).__name__}: {error} Correct it, or give Calls a "
-        "retry with more attempts, which also limits those of open. The records still wait, and no attempt of them is "
-        "used up."
+        f"time{'s' if attempts > 1 else ''}, at last with {last} Correct it, or give Calls a retry with more attempts, "
+        "which also limits those of open. The records still wait, and no attempt of them is used up."
     )
 
 
@@ -179,6 +210,22 @@ def checked_client(node: str, made: object) -> AbstractAsyncContextManager[Any] 
     if isinstance(made, AbstractAsyncContextManager | AbstractContextManager):
         return made
     raise TypeError(f"open of {node} returned {made!r:.100}: expected a context manager, such as httpx.AsyncClient().")
+
+
+@contextmanager
+def _reconciling() -> Iterator[None]:
+    """Mark an error as one of `reconcile`, whose type decides whether it is tried again."""
+    try:
+        yield
+    except Exception as error:
+        if _RECONCILE_FAILED not in getattr(error, "__notes__", ()):
+            error.add_note(_RECONCILE_FAILED)
+        raise
+
+
+def _sentence(text: str) -> str:
+    """Return a text with a full stop, unless it ends with a mark of its own."""
+    return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
 def _short(text: str, length: int) -> str:

@@ -8,9 +8,10 @@ Rules:
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import msgspec
 
@@ -74,13 +75,28 @@ class CalledFunctions:
         return found.function(made.argument, **{name: given[name] for name in found.takes})
 
     def call_of(self, function: Callable[..., Any], argument: Any) -> FunctionCall:
-        """Return a call of `function`; raises StreamsError if it is not declared."""
+        """Return a call of `function`; raises StreamsError if it is not declared, TypeError if it is none."""
+        if not callable(function):
+            self._refuse(function)
         for each in self._by_name.values():
             if each.function == function:
                 return FunctionCall(each.name, argument)
         raise StreamsError(
             f"Processor {self.node} calls {function!r:.100}, but declares only {self._names()}: name the function in "
             "call_functions of process(), so that a program that is started again finds it."
+        )
+
+    def _refuse(self, given: object) -> NoReturn:
+        """Raise TypeError for an object in place of a function."""
+        if inspect.iscoroutine(given):
+            given.close()  # without a warning that it was never awaited
+            raise TypeError(
+                f"Processor {self.node} gives call() the coroutine {given.__qualname__}(...): give it the function "
+                "itself, not what the function returns, as in call(function, argument)."
+            )
+        raise TypeError(
+            f"Processor {self.node} gives call() {given!r:.100} in place of a function: give it the function itself, "
+            "not its name or what it returns, as in call(function, argument)."
         )
 
     def named(self, name: str) -> CalledFunction:

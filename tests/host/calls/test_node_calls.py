@@ -280,7 +280,7 @@ def test_a_look_up_that_fails_is_a_failed_attempt(run: Run, answers: KeptAnswers
 
     waited = [(1, record("a", "x").that_waited())]
     run(spec(service.charge, reconcile=down, attempts=3)).add("risk", 0, waited)
-    assert answers.results(1) == ["OSError: down"]
+    assert answers.results(1) == ["reconcile failed: OSError: down"]
     assert answers.records[0].answer.attempts == 3
     assert service.charged == []
 
