@@ -37,7 +37,8 @@ def test_a_standstill_holds_attempts_back_for_some_time(caplog: pytest.LogCaptur
     clock.seconds += LONGEST_SECONDS + 1
     with caplog.at_level(logging.WARNING):
         assert standstill.look() == HOLD_SECONDS
-    assert "The process stood still for 5000 ms." in caplog.text
+    assert "The process stood still for 5000 ms, or a coroutine function of Calls blocked its loop." in caplog.text
+    assert "write def in place of async def, and give Calls threads=." in caplog.text
     clock.seconds += 2
     assert standstill.look() == HOLD_SECONDS - 2
     clock.seconds += HOLD_SECONDS - 2

@@ -1,5 +1,6 @@
 """Notices that a process stood still, such as one that was stopped, or whose container was frozen.
 
+A coroutine function that blocks its loop looks the same, since the loop of the calls makes the looks.
 Other processes may have its tasks then, and have made their calls. The process learns of it soon after it goes on.
 """
 
@@ -39,7 +40,9 @@ class Standstill:
         if now - self._seen > LONGEST_SECONDS:
             self._until = now + HOLD_SECONDS
             _log.warning(
-                "The process stood still for %d ms. No call starts for %d ms, as another process may have its tasks.",
+                "The process stood still for %d ms, or a coroutine function of Calls blocked its loop. No call starts for "
+                "%d ms, as another process may have its tasks. A coroutine function must not block: write def in place "
+                "of async def, and give Calls threads=.",
                 round((now - self._seen) * 1000),
                 round(HOLD_SECONDS * 1000),
             )
