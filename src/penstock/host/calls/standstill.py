@@ -40,9 +40,9 @@ class Standstill:
         if now - self._seen > LONGEST_SECONDS:
             self._until = now + HOLD_SECONDS
             _log.warning(
-                "The process stood still for %d ms, or a coroutine function of Calls blocked its loop. No call starts for "
-                "%d ms, as another process may have its tasks. A coroutine function must not block: write def in place "
-                "of async def, and give Calls threads=.",
+                "The process stood still for %d ms, or a coroutine function of Calls blocked its loop. No call starts "
+                "for %d ms, as another process may have its tasks. A coroutine function must not block: write def in "
+                "place of async def, and give Calls threads=.",
                 round((now - self._seen) * 1000),
                 round(HOLD_SECONDS * 1000),
             )
