@@ -171,11 +171,11 @@ class CallContext:
         timestamp: of the record, in ms.
         headers: of the record, (name, bytes or None) pairs.
         attempt: the number of this attempt, from 1.
-        idempotency_key: the same for each attempt of the record, also after a restart, and for no other record. If the
-            operator receives the input record, or what follows from it at once: topic, partition, offset and node,
-            separated by "-", and after ":" the place of the record if the input record has caused several. If the
-            record follows from another call, it begins with the key of that call, or with a digest of a long one. In
-            all other cases it has application, task, node and number.
+        idempotency_key: the same for each attempt of the record, also after a restart, and for no other record of the
+            operator. If the operator receives the input record, or what follows from it at once: topic, partition,
+            offset and node, separated by "-", and after ":" the place of the record if the input record has caused
+            several. If the record follows from another call, it begins with the key of that call, or with a digest of a
+            long one. In all other cases it has application, task, node and number.
     """
 
     topic: str | None
