@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock import NOT_CALLED, Backoff, Calls, NotCalled, Retry, Serdes
+from penstock import Backoff, Calls, Retry, Serdes
 from penstock.dsl.calls import calling
 from penstock.errors import ConfigError, StreamsError
 from penstock.processor.call_batch import Attempted

@@ -135,8 +135,8 @@ PENSTOCK_KEYS: Final = (
         3_600_000,
         "medium",
         "On Spark, first step (ms) in the search for the common time up to which an epoch that cannot read "
-        "everything reads topics and partitions that meet in a task. On threads, the age (ms) from which on records are read "
-        "together in time by the tasks that feed a repartition topic. 0: no common time.",
+        "everything reads topics and partitions that meet in a task. On threads, the age (ms) from which on records "
+        "are read together in time by the tasks that feed a repartition topic. 0: no common time.",
     ),
     ConfigKey(
         "penstock.held.max.bytes",
