@@ -95,23 +95,18 @@ class CallFunction:
             return self._found(await asking())
 
     def _found(self, found: Any) -> Any:
-        """Return what `reconcile` found; raises TypeError for the type of NOT_CALLED."""
+        """Return what `reconcile` found; raises TypeError for the type of NOT_CALLED and for a forgotten result."""
         if found is NotCalled:
             raise TypeError(
                 f"The reconcile of {self._spec.node} returned the class NotCalled, which is for annotations: return "
                 "NOT_CALLED."
             )
-        return found
-
-    def found(self, result: Any) -> Any:
-        """Return the answer that `reconcile` has found, or NOT_CALLED; raises TypeError for a forgotten result."""
-        reconcile = self._spec.reconcile
-        if result is None and reconcile is not None and not reconcile.may_be_none:
+        if found is None and self._spec.reconcile is not None and not self._spec.reconcile.may_be_none:
             raise TypeError(
                 f"The reconcile of {self._spec.node} returned None: return NOT_CALLED if the service knows no call, or "
                 "annotate the result with None if that is an answer."
             )
-        return result
+        return found
 
     def _bound(
         self, function: Callable[..., Any], takes: frozenset[str], waiting: WaitingRecord, attempt: int, client: Any

@@ -208,7 +208,7 @@ class NodeCalls:
         reconciling = self._function.reconciling(attempted, client)
         if reconciling is not None:
             batch.begin()
-            found = self._function.found(await self._result(batch, reconciling))
+            found = await self._result(batch, reconciling)
             if found is not NOT_CALLED:
                 return {calls[0]: CallOutcome(found)}
         batch.begin()

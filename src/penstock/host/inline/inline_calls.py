@@ -147,7 +147,7 @@ class _Operator:
         try:
             reconciling = self._function.reconciling(attempted, client)
             if reconciling is not None:
-                found = self._function.found(self._loop_thread.run(self._limited(reconciling)))
+                found = self._loop_thread.run(self._limited(reconciling))
                 if found is not NOT_CALLED:
                     return [CallOutcome(found)]
             made = self._function.made(attempted, client)
