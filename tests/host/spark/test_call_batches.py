@@ -8,11 +8,11 @@ import pytest
 
 from penstock import Calls, StreamsBuilder, Topology, vectorized
 from tests.host.calling_service import TEXT, TEXTS, calling
-from tests.host.spark.crashes import Crashes, run_to_end_over_kills
+from tests.host.spark.crashes import Crashes
 from tests.host.spark.inline import InlineQuery
 from tests.host.spark.support import SparkRunner
-from tests.host.spark.test_calls import asked, expected, first_answers, rows
-from tests.host.support import InputRecord, wait_for
+from tests.host.spark.test_calls import check_each_answer_is_used_once
+from tests.host.support import InputRecord
 from tests.host.test_call_batches import METHODS
 
 pytestmark = [pytest.mark.one_broker]
@@ -45,20 +45,8 @@ def test_each_answer_of_a_batch_is_used_once_whatever_fails_when(
     BATCHES.clear()
     query = InlineQuery(asking(*topics), spark_runner.config(application), spark_runner.admin)
     installed = crashes(seed, 0.1, 20)
-    for part in range(4):
-        spark_runner.write(topics[0], rows(part * 12, 12, 2))
-        run_to_end_over_kills(query)
-
-    def has_come() -> bool:
-        run_to_end_over_kills(query)
-        return len(spark_runner.read(topics[1])) >= 48
-
-    wait_for(has_come)
+    check_each_answer_is_used_once(spark_runner, query, application, topics)
     assert installed.struck
-    output = spark_runner.read(topics[1])
-    assert asked(output) == expected(48)
-    used = {record.value.decode() for record in output if record.value is not None}
-    assert used == first_answers(spark_runner, f"{application}-ask-answers")
     assert max(map(len, BATCHES)) > 1
     query.close()
 

@@ -110,7 +110,25 @@ def first_answers(runner: SparkRunner, topic: str) -> set[str]:
     return {*first_results([(record.partition, record.value) for record in runner.read(topic)], topic)}
 
 
-@pytest.mark.partitions(2, 2)
+def check_each_answer_is_used_once(
+    spark_runner: SparkRunner, query: InlineQuery, application: str, topics: tuple[str, str]
+) -> None:
+    """Run a query that asks for 48 records to its end over kills, and check that each first answer is used once."""
+    for part in range(4):
+        spark_runner.write(topics[0], rows(part * 12, 12, 2))
+        run_to_end_over_kills(query)
+
+    def has_come() -> bool:
+        run_to_end_over_kills(query)
+        return len(spark_runner.read(topics[1])) >= 48
+
+    wait_for(has_come)
+    output = spark_runner.read(topics[1])
+    assert asked(output) == expected(48)
+    used = {record.value.decode() for record in output if record.value is not None}
+    assert used == first_answers(spark_runner, f"{application}-ask-answers")
+
+
 @pytest.mark.partitions(2, 2)
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("build", [asking, asking_in_a_processor])
@@ -124,20 +142,8 @@ def test_each_answer_is_used_once_whatever_fails_when(
 ) -> None:
     query = InlineQuery(build(*topics), spark_runner.config(application), spark_runner.admin)
     installed = crashes(seed, 0.1, 20)
-    for part in range(4):
-        spark_runner.write(topics[0], rows(part * 12, 12, 2))
-        run_to_end_over_kills(query)
-
-    def has_come() -> bool:
-        run_to_end_over_kills(query)
-        return len(spark_runner.read(topics[1])) >= 48
-
-    wait_for(has_come)
+    check_each_answer_is_used_once(spark_runner, query, application, topics)
     assert sum(installed.struck.values()) >= 5
-    output = spark_runner.read(topics[1])
-    assert asked(output) == expected(48)
-    used = {record.value.decode() for record in output if record.value is not None}
-    assert used == first_answers(spark_runner, f"{application}-ask-answers")
     query.close()
 
 
