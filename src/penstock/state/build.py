@@ -28,6 +28,7 @@ from penstock.state.custom import CustomStore, CustomStoreSupplier
 from penstock.state.expiring_store import ExpiringCachingStore, ExpiringStore
 from penstock.state.expiry import Expiry, ExpiryServices
 from penstock.state.join_window_store import TypedJoinWindowStore, unmarked
+from penstock.state.kept_headers import is_in_memory, keeps_headers, keeps_headers_of_duplicates
 from penstock.state.key_value_store import (
     TypedExpiringKeyValueStore,
     TypedKeyValueStore,
@@ -132,7 +133,7 @@ class _Build:
 
     @property
     def in_memory(self) -> bool:
-        return _is_in_memory(self.builder, self.config)
+        return is_in_memory(self.builder, self.config)
 
     @property
     def cached(self) -> bool:
@@ -190,7 +191,7 @@ class _Build:
         """Return the expiry of the entries, or None without a time to live."""
         if self.builder.ttl is None:
             return None
-        times = AFTER_HEADERS if self._keeps_headers() else AT_START
+        times = AFTER_HEADERS if keeps_headers(self.builder, self.config) else AT_START
         return Expiry(self.builder.name, self.builder.ttl, times, self.metadata, self.services.expiry)
 
     def lru(self, buffer: UncommittedStore, max_entries: int) -> LruStore:
@@ -234,16 +235,16 @@ class _Build:
     def change_buffer(self) -> TimeOrderedChangeBuffer:
         """Return the buffer of a `suppress`."""
         parts = self.buffer(), self.metadata, self.log(), self.services.observer
-        if self._keeps_headers():
+        if keeps_headers(self.builder, self.config):
             return ChangeBufferWithHeaders(self._serdes_of(BufferWithHeadersStateSerdes), *parts)
         return TimeOrderedChangeBuffer(self.serdes(), *parts)
 
     def kind_of_serdes(self) -> type[StateSerdes]:
         if isinstance(self.builder.supplier, TimeOrderedBufferBytesStoreSupplier):
-            return BufferWithHeadersStateSerdes if self._keeps_headers() else BufferStateSerdes
-        if self.keeps_headers_of_duplicates:
+            return BufferWithHeadersStateSerdes if keeps_headers(self.builder, self.config) else BufferStateSerdes
+        if keeps_headers_of_duplicates(self.builder, self.config):
             return JoinStateSerdes
-        if not self._keeps_headers():
+        if not keeps_headers(self.builder, self.config):
             return TimestampedStateSerdes if self.builder.timestamped else StateSerdes
         if self.builder.timestamped:
             return HeadersStateSerdes
@@ -251,45 +252,10 @@ class _Build:
             return AggregationStateSerdes if self.builder.with_headers is None else AggregationWithHeadersStateSerdes
         return StateSerdes
 
-    @property
-    def _wants_headers(self) -> bool:
-        wanted: bool = self.config["dsl.store.format"] == "headers"
-        return wanted
-
-    @property
-    def keeps_headers_of_duplicates(self) -> bool:
-        """Whether this is a window store of a join that keeps headers: as in Kafka, in memory always."""
-        match self.builder.supplier:
-            case WindowBytesStoreSupplier(retain_duplicates=True, keeps_headers=kept) if self.builder.logs_headers:
-                return self.in_memory or (self._wants_headers if kept is None else kept)
-            case _:
-                return False
-
-    def _keeps_headers(self) -> bool:
-        if isinstance(self.builder.supplier, TimeOrderedBufferBytesStoreSupplier):
-            return self._wants_headers  # Kafka holds it in memory, and keeps headers even so
-        if self.builder.with_headers is not None:
-            return self.builder.with_headers
-        match self.builder.supplier:
-            case (
-                KeyValueBytesStoreSupplier(keeps_headers=kept)
-                | WindowBytesStoreSupplier(keeps_headers=kept)
-                | SessionBytesStoreSupplier(keeps_headers=kept)
-            ):
-                wanted = self._wants_headers and not self.in_memory
-                return wanted if kept is None else kept
-            case _:
-                return False
-
-
-def _is_in_memory(builder: StoreBuilder, config: StreamsConfig) -> bool:
-    given = builder.in_memory
-    return config["dsl.store.suppliers.class"] == "in_memory" if given is None else given
-
 
 def scope_of(builder: StoreBuilder, config: StreamsConfig) -> str:
     """Return Kafka's scope of the metrics of a store, such as rocksdb-window."""
-    return ("in-memory" if _is_in_memory(builder, config) else "rocksdb") + _SCOPES.get(builder.supplier.kind, "")
+    return ("in-memory" if is_in_memory(builder, config) else "rocksdb") + _SCOPES.get(builder.supplier.kind, "")
 
 
 def store_serde(builder: StoreBuilder, part: str, config: StreamsConfig) -> Serde:
@@ -464,7 +430,7 @@ def _writes(
             versions = ((pack_timestamp(at), key, data) for at, key, data in versions_of(build.view))
             yield from ((timestamp_of(rank), key, data) for rank, key, data in _ordered(versions, open_base))
         case WindowBytesStoreSupplier(retain_duplicates=True):
-            kept = build.keeps_headers_of_duplicates
+            kept = keeps_headers_of_duplicates(build.builder, build.config)
             counted = ((key[-SEQUENCE_SIZE:], *unmarked(key, value, kept)) for key, value in entries)
             yield from ((window_start_of(key), key, value) for _, key, value in _ordered(counted, open_base))
         case WindowBytesStoreSupplier():

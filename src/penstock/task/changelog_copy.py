@@ -21,6 +21,7 @@ from penstock.errors import ProcessorStateError
 from penstock.record import RecordBatch, TopicPartition
 from penstock.state.api import Base, Changes, StoreBuilder
 from penstock.state.build import restore_store
+from penstock.state.kept_headers import store_layout
 
 _log = logging.getLogger(__name__)
 
@@ -69,9 +70,9 @@ _PARTIAL = ChangelogStamp().encode()
 """The stamp of a base without stores; no task with state accepts it."""
 
 
-def layouts_of(stores: Mapping[str, StoreBuilder]) -> dict[str, str]:
+def layouts_of(stores: Mapping[str, StoreBuilder], config: StreamsConfig) -> dict[str, str]:
     """Return the layouts of the stores' entries, for a stamp."""
-    return {name: store.layout for name, store in stores.items()}
+    return {name: store_layout(store, config) for name, store in stores.items()}
 
 
 class ChangelogCopy:
@@ -97,7 +98,7 @@ class ChangelogCopy:
         self.base = base
         stamp = base.stamp()
         found = None if stamp is None else ChangelogStamp.decode(stamp)
-        self._layouts = layouts_of(stores)
+        self._layouts = layouts_of(stores, config)
         if found is None or found.layouts != self._layouts:
             if found is not None:
                 base.clear()

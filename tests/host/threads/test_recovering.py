@@ -53,6 +53,25 @@ def test_a_changelog_that_was_deleted_is_written_again_from_the_state(words: Wor
     assert words.counts() == {"a": 4, "b": 1, "c": 1}
 
 
+def test_state_in_another_format_is_not_written(words: WordCount) -> None:
+    words.settings["dsl.store.format"] = "headers"
+    words.write("a b", "a c")
+    words.run_to_end(words.host())
+    changelog = lose(words, "changelog")
+    words.settings["dsl.store.format"] = "default"
+    with pytest.raises(
+        StreamsError, match=r"has the layout .* with headers.*: use the program and the dsl.store.format"
+    ):
+        recover_from_state(words.topology(), words.config())
+    assert changelog not in words.admin.topics()
+    words.settings["dsl.store.format"] = "headers"
+    assert recover_from_state(words.topology(), words.config()).records == 3
+    words.settings["dsl.store.format"] = "default"
+    words.write("a", "a")
+    words.run_to_end(words.host())
+    assert words.counts() == {"a": 4, "b": 1, "c": 1}
+
+
 def test_state_that_is_not_that_of_the_last_commit_is_not_written(words: WordCount, tmp_path: Path) -> None:
     words.write("a b", "a c")
     words.run_to_end(words.host())

@@ -365,7 +365,7 @@ class SlowFiles:
         self.directory = StateDirectory(config)
         self.directory.acquire()
         stores, changelogs = self.layout.spec(self.task).stores, self.layout.changelogs(self.task)
-        stamp = ChangelogStamp(layouts_of(stores), dict.fromkeys(changelogs.values(), 2), {})
+        stamp = ChangelogStamp(layouts_of(stores, config), dict.fromkeys(changelogs.values(), 2), {})
         self.base = self.directory.open_base(self.task)
         self.base.apply({"counts": {b"a": b"1" * 1_000, b"b": b"2" * 1_000}}, stamp.encode())
         monkeypatch.setattr(remote_state, "_SEGMENT_BYTES", 1_000)

@@ -32,7 +32,7 @@ from penstock.plan.subtopology import TaskId
 from penstock.plan.topology import Topology, built_topology
 from penstock.record import TopicPartition
 from penstock.state.api import Base
-from penstock.task.changelog_copy import ChangelogStamp
+from penstock.task.changelog_copy import ChangelogStamp, layouts_of
 
 _RESET = "start over (penstock reset FILE), or go on without it (penstock recover FILE --as-they-are)."
 
@@ -179,8 +179,15 @@ class _Application:
         if not self._directory.has_base(task):
             return "its state is not here"
         with self._base(task) as base:
-            stamp = base.stamp()
-            known = {} if stamp is None else ChangelogStamp.decode(stamp).inputs
+            data = base.stamp()
+        stamp = ChangelogStamp() if data is None else ChangelogStamp.decode(data)
+        known, wanted_layouts = stamp.inputs, layouts_of(self._layout.spec(task).stores, self._config)
+        for store, layout in wanted_layouts.items():
+            if store in stamp.layouts and stamp.layouts[store] != layout:
+                return (
+                    f"its store {store} here has the layout {stamp.layouts[store]!r}, and the program reads "
+                    f"{layout!r}: use the program and the dsl.store.format that wrote it"
+                )
         wanted = {partition: each.offset for partition, each in self._offsets(task).items()}
         if {partition: known.get(partition) for partition in wanted} == wanted:
             return None

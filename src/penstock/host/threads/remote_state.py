@@ -316,7 +316,7 @@ class SnapshotWriter:
                 return False
             self._reading = _Reading(base, self._elapsed_ms() + self._limit_ms)
             stamp = ChangelogStamp.decode(base.stamp() or ChangelogStamp().encode())
-            if stamp.layouts != layouts_of(self._layout.spec(task).stores):
+            if stamp.layouts != layouts_of(self._layout.spec(task).stores, self._layout.config):
                 return False
             changelogs = self._layout.followed_changelogs(task)
             offsets = {store: stamp.offsets.get(partition, 0) for store, partition in changelogs.items()}
@@ -378,7 +378,7 @@ def _origin(layout: Layout, admin: Admin, task: TaskId) -> SnapshotOrigin:
             "run brokers of Kafka 2.8 or later."
         )
     stores = layout.spec(task).stores
-    layouts = layouts_of({name: stores[name] for name in changelogs})
+    layouts = layouts_of({name: stores[name] for name in changelogs}, layout.config)
     known = {store: Changelog(*partition, ids[partition.topic]) for store, partition in changelogs.items()}
     return SnapshotOrigin(str(layout.config.required("application.id")), str(task), layouts, known)
 

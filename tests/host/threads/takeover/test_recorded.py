@@ -47,10 +47,11 @@ UNORDERED = "-topic"
 class Place:
     """The application, on brokers in memory."""
 
-    def __init__(self, store_format: str) -> None:
+    def __init__(self, store_format: str, own_format: str | None = None) -> None:
+        """own_format: ours, None for the same as in Java."""
         self.java: Mapping[str, Any] = EVERYTHING[store_format]
         self.name, self.inputs = f"{store_format}-app", f"{store_format}-in-"
-        self.settings = twin.settings("at_least_once", store_format)
+        self.settings = twin.settings("at_least_once", own_format or store_format)
         self.halves = split(twin.records(SEED, EVERYTHING["base_ms"]), 2)
         topics = {self.inputs + topic: twin.PARTITIONS for group in twin.GROUPS for topic in group}
         outputs = {f"{self.name}-out-{output}": 1 for output in twin.OUTPUTS}
@@ -159,9 +160,10 @@ def test_the_text_beside_offsets_has_what_kafka_streams_reads_there(store_format
     assert remembered == twin.PARTITIONS  # the last emission of windows that are emitted when they close
 
 
+@pytest.mark.parametrize("own_format", FORMATS)
 @pytest.mark.parametrize("store_format", FORMATS)
-def test_an_application_goes_on_where_kafka_streams_has_stopped(store_format: str) -> None:
-    place = Place(store_format)
+def test_an_application_goes_on_where_kafka_streams_has_stopped(store_format: str, own_format: str) -> None:
+    place = Place(store_format, own_format)
     place.write(0)
     place.restore_what_java_left()
     place.write(1)
