@@ -23,6 +23,7 @@ from penstock.host.open import keeps_checkpoint
 from penstock.host.spark.checkpoints import savepoint
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, checkpoint_of
 from penstock.host.spark.checkpoints.evolution import Evolution, Shape, evolve, store_partitions, topology_shape
+from penstock.host.spark.checkpoints.format_3 import with_headers_named
 from penstock.host.spark.checkpoints.lock import CheckpointLock
 from penstock.host.spark.checkpoints.manifests import check_absent
 from penstock.host.spark.checkpoints.savepoint import SavedState, SavepointDescription
@@ -163,7 +164,8 @@ def export_to_kafka(directory: str, topology: Topology, config: StreamsConfig | 
             opened.callback(client.close)
         topics = admin.topics()
         known = {topic: count for topic, count in topics.items() if topic not in built.repartition_topics}
-        evolution = evolve(saved.metadata.shape, topology_shape(built, checked, known), saved.metadata.removed)
+        metadata = with_headers_named(Checkpoint(directory), saved.metadata)
+        evolution = evolve(metadata.shape, topology_shape(built, checked, known), metadata.removed)
         different = evolution.refused or evolution.differences
         if different:
             _check(name, "exported", (*different, "Start the changed program once on Spark, then export a savepoint."))
@@ -279,6 +281,7 @@ def diff(topology: Topology, application: Application, config: StreamsConfig | M
         raise StreamsError(f"There is no checkpoint at {checkpoint.uri}, so no state could change.")
     known = {**metadata.shape["partitions of source topics"], **topics_of(checked)}
     known = {topic: count for topic, count in known.items() if topic not in built.repartition_topics}
+    metadata = with_headers_named(checkpoint, metadata)
     return evolve(metadata.shape, topology_shape(built, checked, known), metadata.removed)
 
 

@@ -10,7 +10,14 @@ import pytest
 
 from penstock.config import StreamsConfig
 from penstock.errors import IncompatibleCheckpointError, TaskMigratedError
-from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, Metadata, RemovedStore, TopicFigures
+from penstock.host.spark.checkpoints.checkpoint import (
+    FORMAT,
+    Checkpoint,
+    Manifest,
+    Metadata,
+    RemovedStore,
+    TopicFigures,
+)
 from penstock.host.spark.checkpoints.cleaner import Cleaner
 from penstock.host.spark.checkpoints.documents import unsealed
 from penstock.host.spark.checkpoints.manifests import NewManifests
@@ -169,7 +176,7 @@ def test_metadata_of_another_format_is_refused(checkpoint: Checkpoint, tmp_path:
     checkpoint.write_metadata(metadata)
     assert checkpoint.read_metadata() == metadata
     path = tmp_path / "metadata"
-    path.write_bytes(sealed(unsealed(path.read_bytes(), "").replace(b'"format": 3', b'"format": 99')))
+    path.write_bytes(sealed(unsealed(path.read_bytes(), "").replace(b'"format": %d' % FORMAT, b'"format": 99')))
     with pytest.raises(IncompatibleCheckpointError, match="has format 99"):
         checkpoint.read_metadata()
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from penstock import Serdes, StreamsBuilder, StreamsConfig
 from penstock.dsl.options import Consumed
 from penstock.host.spark.checkpoints.checkpoint import RemovedStore, removed_holder
-from penstock.host.spark.checkpoints.evolution import Evolution, evolve, topology_shape
+from penstock.host.spark.checkpoints.evolution import Evolution, StateOrigin, evolve, topology_shape
 
 NAMES = ("a", "b", "c", "d", "removed-a", "e_1")
 Groups = list[list[str]]
@@ -122,3 +122,48 @@ def test_the_shape_of_a_topology_needs_no_topics() -> None:
     builder.stream("sales", text)
     config = StreamsConfig({"application.id": "app"})
     assert topology_shape(builder.build().build("app"), config, {})
+
+
+def test_values_with_and_without_headers_are_rewritten_where_their_store_goes_on() -> None:
+    plain, with_headers = "timestamped_key_value", "timestamped_key_value, with headers"
+    for before, now, gets in ((plain, with_headers, True), (with_headers, plain, False)):
+        evolution = evolve(shape([["a", "b"]], layout=before), shape([["a", "b"]], layout=now), {})
+        assert not evolution.refused
+        assert evolution.kept == ("a", "b")
+        headers = {"a": gets, "b": gets}
+        assert evolution.headers == headers
+        assert evolution.origins["0_1"] == StateOrigin(
+            stores={"a": "0_1", "b": "0_1"}, clocks=("0_1",), headers=headers
+        )
+        what = "with a place for headers" if gets else "without headers"
+        assert evolution.lines() == [
+            "store a keeps its state",
+            "store b keeps its state",
+            f"store a: its values are rewritten {what}",
+            f"store b: its values are rewritten {what}",
+        ]
+
+
+def test_only_the_values_of_stores_in_another_format_are_rewritten() -> None:
+    before, now = shape([["a", "b"], ["c"]]), shape([["a", "b"], ["c"]])
+    now["stores"]["0"]["b"] += ", with headers"
+    evolution = evolve(before, now, {})
+    assert evolution.headers == {"b": True}
+    assert (evolution.kept, evolution.moved) == (("a", "b", "c"), ())
+    assert evolution.origins["0_0"].headers == {"b": True}
+    assert evolution.origins["1_0"] == StateOrigin(whole="1_0", clocks=("1_0",))
+
+
+def test_a_store_that_moves_and_one_that_is_back_are_rewritten_too() -> None:
+    now = shape([["c"], ["a", "b"]], layout="key_value, with headers")
+    evolution = evolve(shape([["a"]]), now, {"b": RemovedStore("key_value", 2)})
+    assert (evolution.moved, evolution.restored, evolution.new) == (("a",), ("b",), ("c",))
+    assert evolution.headers == {"b": True, "a": True}
+    assert evolution.origins["1_0"].headers == {"a": True, "b": True}
+    assert evolve(now, shape([["a"]]), {}).removed_stores["b"].layout == "key_value, with headers"
+
+
+def test_another_kind_is_refused_with_headers_and_without() -> None:
+    before, now = shape([["a"]], layout="key_value"), shape([["a"]], layout="timestamped_key_value, with headers")
+    (reason,) = evolve(before, now, {}).refused
+    assert "has the layout 'key_value' and would now have 'timestamped_key_value, with headers'" in reason

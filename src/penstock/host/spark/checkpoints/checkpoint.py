@@ -25,8 +25,8 @@ manifest before the offset of the next. The small files contain a digest of thei
 retained manifest is garbage. This module knows neither the content of segments nor Spark: each query of Spark has its
 own checkpoint in a temporary directory, and nothing depends on it.
 
-Checkpoints of format 2 can be read too. They have no digests, and use Spark's log instead of offset files: below
-`spark/<query id>` or `penstock.spark.checkpoint.dir` (`Checkpoint.offset_of_format_2`).
+Checkpoints of older formats can be read too. In format 3, `format_3` finds the stores that keep headers. Format 2 also
+has no digests, and Spark's log instead of offset files: below `spark/<query id>` or `penstock.spark.checkpoint.dir`.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ from penstock.host.spark.protocol.task_entry import TaskEntry
 from penstock.host.storage.files import Files
 from penstock.host.storage.sealed_files import is_sealed, sealed
 
-FORMAT = 3
+FORMAT = 4
 
-_FORMAT_2 = 2
+FORMAT_3, FORMAT_2 = 3, 2
 
 _TOKEN_BITS = 32
 """Random bits in the number of a driver; the bits above count the drivers."""
@@ -265,7 +265,7 @@ class Checkpoint:
 
     def write_metadata(self, metadata: Metadata) -> None:
         """Create the checkpoint, or switch to another topology version."""
-        fields = asdict(replace(metadata, format=FORMAT))
+        fields = asdict(replace(metadata, format=max(metadata.format, FORMAT_3)))
         self._files.write("metadata", sealed(orjson.dumps(fields, option=orjson.OPT_INDENT_2)))
 
     def read_description(self, metadata: Metadata) -> bytes | None:
@@ -275,7 +275,7 @@ class Checkpoint:
         """
         path = f"plans/{metadata.plan}"
         data = self._files.read_code(path)
-        return data if data is None or metadata.format == _FORMAT_2 else unsealed(data, self._name(path))
+        return data if data is None or metadata.format == FORMAT_2 else unsealed(data, self._name(path))
 
     def write_description(self, digest: str, data: bytes) -> None:
         """Write the description with the digest `digest`."""
@@ -291,12 +291,12 @@ class Checkpoint:
     def _check_format(self, fields: Mapping[str, Any], is_format_2: bool, name: str) -> None:
         """Raise IncompatibleCheckpointError for another format, TaskCorruptedError without the format's digest."""
         found = fields.get("format")
-        if found not in (FORMAT, _FORMAT_2):
+        if found not in (FORMAT, FORMAT_3, FORMAT_2):
             raise IncompatibleCheckpointError(
-                f"The file {name} has format {found}; this version of Penstock reads the formats {_FORMAT_2} and "
+                f"The file {name} has format {found}; this version of Penstock reads the formats {FORMAT_2} to "
                 f"{FORMAT}. Run the version that wrote it, or start with another penstock.checkpoint.dir."
             )
-        if is_format_2 != (found == _FORMAT_2):
+        if is_format_2 != (found == FORMAT_2):
             raise damaged(name, "its last line, with the digest of its content, is missing")
 
     def _name(self, path: str) -> str:

@@ -21,6 +21,7 @@ from penstock.host.spark.checkpoints.checkpoint import RemovedStore, removed_hol
 from penstock.host.spark.protocol.placement import Placement, differences, place, shape
 from penstock.plan.partition_grouper import configured_grouper
 from penstock.plan.subtopology import BuiltTopology, TaskId
+from penstock.state.kept_headers import has_headers, layout_with_headers
 
 Shape = Mapping[str, Any]
 
@@ -35,11 +36,13 @@ class StateOrigin:
         whole: the holder whose log continues unchanged, if any.
         stores: otherwise, the holder of the entries of each store.
         clocks: the holders whose times and schedules continue.
+        headers: the stores whose values get headers (True) or lose them (False).
     """
 
     whole: str | None = None
     stores: Mapping[str, str] = field(default_factory=dict)
     clocks: tuple[str, ...] = ()
+    headers: Mapping[str, bool] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,7 @@ class Evolution:
         removed: names of stores that leave the program; their state is kept.
         restored: names of stores that return.
         still_removed: names of stores that were removed before; their state is still kept.
+        headers: of those that continue or return, the stores whose values get headers (True) or lose them (False).
         refused: the reasons why the program cannot use the state, each with a remedy.
         differences: of the shapes, one line each.
         origins: of the new tasks that have a state, by task.
@@ -66,6 +70,7 @@ class Evolution:
     removed: tuple[str, ...] = ()
     restored: tuple[str, ...] = ()
     still_removed: tuple[str, ...] = ()
+    headers: Mapping[str, bool] = field(default_factory=dict)
     refused: tuple[str, ...] = ()
     differences: tuple[str, ...] = ()
     origins: Mapping[str, StateOrigin] = field(default_factory=dict)
@@ -85,6 +90,10 @@ class Evolution:
             "was removed before; its state is still kept": self.still_removed,
         }
         lines = [f"store {name} {what}" for what, names in said.items() for name in names]
+        lines += [
+            f"store {name}: its values are rewritten {'with a place for' if given else 'without'} headers"
+            for name, given in self.headers.items()
+        ]
         return lines + [line for line in self.differences if not line.startswith(("stores / ", "formats / "))]
 
 
@@ -109,7 +118,8 @@ def evolve(before: Shape, now: Shape, removed: Mapping[str, RemovedStore]) -> Ev
     """
     old, new = _stores(before), _stores(now)
     refused = tuple(_refusals(before, now, removed))
-    origins = {} if refused else _origins(before, now, removed)
+    headers = {} if refused else _changed_headers(old, new, removed)
+    origins = {} if refused else _origins(before, now, removed, headers)
     goes_on = [name for name in new if name in old]
     moved = {name for name in goes_on if _is_moved(name, old[name], new[name], origins)}
     gone = {name: RemovedStore(old[name].layout, len(old[name].partitions)) for name in old if name not in new}
@@ -121,6 +131,7 @@ def evolve(before: Shape, now: Shape, removed: Mapping[str, RemovedStore]) -> Ev
         removed=tuple(gone),
         restored=tuple(name for name in new if name not in old and name in removed),
         still_removed=tuple(still_removed),
+        headers=headers,
         refused=refused,
         differences=tuple(differences(before, now)),
         origins=origins,
@@ -162,7 +173,7 @@ def _refusals(before: Shape, now: Shape, removed: Mapping[str, RemovedStore]) ->
             layout, count = removed[name].layout, removed[name].partitions
         else:
             continue
-        if layout != store.layout:
+        if layout_with_headers(layout, has_headers(store.layout)) != store.layout:
             yield (
                 f"store {name} has the layout {layout!r} and would now have {store.layout!r}: give the new one another "
                 f"name, or run a program without it and drop it: penstock savepoint drop FILE {name}"
@@ -205,8 +216,23 @@ def _other_formats(before: Shape, now: Shape) -> Iterator[str]:
                 )
 
 
-def _origins(before: Shape, now: Shape, removed: Mapping[str, RemovedStore]) -> dict[str, StateOrigin]:
-    """Return the origin of the state of each new task; tasks without state are omitted."""
+def _changed_headers(
+    old: Mapping[str, _Store], new: Mapping[str, _Store], removed: Mapping[str, RemovedStore]
+) -> dict[str, bool]:
+    """Return the stores with state whose values get headers or lose them."""
+    layouts = {name: kept.layout for name, kept in removed.items()}
+    layouts |= {name: store.layout for name, store in old.items()}
+    now = {name: has_headers(store.layout) for name, store in new.items() if name in layouts}
+    return {name: given for name, given in now.items() if has_headers(layouts[name]) != given}
+
+
+def _origins(
+    before: Shape, now: Shape, removed: Mapping[str, RemovedStore], headers: Mapping[str, bool]
+) -> dict[str, StateOrigin]:
+    """Return the origin of the state of each new task; tasks without state are omitted.
+
+    headers: the stores whose values change, as in `Evolution`.
+    """
     old = _stores(before)
     old_partitions, old_topics = _partitions(before), {_topics(before, s): s for s in before["topics"]}
     origins: dict[str, StateOrigin] = {}
@@ -220,16 +246,19 @@ def _origins(before: Shape, now: Shape, removed: Mapping[str, RemovedStore]) -> 
             if not stores and same_topics is not None and partition in old_partitions.get(same_topics, ()):
                 clocks = (f"{same_topics}_{partition}",)
             if clocks:
-                origins[f"{subtopology}_{partition}"] = _origin(before, stores, clocks)
+                changed = {name: given for name, given in headers.items() if name in stores}
+                origins[f"{subtopology}_{partition}"] = _origin(before, stores, clocks, changed)
     return origins
 
 
-def _origin(before: Shape, stores: Mapping[str, str], clocks: tuple[str, ...]) -> StateOrigin:
+def _origin(
+    before: Shape, stores: Mapping[str, str], clocks: tuple[str, ...], headers: Mapping[str, bool]
+) -> StateOrigin:
     holder = clocks[0]
     had = before["stores"].get(holder.partition("_")[0])
-    if len(clocks) == 1 and had is not None and set(had) == set(stores):
+    if len(clocks) == 1 and not headers and had is not None and set(had) == set(stores):
         return StateOrigin(whole=holder, clocks=clocks)
-    return StateOrigin(stores=stores, clocks=clocks)
+    return StateOrigin(stores=stores, clocks=clocks, headers=headers)
 
 
 def _topics(shape: Shape, subtopology: str) -> frozenset[str]:
@@ -238,7 +267,9 @@ def _topics(shape: Shape, subtopology: str) -> frozenset[str]:
 
 def _is_moved(name: str, old: _Store, new: _Store, origins: Mapping[str, StateOrigin]) -> bool:
     return any(
-        origin is not None and origin.whole != new.holder(partition)
+        origin is not None
+        and origin.whole != new.holder(partition)
+        and not (origin.headers and origin.stores[name] == new.holder(partition))
         for partition in new.partitions
         for origin in [origins.get(new.holder(partition))]
     )
@@ -250,7 +281,7 @@ def topology_shape(built: BuiltTopology, config: StreamsConfig, topics: Mapping[
     Source topics missing from them count as one partition.
     """
     topology, placement = _placed(built, config, topics)
-    return shape(topology, placement)
+    return shape(topology, placement, config.overridden(built.config_overrides))
 
 
 def store_partitions(built: BuiltTopology, config: StreamsConfig, topics: Mapping[str, int]) -> dict[str, int]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from penstock.errors import StreamsError
-from penstock.host.spark.checkpoints.checkpoint import FORMAT, Checkpoint, Manifest, Metadata
+from penstock.host.spark.checkpoints.checkpoint import FORMAT_2, Checkpoint, Manifest, Metadata
 from penstock.host.spark.checkpoints.documents import damaged
 from penstock.host.spark.protocol.epoch_offset import EpochOffset
 
@@ -86,7 +86,7 @@ def last_manifest(checkpoint: Checkpoint, metadata: Metadata) -> Manifest:
     newest = checkpoint.last_epoch()
     manifest = manifest_of_version(checkpoint, metadata, newest)
     planned = checkpoint.last_planned_epoch()
-    if newest == planned == 0 and metadata.format == FORMAT and checkpoint.state_directories():
+    if newest == planned == 0 and metadata.format != FORMAT_2 and checkpoint.state_directories():
         raise damaged(checkpoint.manifest_name(1), "it is missing, as are all others, but tasks have written state")
     if manifest is None or max(planned, metadata.start_epoch) > manifest.epoch + 1:
         missing = max(planned - 1, metadata.start_epoch)
@@ -122,13 +122,13 @@ def planned_offset(checkpoint: Checkpoint, metadata: Metadata, last: Manifest) -
     name = checkpoint.offset_name(last.epoch + 1)
     fields = (
         checkpoint.read_offset(last.epoch + 1)
-        if metadata.format == FORMAT
+        if metadata.format != FORMAT_2
         else checkpoint.offset_of_format_2(metadata.query_id)
     )
     offset = None if fields is None else _offset_of(fields, name)
     if offset is None or offset.query_id != metadata.query_id:
         return None
-    if metadata.format != FORMAT and offset.epoch <= last.epoch:
+    if metadata.format == FORMAT_2 and offset.epoch <= last.epoch:
         return None
     begun = {**metadata.begin, **last.offsets}
     behind = [topic for topic, positions in offset.positions.items() if not _follows(positions, begun.get(topic, ()))]

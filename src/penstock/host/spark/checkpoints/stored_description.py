@@ -108,7 +108,7 @@ def _digest(description: ApplicationDescription, modules: Mapping[str, str]) -> 
     said = (
         description.config.given(),
         topology,
-        shape(topology, placement),
+        shape(topology, placement, description.config),
         counts,
         description.transactional,
         sorted(modules.items()),

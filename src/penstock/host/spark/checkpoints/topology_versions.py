@@ -7,7 +7,8 @@ whenever a crash happens:
 1. If the old program left an epoch between its transactions and its manifest, the old program, as kept under `plans`,
    finishes that epoch (`unfinished`). If no transaction of the epoch is committed or can be from now on, the epoch is
    abandoned: no consumer has seen it.
-2. Segments that tasks need elsewhere are copied or rewritten, then the first manifest of the next version is written.
+2. Segments that tasks need elsewhere, or with headers or without, are copied or rewritten, then the first manifest of
+   the next version is written.
 3. `metadata` is replaced: from then on the next version runs.
 
 A program with the same shape and other functions continues in the same version, after step 1.
@@ -40,6 +41,7 @@ from penstock.host.spark.protocol.transactions import transactional_writer
 from penstock.host.storage.task_state import TaskState
 from penstock.plan.subtopology import TaskId
 from penstock.state.api import BaseView, Entries
+from penstock.state.kept_headers import HeadersView
 from penstock.state.memory import MemoryBase
 
 
@@ -304,17 +306,22 @@ def _entry(
         return TaskEntry()
     stores = {name: holder for name, holder in origin.stores.items() if holder in states}
     clocks = merged([states[holder].clocks for holder in origin.clocks if holder in states])
-    identity = [[name, holder, states[holder].identity.decode()] for name, holder in sorted(stores.items())]
-    gathered = TaskState(clocks, partial(_gathered, states, stores), orjson.dumps(identity))
+    identity = [
+        [name, holder, states[holder].identity.decode(), *([origin.headers[name]] if name in origin.headers else [])]
+        for name, holder in sorted(stores.items())
+    ]
+    gathered = TaskState(clocks, partial(_gathered, states, stores, origin.headers), orjson.dumps(identity))
     return write_state(checkpoint, target, kinds, gathered)
 
 
 @contextmanager
-def _gathered(states: Mapping[str, TaskState], stores: Mapping[str, str]) -> Iterator[Entries]:
-    """Open `stores`, each as its holder in `states` has it."""
+def _gathered(
+    states: Mapping[str, TaskState], stores: Mapping[str, str], headers: Mapping[str, bool]
+) -> Iterator[Entries]:
+    """Open `stores`, each as its holder in `states` has it, but for the `headers` of its values."""
     with ExitStack() as opened:
         bases = {holder: opened.enter_context(states[holder].entries()) for holder in dict.fromkeys(stores.values())}
-        yield _Gathered({name: bases[holder] for name, holder in stores.items()})
+        yield _Gathered({name: bases[holder] for name, holder in stores.items()}, headers)
 
 
 def _copy(checkpoint: Checkpoint, task: str, segment: str, target: str) -> None:
@@ -325,11 +332,19 @@ def _copy(checkpoint: Checkpoint, task: str, segment: str, target: str) -> None:
 
 
 class _Gathered:
-    """Combines stores of several tasks (implements Entries); a store without a base is empty."""
+    """Combines stores of several tasks (implements Entries); a store without a base is empty.
 
-    def __init__(self, bases: Mapping[str, Entries]) -> None:
+    Args:
+        bases: of the stores by name.
+        headers: the stores whose values get headers or lose them.
+    """
+
+    def __init__(self, bases: Mapping[str, Entries], headers: Mapping[str, bool]) -> None:
         self._bases = bases
+        self._headers = headers
         self._nothing = MemoryBase()
 
     def view(self, store_name: str) -> BaseView:
-        return self._bases.get(store_name, self._nothing).view(store_name)
+        view = self._bases.get(store_name, self._nothing).view(store_name)
+        given = self._headers.get(store_name)
+        return view if given is None else HeadersView(view, given)

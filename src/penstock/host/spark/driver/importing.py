@@ -65,7 +65,7 @@ def make_checkpoint(
         {},
         (),  # the first start sets them, to the number of cores of the session
         0,
-        shape(topology, placement),
+        shape(topology, placement, config),
         start_epoch=_FIRST_EPOCH,
         start_ms=now,
         topic_ids=ids,

@@ -30,8 +30,9 @@ from penstock.host.deployment.topics import (
     resolve_patterns,
 )
 from penstock.host.spark.checkpoints import topology_versions
-from penstock.host.spark.checkpoints.checkpoint import FORMAT, Checkpoint, Manifest, Metadata
+from penstock.host.spark.checkpoints.checkpoint import FORMAT, FORMAT_2, Checkpoint, Manifest, Metadata
 from penstock.host.spark.checkpoints.evolution import Evolution, evolve
+from penstock.host.spark.checkpoints.format_3 import with_headers_named
 from penstock.host.spark.checkpoints.manifests import last_manifest, planned_offset
 from penstock.host.spark.checkpoints.markers import (
     Marker,
@@ -178,7 +179,7 @@ def _prepare(
     topics = listed_topics(admin, named_topics(built, config))
     topology, placement = placed(built, config, admin, topics, parallelism)
     metadata = _existing_version(checkpoint)
-    evolution = None if metadata is None else _evolution(metadata, topology, placement, checkpoint)
+    evolution = None if metadata is None else _evolution(metadata, topology, placement, config, checkpoint)
     topics = with_task_topics(topology, placement.task_topics, config, admin, topics)
     inputs = _inputs(topology, placement)
     ids, recreated = _topic_ids(metadata, topology, admin, topics.keys())
@@ -260,7 +261,7 @@ def _former_owners(
 
 def _stored(checkpoint: Checkpoint, metadata: Metadata, generation: int) -> Metadata:
     """Write the findings about a checkpoint, in the current format."""
-    if metadata.format != FORMAT:
+    if metadata.format == FORMAT_2:
         _bring_to_format(checkpoint, metadata, generation)
     current = replace(metadata, format=FORMAT)
     if current != checkpoint.read_metadata():
@@ -270,7 +271,7 @@ def _stored(checkpoint: Checkpoint, metadata: Metadata, generation: int) -> Meta
 
 
 def _bring_to_format(checkpoint: Checkpoint, metadata: Metadata, generation: int) -> None:
-    """Upgrade a checkpoint of format 2: write its description and the offset of a planned epoch.
+    """Write the description and the offset of a planned epoch of a checkpoint of format 2.
 
     Format 2 has the description without a digest, and the offset only in Spark's log.
     """
@@ -319,7 +320,7 @@ def _new_version(
 ) -> Metadata:
     """Create the checkpoint, or start its next topology version, and log the consequences."""
     delete_other_histories(checkpoint, description.generation, description.histories.keys())
-    now = shape(description.topology, description.placement)
+    now = shape(description.topology, description.placement, description.config)
     if metadata is None or evolution is None:
         return topology_versions.first_version(checkpoint, description, now, begin, stored)
     if metadata.partitions:
@@ -336,7 +337,7 @@ def internal_topics(topology: BuiltTopology, application_id: str) -> frozenset[s
 def _existing_version(checkpoint: Checkpoint) -> Metadata | None:
     """Return the topology version of the checkpoint, or None if the checkpoint is new.
 
-    Raises StreamsError if the checkpoint is incomplete.
+    Raises StreamsError if the checkpoint is incomplete, and as `with_headers_named`.
     """
     metadata = checkpoint.read_metadata()
     if metadata is None and checkpoint.has_remains():
@@ -345,15 +346,17 @@ def _existing_version(checkpoint: Checkpoint) -> Metadata | None:
             "missing. Either the import or the restore of a savepoint did not finish: run it again. Or files were "
             "deleted: restore the whole directory from one copy, or start over without its state (penstock reset)."
         )
-    return metadata
+    return None if metadata is None else with_headers_named(checkpoint, metadata)
 
 
-def _evolution(metadata: Metadata, topology: BuiltTopology, placement: Placement, checkpoint: Checkpoint) -> Evolution:
+def _evolution(
+    metadata: Metadata, topology: BuiltTopology, placement: Placement, config: StreamsConfig, checkpoint: Checkpoint
+) -> Evolution:
     """Return the consequences of the topology for the existing state.
 
     Raises IncompatibleCheckpointError if the topology cannot continue with it.
     """
-    evolution = evolve(metadata.shape, shape(topology, placement), metadata.removed)
+    evolution = evolve(metadata.shape, shape(topology, placement, config), metadata.removed)
     if evolution.refused:
         lines = "\n".join(f"  - {line}" for line in evolution.refused)
         raise IncompatibleCheckpointError(
@@ -400,7 +403,7 @@ def _positions(checkpoint: Checkpoint, metadata: Metadata, topics: Set[str]) -> 
 
 def _found(checkpoint: Checkpoint, topics: Set[str]) -> tuple[Metadata | None, dict[str, list[int]]]:
     """Return the existing topology version and its positions."""
-    metadata = checkpoint.read_metadata()
+    metadata = _existing_version(checkpoint)
     return metadata, {} if metadata is None else _positions(checkpoint, metadata, topics)
 
 

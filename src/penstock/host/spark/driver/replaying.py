@@ -20,6 +20,7 @@ from penstock.errors import StreamsError
 from penstock.host.deployment.topics import resolve_patterns
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Metadata, TopicFigures, checkpoint_of
 from penstock.host.spark.checkpoints.documents import damaged
+from penstock.host.spark.checkpoints.format_3 import with_headers_named
 from penstock.host.spark.checkpoints.manifests import existing_metadata, last_manifest, planned_offset, start_offset
 from penstock.host.spark.checkpoints.stored_description import load_from_checkpoint, of_run
 from penstock.host.spark.checkpoints.stored_history import stored_histories
@@ -341,8 +342,8 @@ def _description(
     placement = replace(
         stored.placement, partitions=tuple(metadata.partitions), sink_partitions=metadata.sink_partitions
     )
-    now = shape(topology, placement)
-    if now != metadata.shape:
+    now = shape(topology, placement, config)
+    if now != with_headers_named(checkpoint, metadata).shape:
         lines = "\n".join(f"  {line}" for line in differences(metadata.shape, now))
         raise StreamsError(
             "The program has another shape than the application in the checkpoint, so it cannot replay its epochs. "

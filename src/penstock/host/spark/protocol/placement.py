@@ -17,12 +17,14 @@ from functools import cached_property
 from typing import Any, NamedTuple
 from zlib import crc32
 
+from penstock.config import StreamsConfig
 from penstock.host.deployment.topics import external_sink_topics, repartition_counts
 from penstock.plan.broadcast import read_broadcasts
 from penstock.plan.partition_grouper import BY_NUMBER, PartitionGrouper, partition_groups
 from penstock.plan.subtopology import BuiltTopology, NodeSpec, SinkSpec, SourceSpec, SubtopologySpec, TaskId
 from penstock.record import TopicPartition
 from penstock.serdes.format import format_of
+from penstock.state.kept_headers import store_layout
 
 
 class Place(NamedTuple):
@@ -243,7 +245,7 @@ def _feeders(spec: SubtopologySpec, topology: BuiltTopology) -> set[int]:
 # ---------------------------------------- the shape to compare with that of a checkpoint
 
 
-def shape(topology: BuiltTopology, placement: Placement) -> dict[str, Any]:
+def shape(topology: BuiltTopology, placement: Placement, config: StreamsConfig) -> dict[str, Any]:
     """Return a checkpoint's dependencies as plain data: tasks, levels, topics, nodes, stores."""
     own_groups = {
         str(task): ", ".join(map(str, group))
@@ -258,7 +260,7 @@ def shape(topology: BuiltTopology, placement: Placement) -> dict[str, Any]:
         "topics": {str(spec.id): sorted(spec.source_topics) for spec in topology.subtopologies},
         "nodes": {str(spec.id): [_node_text(node) for node in spec.nodes] for spec in topology.subtopologies},
         "stores": {
-            str(spec.id): {name: store.layout for name, store in sorted(spec.stores.items())}
+            str(spec.id): {name: store_layout(store, config) for name, store in sorted(spec.stores.items())}
             for spec in topology.subtopologies
         },
         "formats": {

@@ -35,6 +35,7 @@ from penstock.errors import (
 )
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, Metadata
 from penstock.host.spark.checkpoints.documents import damaged
+from penstock.host.spark.checkpoints.format_3 import with_headers_named
 from penstock.host.spark.checkpoints.manifests import existing_metadata, manifest_of_version
 from penstock.host.storage.directories import application_directory
 from penstock.plan.subtopology import TaskId
@@ -42,6 +43,7 @@ from penstock.private_files import open_private, private_directory
 from penstock.record import TopicPartition
 from penstock.state.api import StoreBuilder
 from penstock.state.base_directory import BaseDirectory
+from penstock.state.kept_headers import store_layout
 from penstock.state.lmdb import DATA_FILE, LmdbBase
 from penstock.state.segment_log import log_from_json
 from penstock.state.segments import SegmentInfo
@@ -98,7 +100,7 @@ class StoredTasks:
 
 def stored_tasks(checkpoint: Checkpoint) -> StoredTasks:
     """Return the tasks of `checkpoint`; raises StateStoreNotAvailableError if it does not exist yet."""
-    metadata = existing_metadata(checkpoint, StateStoreNotAvailableError)
+    metadata = with_headers_named(checkpoint, existing_metadata(checkpoint, StateStoreNotAvailableError))
     shape: Mapping[str, Any] = metadata.shape
     tasks = tuple(TaskId.parse(name) for level in shape["tasks of each level"] for name in level)
     groups = {
@@ -250,11 +252,12 @@ class StateReader:
         assert self._stored is not None
         tasks = self._stored.with_store(store_name)
         for task in tasks:
-            kept, wanted = self._stored.layouts[task.subtopology][store_name], self._stores[store_name].layout
+            kept = self._stored.layouts[task.subtopology][store_name]
+            wanted = store_layout(self._stores[store_name], self._config)
             if kept != wanted:
                 raise IncompatibleCheckpointError(
                     f"Store {store_name} of task {task} has the layout {kept} in {self._checkpoint.uri}, and {wanted} "
-                    "in the program: read it with the program that writes it."
+                    "in the program: read it with the program that writes it, and its configuration."
                 )
         return tasks
 

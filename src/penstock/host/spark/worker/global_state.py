@@ -37,6 +37,7 @@ from penstock.private_files import open_private
 from penstock.record import RecordBatch, TopicPartition, size_of
 from penstock.state.api import StateStore
 from penstock.state.base_directory import BaseDirectory
+from penstock.state.kept_headers import store_layout
 from penstock.state.lmdb import DATA_FILE, LmdbBase
 from penstock.task.global_task import GlobalStateUpdateTask
 
@@ -186,7 +187,7 @@ class _Updating:
         self._spec = spec
         self._base = base
         self._control = control
-        layouts = [f"{name}: {store.layout}" for name, store in sorted(spec.stores.items())]
+        layouts = [f"{name}: {store_layout(store, description.config)}" for name, store in sorted(spec.stores.items())]
         self._stores = f"{', '.join(layouts)} from {', '.join(sorted(spec.source_topics))}"
         self._topic_ids: Mapping[str, str] = {}
 
