@@ -394,8 +394,8 @@ KAFKA_KEYS: Final = (
         "rocksdb",
         "low",
         "Kind of the DSL's stores if the operator names none.",
-        "With dsl.store.format=headers, tables, windows and sessions of the DSL hold other bytes: only those on disk "
-        "keep headers. Give the stores other names, or keep the value.",
+        "With dsl.store.format=headers, only tables, windows and sessions on disk keep headers: the start rewrites or "
+        "restores the stores, see [docs/state.md](state.md#another-format).",
     ),
     ConfigKey(
         "dsl.store.format",
@@ -403,7 +403,7 @@ KAFKA_KEYS: Final = (
         "default",
         "low",
         "What the stores of the DSL keep beside values: timestamps, or timestamps and headers.",
-        "The stores of the DSL hold other bytes: give them other names, or keep the value.",
+        "The start rewrites or restores the stores of the DSL, see [docs/state.md](state.md#another-format).",
     ),
     ConfigKey("num.partitions", whole(1), 1, "low", "Partitions of topics that the tools create."),
     ConfigKey(
