@@ -108,6 +108,14 @@ START = SystemClock().milliseconds() // 1_000 * 1_000
 """The time (ms) of the first record: versions of long ago would leave their changelog at once."""
 
 
+def named(source: str, names: str, target: str) -> Topology:
+    """Return a program that joins a stream with a global table."""
+    builder, consumed = StreamsBuilder(), Consumed.with_(TEXT, TEXT)
+    table = builder.global_table(names, consumed, Materialized.as_("names"))
+    builder.stream(source, consumed).join(table, joined, key_selector=lambda key, value: key).to(target)
+    return builder.build()
+
+
 def part(number: int) -> list[InputRecord]:
     """Return a part of the input: keys of every part, in windows and sessions that reach into the next part."""
     at = number * 40
@@ -226,10 +234,7 @@ def test_global_stores_are_read_in_another_format(
 ) -> None:
     source, names, target = topics = [unique_name(topic) for topic in ("in", "names", "out")]
     runner.create_topics(dict.fromkeys(topics, 1))
-    builder, consumed = StreamsBuilder(), Consumed.with_(TEXT, TEXT)
-    table = builder.global_table(names, consumed, Materialized.as_("names"))
-    builder.stream(source, consumed).join(table, joined, key_selector=lambda key, value: key).to(target)
-    topology, name = builder.build(), unique_name("app")
+    topology, name = named(source, names, target), unique_name("app")
     runner.write(names, [InputRecord(b"a", b"Ada", START)])
     for number, store_format in enumerate(formats):
         runner.write(source, [InputRecord(b"a", b"%d" % number, START + number)])

@@ -9,19 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from penstock import StreamsBuilder, StreamsConfig, savepoints
-from penstock.errors import StreamsError
+from penstock import QueryableStoreTypes, StoreQueryParameters, StreamsBuilder, StreamsConfig, savepoints
+from penstock.errors import IncompatibleCheckpointError, StreamsError
 from penstock.host import crashpoints
+from penstock.host.open import open_state
 from tests.host.spark.crashes import ALL_POINTS, Crashes, KilledError
 from tests.host.spark.inline import InlineQuery
 from tests.host.spark.support import SparkRunner
-from tests.host.test_store_format import Application, part, program
+from tests.host.support import InputRecord
+from tests.host.test_store_format import FORMATS, SETTINGS, START, Application, named, part, program
 from tests.host.threads.runner import ThreadsRunner
 from tests.support.brokers import EMBEDDED_ONLY
 
 pytestmark = EMBEDDED_ONLY
 
-FORMATS = ("default", "headers")
 DIRECTIONS = pytest.mark.parametrize("formats", [FORMATS, FORMATS[::-1]], ids="-".join)
 
 
@@ -199,3 +200,23 @@ def test_a_removed_store_comes_back_in_another_format(
     application.run(formats[1])
     lasting.run(formats[1])
     assert application.stores(formats[1]) == lasting.stores(formats[1])
+
+
+@DIRECTIONS
+def test_global_stores_are_read_in_their_format_only(
+    spark_runner: SparkRunner, unique_name: Callable[[str], str], formats: tuple[str, str]
+) -> None:
+    source, names, target = topics = [unique_name(topic) for topic in ("in", "names", "out")]
+    spark_runner.create_topics(dict.fromkeys(topics, 1))
+    topology, name = named(source, names, target), unique_name("app")
+    written, other = (
+        spark_runner.config(name, {**SETTINGS, "dsl.store.format": store_format}) for store_format in formats
+    )
+    spark_runner.write(names, [InputRecord(b"a", b"Ada", START)])
+    spark_runner.write(source, [InputRecord(b"a", b"0", START)])
+    spark_runner.run_here(topology, written)
+    wanted = StoreQueryParameters.from_name_and_type("names", QueryableStoreTypes.key_value_store())
+    with open_state(topology, written) as state:
+        assert dict(state.store(wanted).all()) == {"a": "Ada"}
+    with open_state(topology, other) as state, pytest.raises(IncompatibleCheckpointError, match="names: timestamped"):
+        dict(state.store(wanted).all())

@@ -44,7 +44,11 @@ class GlobalStateReader:
         self._directory = BaseDirectory(global_directory(config), "", DATA_FILE)
 
     def store(self, name: str) -> StateStore:
-        """Return the current store `name`; raises StateStoreNotAvailableError if it is not on this machine yet."""
+        """Return the current store `name`.
+
+        Raises StateStoreNotAvailableError if it is not on this machine yet, IncompatibleCheckpointError if the stores
+        there have other layouts than those of the program.
+        """
         with self._lock:
             if self._base is None:
                 self._base = self._open()
@@ -52,7 +56,12 @@ class GlobalStateReader:
         stamp = snapshot.stamp()
         if stamp is None:
             raise self._not_there(name)
-        found = StandbySnapshot(_GLOBAL_TASK, self._stores, self._config, snapshot, clocks_of(stamp)).store(name)
+        try:
+            clocks = clocks_of(stamp, self._stores, self._config)
+        except BaseException:
+            snapshot.close()
+            raise
+        found = StandbySnapshot(_GLOBAL_TASK, self._stores, self._config, snapshot, clocks).store(name)
         if found is None:
             raise self._not_there(name)
         return found

@@ -23,7 +23,13 @@ from pathlib import Path
 import orjson
 
 from penstock.config import StreamsConfig
-from penstock.errors import CorruptedBaseError, OffsetOutOfRangeError, StreamsError, TaskMigratedError
+from penstock.errors import (
+    CorruptedBaseError,
+    IncompatibleCheckpointError,
+    OffsetOutOfRangeError,
+    StreamsError,
+    TaskMigratedError,
+)
 from penstock.host.crashpoints import crash_point
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.clients import open_admin, open_fetcher
@@ -35,13 +41,15 @@ from penstock.host.storage.directories import application_directory, application
 from penstock.plan.subtopology import SubtopologySpec
 from penstock.private_files import open_private
 from penstock.record import RecordBatch, TopicPartition, size_of
-from penstock.state.api import StateStore
+from penstock.state.api import StateStore, StoreBuilder
 from penstock.state.base_directory import BaseDirectory
 from penstock.state.kept_headers import store_layout
 from penstock.state.lmdb import DATA_FILE, LmdbBase
 from penstock.task.global_task import GlobalStateUpdateTask
 
 _log = logging.getLogger(__name__)
+
+_FROM = " from "
 
 _COMMIT_BYTES = 16 * 1024 * 1024
 """Bytes of keys and values between two commits of the base: the most that is lost when a worker is killed meanwhile."""
@@ -87,9 +95,23 @@ def lock_path(config: StreamsConfig) -> Path:
     return global_directory(config).with_suffix(".lock")
 
 
-def clocks_of(stamp: bytes) -> Mapping[str, int]:
-    """Return the data besides entries of the stores of a base with `stamp`."""
-    return _Stamp.decode(stamp).processor_metadata
+def clocks_of(stamp: bytes, stores: Mapping[str, StoreBuilder], config: StreamsConfig) -> Mapping[str, int]:
+    """Return the data besides entries of the `stores` of a base with `stamp`.
+
+    Raises IncompatibleCheckpointError if the base has other stores or layouts.
+    """
+    found = _Stamp.decode(stamp)
+    kept, wanted = found.stores.partition(_FROM)[0], _described(stores, config)
+    if kept != wanted:
+        raise IncompatibleCheckpointError(
+            f"The global stores in {global_directory(config)} are {kept}, and {wanted} in the program: read them with "
+            "the program that writes them, and its configuration."
+        )
+    return found.processor_metadata
+
+
+def _described(stores: Mapping[str, StoreBuilder], config: StreamsConfig) -> str:
+    return ", ".join(f"{name}: {store_layout(store, config)}" for name, store in sorted(stores.items()))
 
 
 @contextmanager
@@ -187,8 +209,8 @@ class _Updating:
         self._spec = spec
         self._base = base
         self._control = control
-        layouts = [f"{name}: {store_layout(store, description.config)}" for name, store in sorted(spec.stores.items())]
-        self._stores = f"{', '.join(layouts)} from {', '.join(sorted(spec.source_topics))}"
+        stores = _described(spec.stores, description.config)
+        self._stores = f"{stores}{_FROM}{', '.join(sorted(spec.source_topics))}"
         self._topic_ids: Mapping[str, str] = {}
 
     def run(self) -> _Stamp:
