@@ -58,7 +58,8 @@ class CallFailedError(StreamsError):
     """The function of an operator with `Calls` failed at the last attempt for a record, or did not end in time.
 
     What to do: Correct the cause that the message names, or give Calls more attempts with `retry=`. To go on without
-    such records, give it `on_failure="skip"`, or a topic for them with `then=`.
+    such records, give it `on_failure="skip"`, or a topic for them with `then=`. A processor may handle the error in its
+    method `failed`.
     """
 
     def __init__(self, node: str, failure: str, attempts: int, details: str) -> None:

@@ -36,7 +36,7 @@ BLOCKS: Mapping[str, int] = {
     "README.md": 2,
     "docs/broker.md": 3,
     "docs/calendar-windows.md": 4,
-    "docs/calling-services.md": 9,
+    "docs/calling-services.md": 10,
     "docs/changing-a-topology.md": 1,
     "docs/columns.md": 3,
     "docs/coming-from/faust.md": 1,

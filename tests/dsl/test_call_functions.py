@@ -23,7 +23,7 @@ from penstock import (
     vectorized,
 )
 from penstock.dsl.call_functions import processor_calling
-from penstock.errors import TopologyError
+from penstock.errors import CallFailedError, TopologyError
 from penstock.plan.explicit_names import generated_names
 from penstock.plan.suppliers import checked_supplier
 from penstock.serdes.answers import PlainAnswerSerde
@@ -82,6 +82,16 @@ class Awaiting(Unanswered):
         self.context.forward(record)
 
 
+class Recovering(Asking):
+    def failed(self, record: Record[Any, Any], error: CallFailedError) -> None:
+        self.context.forward(record)
+
+
+class Three(Asking):
+    def failed(self, record: Record[Any, Any]) -> None:  # type: ignore[override]  # the mistake
+        self.context.forward(record)
+
+
 class UnansweredValues(FixedKeyProcessor):
     def process(self, record: FixedKeyRecord[Any, Any]) -> None:
         self.context.call(risk, record.value)
@@ -124,6 +134,7 @@ def test_mistakes_are_told(arguments: dict[str, Any], says: str) -> None:
         (Unanswered, r"Unanswered must define answered\(self, record, answer\), which receives the answers"),
         (Two, r"Two must define answered\(self, record, answer\): Two.answered\(record"),
         (Awaiting, "Awaiting.answered is a coroutine function"),
+        (Three, r"Three must define failed\(self, record, error\): Three.failed\(record"),
     ],
 )
 def test_a_processor_that_calls_receives_answers(processor: Any, says: str) -> None:
@@ -137,22 +148,46 @@ def test_a_processor_writes_no_dead_letters_to_its_own_input() -> None:
         stream.process(Asking, named="p", calls=Calls(then="in"), call_functions=(risk,))
 
 
+@pytest.mark.parametrize(
+    ("calls", "option"), [(Calls(on_failure="skip"), "on_failure"), (Calls(then="letters"), "then")]
+)
+def test_failures_go_to_the_processor_or_elsewhere(calls: Calls, option: str) -> None:
+    with pytest.raises(
+        TypeError, match=f"p has {option} in Calls, but Recovering.failed .* write Calls without {option}"
+    ):
+        StreamsBuilder().stream("in", TEXT).process(Recovering, named="p", calls=calls, call_functions=(risk,))
+
+
 def test_a_processor_of_values_that_calls_receives_answers() -> None:
     with pytest.raises(TypeError, match="UnansweredValues must define answered"):
         StreamsBuilder().stream("in", TEXT).process_values(UnansweredValues, calls=Calls(), call_functions=(risk,))
 
 
-class Hiding(ProcessorWrapper):
+class HidingAnswers(ProcessorWrapper):
     """Replaces each processor by one without `answered`."""
 
     def wrap_processor_supplier(self, processor_name: str, supplier: Any) -> Any:
         return checked_supplier(Unanswered) if processor_name == "p" else supplier
 
 
-def test_a_wrapped_processor_receives_answers_too() -> None:
-    builder = StreamsBuilder(TopologyConfig({"processor.wrapper.class": Hiding}))
-    builder.stream("in", TEXT).process(Asking, named="p", calls=Calls(), call_functions=(risk,)).to("out")
-    with pytest.raises(TypeError, match="Unanswered must define answered"):
+class HidingFailures(ProcessorWrapper):
+    """Replaces each processor by one without `failed`."""
+
+    def wrap_processor_supplier(self, processor_name: str, supplier: Any) -> Any:
+        return checked_supplier(Asking) if processor_name == "p" else supplier
+
+
+@pytest.mark.parametrize(
+    ("wrapper", "says"),
+    [
+        (HidingAnswers, "Unanswered must define answered"),
+        (HidingFailures, r"Asking wraps processor p, and must define failed\(self, record, error\)"),
+    ],
+)
+def test_a_wrapped_processor_receives_answers_and_failures_too(wrapper: type, says: str) -> None:
+    builder = StreamsBuilder(TopologyConfig({"processor.wrapper.class": wrapper}))
+    builder.stream("in", TEXT).process(Recovering, named="p", calls=Calls(), call_functions=(risk,)).to("out")
+    with pytest.raises(TypeError, match=says):
         builder.build()
 
 

@@ -26,7 +26,7 @@ from penstock import (
     StreamsBuilder,
     Topology,
 )
-from penstock.errors import StreamsError
+from penstock.errors import CallFailedError, StreamsError
 from tests.host.support import WITH_PROCESSES, InputRecord, OutputRecord, Program, Runner, wait_for
 
 pytestmark = [WITH_PROCESSES, pytest.mark.one_broker, pytest.mark.partitions(1, 1)]
@@ -85,11 +85,13 @@ class Scorings(ProcessorSupplier[str, str, str, str]):
         return [COUNTS]
 
 
-def scoring(topics: tuple[str, str], calls: Path, options: Calls | None = None) -> Topology:
+def scoring(
+    topics: tuple[str, str], calls: Path, options: Calls | None = None, make: type[Scorings] = Scorings
+) -> Topology:
     first = partial(risk, calls)
     builder = StreamsBuilder()
     scored = builder.stream(topics[0], TEXT).process(
-        Scorings(first), named="score", calls=options or Calls(), call_functions=(first, place)
+        make(first), named="score", calls=options or Calls(), call_functions=(first, place)
     )
     scored.to(topics[1], Produced.with_(STRING, STRING))
     return builder.build()
@@ -187,6 +189,36 @@ def test_a_failed_call_is_a_dead_letter(
     runner.write(topics[0], rows("a2"))
     (found,) = run_to(program, runner, topics[1], 1)
     assert found.value == b"home of a2 0.2 2"
+
+
+class Recovering(Scoring):
+    """Counts the failures of a key, and forwards each."""
+
+    def failed(self, record: Record[str, str], error: CallFailedError) -> None:
+        count = (self._counts.get(record.key) or 0) + 1
+        self._counts.put(record.key, count)
+        self.context.forward(record.with_value(f"no risk of {record.value} {count}"))
+
+
+class Recoverings(Scorings):
+    def get(self) -> Recovering:
+        return Recovering(self._first)
+
+
+def test_a_processor_receives_a_failure_once(
+    runner: Runner, start: Callable[..., Program], application: str, topics: tuple[str, str], calls: Path
+) -> None:
+    calls.with_name("down").touch()
+    config = runner.config(application, {"processing.guarantee": "exactly_once_v2"})
+    program = start(scoring(topics, calls, make=Recoverings), config)
+    runner.write(topics[0], rows("a1"))
+    (failed,) = run_to(program, runner, topics[1], 1)
+    assert (failed.key, failed.value, failed.timestamp) == (b"a", b"no risk of a1 1", 1_000)
+    calls.with_name("down").unlink()
+    program.restart()
+    runner.write(topics[0], rows("a2"))
+    assert run_to(program, runner, topics[1], 2)[1].value == b"home of a2 0.2 3"
+    assert calls.read_text().split() == [f"{topics[0]}-0-{offset}-score" for offset in range(2)]
 
 
 class Ticking(Processor[str, str, str, str]):

@@ -28,7 +28,7 @@ from penstock import (
     StreamsBuilder,
     TopologyConfig,
 )
-from penstock.errors import StreamsError
+from penstock.errors import CallFailedError, StreamsError
 from penstock.exception_handlers import DEAD_LETTER_QUEUE_TOPIC, LogAndContinueProcessingExceptionHandler
 from penstock.plan.topology import Topology
 from penstock.record import TopicPartition
@@ -353,6 +353,56 @@ def test_the_dead_letter_of_a_punctuation_has_the_argument(drive: Drive) -> None
     assert (letter.key, letter.value) == ("k", "tick")
 
 
+class Recovering(Asking):
+    """Forwards each failure, and asks another function for the key `a`."""
+
+    function = staticmethod(failing)
+
+    def failed(self, record: Record[str, Any], error: CallFailedError) -> None:
+        metadata = self.context.record_metadata
+        assert metadata is not None
+        self.context.forward(record.with_value(f"{record.value} {metadata.offset}: {error}"))
+        if record.key == "a":
+            self.context.call(called_for, "again")
+
+
+FAILED = "The call of p failed at attempt 1: ValueError: declined"
+
+
+def test_a_processor_receives_the_failures_of_its_calls(drive: Drive) -> None:
+    functions = failing, called_for
+    driver = drive(lambda s: s.process(Recovering, named="p", calls=Calls(), call_functions=functions))
+    pipe(driver, "a1", "b1")
+    assert read(driver) == [
+        TestRecord("a", f"a1 0: {FAILED}", 0, HEADERS),
+        TestRecord("a", "again: a 0 in-0-0-p/p", 0, HEADERS),
+        TestRecord("b", f"b1 1: {FAILED}", 1, HEADERS),
+    ]
+    assert waiting(driver) == 0
+    assert driver.dropped_records() == 0
+
+
+def test_an_error_of_failed_is_one_of_the_processor(drive: Drive) -> None:
+    class Raising(Recovering):
+        def failed(self, record: Record[str, Any], error: CallFailedError) -> None:
+            raise error
+
+    driver = drive(lambda s: s.process(Raising, named="p", calls=Calls(), call_functions=(failing,)))
+    with pytest.raises(StreamsError, match="processor=p, topic=in, partition=0, offset=0"):
+        pipe(driver, "a1")
+
+
+def test_a_processor_of_values_receives_failures_too(drive: Drive) -> None:
+    class Defaulting(AskingValues):
+        def failed(self, record: FixedKeyRecord[str, str], error: CallFailedError) -> None:
+            self.context.forward(record.with_value(f"{record.value} without a risk"))
+
+    driver = drive(lambda s: s.process_values(Defaulting, named="p", calls=Calls(), call_functions=(risk,)))
+    driver.answers("p", [ValueError("declined")])
+    pipe(driver, "a1")
+    assert values(driver) == ["a1 without a risk"]
+
+
 class Refusing(Asking):
     """Forwards an answer, and then fails on that of the key `a`."""
 
@@ -428,10 +478,10 @@ def test_a_wrapper_wraps_the_processor_of_the_user() -> None:
         assert values(driver) == ["(a1): <Risk(score=0.4)>"]
 
 
-def restarted(base: MemoryBase, *functions: Callable[..., Any], checkpoint: Any = None) -> Any:
-    other = asking(functions[0])
+def restarted(base: MemoryBase, *functions: Callable[..., Any], processor: Any = None) -> Any:
+    other = processor or asking(functions[0])
     topology = built(lambda s: s.process(other, named="call", calls=Calls(), call_functions=functions))
-    return task_of(topology, base=base, checkpoint=checkpoint)
+    return task_of(topology, base=base)
 
 
 def test_a_call_that_waits_is_made_after_a_restart() -> None:
@@ -476,6 +526,21 @@ def test_a_failure_that_ended_the_task_is_ignored_after_a_restart() -> None:
     add_answers(task, answer_to(call, "yes"), first_offset=1)
     task.process()
     assert sent(task) == [("out", "a", "a1: yes", 5)]
+
+
+def test_a_failure_for_the_processor_counts_after_a_restart() -> None:
+    base = MemoryBase()
+    task = restarted(base, failing, called_for, processor=Recovering)
+    task.add_records("in", 0, batch_of(("b", "b1", 5)))
+    task.process()
+    commit(task)
+    (call,) = task.take_calls()["call"]
+    again = restarted(base, failing, called_for, processor=Recovering)
+    again.call_again_before({TopicPartition(ANSWERS, 0): 1})
+    add_answers(again, failure_of(call))
+    add_answers(again, answer_to(call, "yes"), first_offset=1)
+    again.process()
+    assert sent(again) == [("out", "b", "b1 0: The call of call failed at attempt 1: OSError: no answer", 5)]
 
 
 def test_a_call_of_a_function_that_has_another_name_now_stops_the_start() -> None:

@@ -8,12 +8,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from penstock.dsl.calls import Calls, calling, checked_call, given_parameters
+from penstock.dsl.calls import Calls, calling, checked_call, failure_of, given_parameters
 from penstock.dsl.functions import name_of_function
 from penstock.plan.nodes import ProcessorCalling
-from penstock.plan.suppliers import check_answered
+from penstock.plan.suppliers import check_answered, receives_failures, user_processor
 from penstock.processor.api import ProcessorSupplier
 from penstock.processor.called_functions import CalledFunction, CalledFunctions, FunctionCallSerde
+from penstock.processor.calls import CallFailure
 from penstock.processor.column_functions import has_mark
 from penstock.serdes import Serde
 from penstock.serdes.answers import PlainAnswerSerde, answer_serde_of, argument_serde_of
@@ -36,7 +37,8 @@ def processor_calling(
         key_serde: of the stream.
 
     Raises:
-        TypeError: calls or functions are missing or wrong, or the processors do not receive answers.
+        TypeError: calls or functions are missing or wrong, or the processors do not receive answers, or
+            Calls says what becomes of failures that they receive.
         TopologyError: the name of the store would be illegal.
     """
     declared = _declared(operator, functions)
@@ -52,12 +54,18 @@ def processor_calling(
     _check_single(operator, given, declared)
     called = CalledFunctions(operator, [_called(given, each) for each in declared])
     check_answered(processors)
+    if has_failed := receives_failures(processors):
+        _check_no_other_failure(operator, given, type(user_processor(processors)).__qualname__)
     of_calls = given.with_value_serde(None)  # which is that of the arguments
     serdes = key_serde, FunctionCallSerde(called)
     made = calling(of_calls, operator, called, serdes, PlainAnswerSerde(), with_key=False)
     return ProcessorCalling(
         store=made.store,
-        spec=replace(made.spec, choose_answer_serde=called.answer_serde_of),
+        spec=replace(
+            made.spec,
+            choose_answer_serde=called.answer_serde_of,
+            on_failure=CallFailure.FORWARD if has_failed else made.spec.on_failure,
+        ),
         dead_letters=made.dead_letters,
         functions=called,
     )
@@ -81,6 +89,16 @@ def _check_single(operator: str, calls: object, functions: Sequence[Callable[...
                 f"{operator} is a processor, which calls functions with one argument, and {name_of_function(each)} is "
                 "marked as one on columns: remove the mark, and give it one argument."
             )
+
+
+def _check_no_other_failure(operator: str, calls: Calls, kind: str) -> None:
+    """Raise TypeError if Calls says what becomes of failures that the method `failed` of `kind` receives."""
+    if failure_of(calls) is not CallFailure.RAISE:
+        option = "on_failure" if calls.then is None else "then"
+        raise TypeError(
+            f"{operator} has {option} in Calls, but {kind}.failed receives the failures of its calls: write Calls "
+            f"without {option}, or remove the method."
+        )
 
 
 def _declared(operator: str, functions: object) -> list[Callable[..., Any]]:

@@ -118,6 +118,11 @@ def wrapped_supplier(
     if isinstance(supplier, CallingSupplier):
         inner = wrapped_supplier(wrapper, processor_name, supplier.inner)
         check_answered(inner)
+        if receives_failures(supplier.inner) and not receives_failures(inner):
+            raise TypeError(
+                f"{type(user_processor(inner)).__qualname__} wraps processor {processor_name}, and must define "
+                "failed(self, record, error) as that does, which receives the failures of its calls."
+            )
         return supplier.around(inner)
     if isinstance(supplier, _AdaptingSupplier):
         wrapped = wrapper.wrap_fixed_key_processor_supplier(processor_name, supplier.fixed_key_supplier)
@@ -172,14 +177,32 @@ def _check_no_arguments(make: Callable[[], object], expected: type[Processor] | 
 
 def check_answered(supplier: ProcessorSupplier) -> None:
     """Raise TypeError unless the processors of `supplier` receive the answers of their calls."""
-    made = supplier.get()
-    processor = made.inner if isinstance(made, FixedKeyAdapter) else made
+    processor = user_processor(supplier)
     kind = type(processor)
     if kind.answered in (Processor.answered, FixedKeyProcessor.answered):
         raise TypeError(
             f"{kind.__qualname__} must define answered(self, record, answer), which receives the answers of its calls."
         )
     _check_method(kind, processor.answered, "answered(self, record, answer)")
+
+
+def receives_failures(supplier: ProcessorSupplier) -> bool:
+    """Return whether the processors of `supplier` receive the failures of their calls.
+
+    Raises TypeError if their method `failed` has another form.
+    """
+    processor = user_processor(supplier)
+    kind = type(processor)
+    if kind.failed in (Processor.failed, FixedKeyProcessor.failed):
+        return False
+    _check_method(kind, processor.failed, "failed(self, record, error)")
+    return True
+
+
+def user_processor(supplier: ProcessorSupplier) -> Processor | FixedKeyProcessor:
+    """Return a new processor of the user's class."""
+    made = supplier.get()
+    return made.inner if isinstance(made, FixedKeyAdapter) else made
 
 
 def _check_process(processor: Processor | FixedKeyProcessor) -> None:

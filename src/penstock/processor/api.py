@@ -16,6 +16,7 @@ from typing import Any, Concatenate, Generic, Protocol
 
 from typing_extensions import TypeVar
 
+from penstock.errors import CallFailedError
 from penstock.metrics import StreamsMetrics
 from penstock.metrics.drop_reasons import DropReason
 from penstock.record import Int64Array, Record, RecordBatch, RecordMetadata, TopicPartition
@@ -236,6 +237,18 @@ class Processor(Generic[KIn, VIn, KOut, VOut]):
             answer: the result of the function.
         """
         raise NotImplementedError(f"{type(self).__name__} must define answered(self, record, answer).")
+
+    def failed(self, record: Record[KIn, Any], error: CallFailedError) -> None:
+        """Process the failure of a call after its last attempt, in the context of its record (no Kafka method).
+
+        A processor overrides it in place of `on_failure` and `then` of Calls. It may use stores, forward, and call
+        again.
+
+        Args:
+            record: the key, timestamp and headers of the call; its value is the argument.
+            error: the failure; its message has the error of the last attempt.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define failed(self, record, error).")
 
     def close(self) -> None:
         """Release the resources of `init`; records can no longer be forwarded."""

@@ -3,7 +3,8 @@
 Rules:
 - The first answer of a record counts. Without a waiting record, an answer is ignored.
 - The operator runs as without calls, in the context of the record, with a function that returns the answer.
-- A failed answer is an error of the record, which the handler, the topic of dead letters or a count takes.
+- A failed answer is an error of the record, which the handler, the topic of dead letters, a count or the processor that
+  made the call takes.
 - A failure that ended an earlier run is ignored: the record still waits, and the host makes its call again.
 - An answer that comes before one that must precede it is ignored, and comes again or its call is made again.
 - All results are known before the first is forwarded, so an error after that is no error of the operator.
@@ -19,7 +20,7 @@ from penstock.errors import CallFailedError, StreamsError
 from penstock.metrics.drop_reasons import DropReason
 from penstock.processor.api import Processor, ProcessorContext
 from penstock.processor.call_inbox import CallsContext, opened_inbox
-from penstock.processor.calls import Answer, CallFailure, CallSpec, unpack_answer
+from penstock.processor.calls import Answer, CallFailure, CallSpec, FailedCall, unpack_answer
 from penstock.processor.kept_results import KeptResults
 from penstock.processor.waiting_records import WaitingRecord
 from penstock.record import NO_METADATA, Record
@@ -93,7 +94,7 @@ class StreamCallAnswers(Processor):
             if turn.is_repeated and self._spec.on_failure is CallFailure.RAISE:
                 return
             self._inbox.remove(turn.sequence)
-            self._failed(error)
+            self._failed(error, record)
             return
         self._inbox.remove(turn.sequence)
         for result in results:
@@ -149,12 +150,16 @@ class StreamCallAnswers(Processor):
                 f"read ({error}): run the program with the answer_serde of Calls, or the annotation, that wrote it."
             ) from error
 
-    def _failed(self, error: Exception) -> None:
-        """Handle the failure of a call; raises all other errors."""
-        failure = self._spec.on_failure
-        if failure is CallFailure.RAISE or not isinstance(error, CallFailedError):
+    def _failed(self, error: Exception, record: Record[Any, Any]) -> None:
+        """Handle the failure of the call for `record`; raises all other errors."""
+        if not isinstance(error, CallFailedError):
             raise error
-        if failure is CallFailure.SKIP:
-            self._engine.count_dropped(DropReason.PROCESSING)
-        else:
-            self._engine.bury(error)
+        match self._spec.on_failure:
+            case CallFailure.RAISE:
+                raise error
+            case CallFailure.SKIP:
+                self._engine.count_dropped(DropReason.PROCESSING)
+            case CallFailure.BURY:
+                self._engine.bury(error)
+            case CallFailure.FORWARD:
+                self.context.forward(record.with_value(FailedCall(record.value, error)))

@@ -1,8 +1,8 @@
 """A user's processor that calls functions outside of its task.
 
 Rules:
-- It is one node below its parents and below the node that receives its answers (`StreamCallAnswers`), so answers come
-  in the context of their records, and only if they count.
+- It is one node below its parents and below the node that receives its answers (`StreamCallAnswers`), so answers and
+  failures come in the context of their records, and only if they count.
 - A call waits in the store of the processor, as the records of an operator with calls do.
 - The start fails while a call waits whose function is not declared, so that no such call fails or is skipped.
 """
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, cast
 from penstock.processor.api import Processor, ProcessorContext, ProcessorSupplier
 from penstock.processor.call_inbox import CallsContext, keep_record, opened_inbox
 from penstock.processor.called_functions import CalledFunctions, FunctionCall
-from penstock.processor.calls import CallSpec
+from penstock.processor.calls import CallSpec, FailedCall
 from penstock.record import Record
 from penstock.state.api import StoreBuilder
 
@@ -78,12 +78,14 @@ class CallingProcessor(Processor):
         self.inner.init(context)
 
     def process(self, record: Record[Any, Any]) -> None:
-        """Pass on an input record, or an answer."""
-        value = record.value
-        if isinstance(value, AnsweredCall):
-            self.inner.answered(record.with_value(value.argument), value.answer)
-        else:
-            self.inner.process(record)
+        """Pass on an input record, an answer, or a failure."""
+        match record.value:
+            case AnsweredCall(_, argument, answer):
+                self.inner.answered(record.with_value(argument), answer)
+            case FailedCall(FunctionCall(_, argument), error):
+                self.inner.failed(record.with_value(argument), error)
+            case _:
+                self.inner.process(record)
 
     def close(self) -> None:
         """Close the processor."""

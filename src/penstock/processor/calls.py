@@ -16,11 +16,11 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from penstock.errors import ProcessorStateError
+from penstock.errors import CallFailedError, ProcessorStateError
 from penstock.processor.backoff import Backoff
 from penstock.processor.column_functions import ColumnFunction
 from penstock.processor.waiting_records import WaitingRecord
@@ -56,12 +56,25 @@ class CallFailure(Enum):
     """What becomes of a record whose last attempt failed.
 
     RAISE: an error of the record, for the exception handler. SKIP: the record is counted as dropped. BURY: it is a dead
-    letter.
+    letter. FORWARD: the processor that made the call receives the error.
     """
 
     RAISE = "raise"
     SKIP = "skip"
     BURY = "bury"
+    FORWARD = "forward"
+
+
+class FailedCall(NamedTuple):
+    """The value of a record on its way to the processor whose call failed.
+
+    Args:
+        waiting: the value of the waiting record.
+        error: the failure.
+    """
+
+    waiting: Any
+    error: CallFailedError
 
 
 @dataclass(frozen=True, kw_only=True)

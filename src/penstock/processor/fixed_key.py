@@ -10,6 +10,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Concatenate, Generic, TypeVar
 
+from penstock.errors import CallFailedError
 from penstock.metrics import StreamsMetrics
 from penstock.processor.api import (
     A,
@@ -233,6 +234,10 @@ class FixedKeyProcessor(Generic[KIn, VIn, VOut]):
         """Process the answer of a call, as `Processor.answered` (no Kafka method)."""
         raise NotImplementedError(f"{type(self).__name__} must define answered(self, record, answer).")
 
+    def failed(self, record: FixedKeyRecord[KIn, Any], error: CallFailedError) -> None:
+        """Process the failure of a call, as `Processor.failed` (no Kafka method)."""
+        raise NotImplementedError(f"{type(self).__name__} must define failed(self, record, error).")
+
     def close(self) -> None:
         """Release the resources of `init`; records can no longer be forwarded."""
 
@@ -280,6 +285,10 @@ class FixedKeyAdapter(Processor):
     def answered(self, record: Record[Any, Any], answer: Any) -> None:
         """Pass on the answer, with the key of its record fixed."""
         self.inner.answered(FixedKeyRecord(record), answer)
+
+    def failed(self, record: Record[Any, Any], error: CallFailedError) -> None:
+        """Pass on the failure, with the key of its record fixed."""
+        self.inner.failed(FixedKeyRecord(record), error)
 
     def close(self) -> None:
         """Close the processor."""
