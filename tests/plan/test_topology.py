@@ -248,7 +248,7 @@ def test_a_store_is_replaced_where_that_is_allowed() -> None:
 
 
 def test_the_log_shows_how_nodes_are_united(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.DEBUG, "penstock.plan.topology"):
+    with caplog.at_level(logging.DEBUG, "penstock.plan.internal_topology_builder"):
         topology = Topology().add_source("a", "in-a").add_source("b", "in-b")
         topology.add_processor("one", Pass, "a").add_processor("two", Pass, "b").add_sink("out", "out", "two")
         topology.add_state_store(store("s"), "one", "two").build("app")

@@ -31,6 +31,12 @@ def calling_line() -> str | None:
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
+def at_line() -> str:
+    """Return the innermost call from outside this package in brackets, for an error; no text if absent."""
+    line = calling_line()
+    return "" if line is None else f" ({line})"
+
+
 def function_line(function: Callable[..., Any]) -> str:
     """Return the name of a user's function, with its file and first line."""
     own = inspect.unwrap(function)
