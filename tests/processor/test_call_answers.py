@@ -305,7 +305,9 @@ def test_a_call_that_takes_too_long_fails(drive: Drive) -> None:
     driven = drive(lambda stream: stream.map_values(forever, "call", calls=Calls(timeout=100, then="letters")))
     driven.pipe("a1")
     (letter,) = driven.read("letters")
-    assert b"TimeoutError: No answer within 100 ms" in (dict(letter.headers)["__streams.errors.message"] or b"")
+    assert b"TimeoutError: No answer of the call within 100 ms" in (
+        dict(letter.headers)["__streams.errors.message"] or b""
+    )
 
 
 def test_a_result_that_cannot_be_kept_is_paid_once(drive: Drive) -> None:

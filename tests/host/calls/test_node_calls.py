@@ -356,7 +356,7 @@ def test_a_record_that_the_service_may_know_has_an_attempt_of_its_own(run: Run, 
     runner.add("risk", 0, [*waited, *new])
     found = sorted(map(str, answers.results(5)))
     assert found[:3] == ["4", "5", "OSError: down"]
-    assert "did not end within 50 ms" in found[3]
+    assert found[3] == "TimeoutError: The reconcile of risk for orders-0, offset 2, did not end within 50 ms."
     assert found[4] == "known"
     assert sorted(seen) == [["2"], ["4", "5"]]
 

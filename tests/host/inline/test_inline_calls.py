@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from penstock import NOT_CALLED, Calls, Consumed, Retry, Serdes, StreamsBuilder, vectorized
+from penstock import NOT_CALLED, Backoff, Calls, Consumed, Retry, Serdes, StreamsBuilder, vectorized
 from penstock.config import StreamsConfig
 from penstock.host.inline.inline_calls import InlineCalls, NoAnswerLeftError
 from penstock.host.inline.inline_host import whole_topology
@@ -137,8 +137,19 @@ def test_a_blocking_function_that_takes_too_long_is_left(make: Make) -> None:
     def wait(value: str) -> Any:
         end.wait(60)
 
-    assert outcome(make(wait, threads=1, timeout=100)) == (1, "TimeoutError: No answer within 100 ms.")
+    assert outcome(make(wait, threads=1, timeout=100)) == (1, "TimeoutError: No answer of the call within 100 ms.")
     end.set()
+
+
+def test_a_look_up_that_takes_too_long_is_named(make: Make) -> None:
+    async def charge(value: str) -> Any:
+        raise OSError("closed")
+
+    async def known(value: str) -> Any:
+        await asyncio.sleep(60)
+
+    calls = make(charge, reconcile=known, timeout=100, retry=Retry(attempts=2, backoff=Backoff(1)))
+    assert outcome(calls) == (2, "TimeoutError: No answer of reconcile within 100 ms.")
 
 
 def test_a_time_out_of_the_function_is_its_own(make: Make) -> None:

@@ -52,10 +52,14 @@ class Attempt:
         self._task = self._loop.create_task(outcome_of(made))
         self._task.add_done_callback(self._done)
 
-    def begin(self) -> None:
-        """Begin the time of the attempt, or begin it again; raises CancelledError if it is over."""
+    def begin(self, name: str) -> None:
+        """Begin the time of the attempt, or begin it again; raises CancelledError if it is over.
+
+        name: of the function that runs from now on, and its record, for errors.
+        """
         if self._error is not None:
             raise asyncio.CancelledError(str(self._error))
+        self._name = name
         self._end_timer()
         self._timer = self._loop.call_later(self._timeout, self._time_out)
 

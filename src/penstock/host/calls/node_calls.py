@@ -51,10 +51,10 @@ class _Batch:
         self.began = began
         self.attempt: Attempt | None = None
 
-    def begin(self) -> None:
-        """Begin the time of the attempt."""
+    def begin(self, name: str) -> None:
+        """Begin the time of the attempt; name: as in `Attempt.begin`."""
         if self.attempt is not None:
-            self.attempt.begin()
+            self.attempt.begin(name)
 
     def cancel_if_dropped(self) -> None:
         """Cancel the attempt if no call of it needs an answer."""
@@ -193,12 +193,14 @@ class NodeCalls:
         self._attempts.add(batch)
         timeout = self._spec.rules.timeout_ms / 1000
         ended = partial(self._ended, batch)
-        batch.attempt = Attempt(self._name_of(batch), self._made_call(batch), timeout, self._cancel_seconds, ended)
+        name = self._name_of("call", batch)
+        batch.attempt = Attempt(name, self._made_call(batch), timeout, self._cancel_seconds, ended)
 
-    def _name_of(self, batch: _Batch) -> str:
+    def _name_of(self, function: str, batch: _Batch) -> str:
         record, more = batch.calls[0].record, len(batch.calls) - 1
         others = f", and {more} more," if more else ","
-        return f"The call of {self._spec.node} for {record.topic}-{record.partition}, offset {record.offset}{others}"
+        place = f"{record.topic}-{record.partition}, offset {record.offset}"
+        return f"The {function} of {self._spec.node} for {place}{others}"
 
     async def _made_call(self, batch: _Batch) -> dict[Call, CallOutcome]:
         """Call the function for the records and return their outcomes, or the one that the service has already."""
@@ -207,17 +209,18 @@ class NodeCalls:
         attempted = [Attempted(call.record, call.attempts) for call in calls]
         reconciling = self._function.reconciling(attempted, client)
         if reconciling is not None:
-            batch.begin()
-            found = await self._result(batch, reconciling)
+            found = await self._result(batch, "reconcile", reconciling)
             if found is not NOT_CALLED:
                 return {calls[0]: CallOutcome(found)}
-        batch.begin()
         made = self._function.made(attempted, client)
-        return dict(zip(calls, made.outcomes(await self._result(batch, made)), strict=True))
+        return dict(zip(calls, made.outcomes(await self._result(batch, "call", made)), strict=True))
 
-    async def _result(self, batch: _Batch, function: Callable[[], Any]) -> Any:
+    async def _result(self, batch: _Batch, which: str, function: Callable[[], Any]) -> Any:
+        """Return the result of the function `which`, whose time begins now."""
+        name = self._name_of(which, batch)
+        batch.begin(name)
         if self._spec.rules.threads:
-            return await self._threads.run(self._name_of(batch), function)
+            return await self._threads.run(name, function)
         return await function()
 
     def _ended(self, batch: _Batch, outcome: AttemptOutcome) -> None:

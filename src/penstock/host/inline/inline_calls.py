@@ -147,11 +147,11 @@ class _Operator:
         try:
             reconciling = self._function.reconciling(attempted, client)
             if reconciling is not None:
-                found = self._loop_thread.run(self._limited(reconciling))
+                found = self._loop_thread.run(self._limited(reconciling, "reconcile"))
                 if found is not NOT_CALLED:
                     return [CallOutcome(found)]
             made = self._function.made(attempted, client)
-            return made.outcomes(self._loop_thread.run(self._limited(made)))
+            return made.outcomes(self._loop_thread.run(self._limited(made, "the call")))
         except Exception as error:
             return [CallOutcome(error=error)] * len(calls)
 
@@ -169,7 +169,7 @@ class _Operator:
             raise given
         return CallOutcome(given)
 
-    async def _limited(self, function: Callable[[], Any]) -> Any:
+    async def _limited(self, function: Callable[[], Any], which: str) -> Any:
         seconds = self._spec.rules.timeout_ms / 1000
         coroutine = _in_thread(function) if self._spec.rules.threads else function()
         try:
@@ -177,7 +177,7 @@ class _Operator:
                 return await coroutine
         except TimeoutError as error:
             if limit.expired():
-                raise TimeoutError(f"No answer within {self._spec.rules.timeout_ms} ms.") from error
+                raise TimeoutError(f"No answer of {which} within {self._spec.rules.timeout_ms} ms.") from error
             raise
 
     @property
