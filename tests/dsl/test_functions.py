@@ -72,7 +72,7 @@ def test_a_generator_is_no_joiner() -> None:
 def test_a_function_that_cannot_be_called_as_it_must_be_is_refused() -> None:
     with pytest.raises(TypeError, match=r"The predicate cannot be called as predicate\(key, value\): .*lambda.*\(v\)"):
         checked(lambda v: v, "predicate(key, value)")
-    with pytest.raises(TypeError, match=r"Expected a function initializer\(\), got 0"):
+    with pytest.raises(TypeError, match=rf"Expected a function initializer\(\), got 0 \({__file__}:\d+\)\."):
         checked(0, "initializer()")  # type: ignore[arg-type]  # the mistake that is tested
 
 

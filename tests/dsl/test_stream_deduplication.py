@@ -145,6 +145,10 @@ def test_the_default_serde_of_keys_is_used_where_none_is_named() -> None:
         assert driver.create_output_topic("out", LONG, TEXT).read_key_values_to_list() == [(1, "a"), (2, "a")]
 
 
+def length(key: str, value: str) -> int:
+    return len(value)
+
+
 MISTAKES: list[tuple[Callable[[Any], object], type[Exception], str]] = [
     (lambda s: s.deduplicate_by_key(-1), ValueError, "interval of deduplicate_by_key (FILE) must not be negative"),
     (lambda s: s.deduplicate_by_key(1.5), TypeError, "Expected the interval as a timedelta or a whole number"),
@@ -159,6 +163,11 @@ MISTAKES: list[tuple[Callable[[Any], object], type[Exception], str]] = [
         lambda s: s.deduplicate_by_key_value(lambda key, value: value, 5),
         TypeError,
         "deduplicate_by_key_value (FILE) has no serde of ids: name one, such as Deduplicated(id_serde=",
+    ),
+    (
+        lambda s: s.deduplicate_by_key_value(length, 5),
+        TypeError,
+        "the annotation int of length selects none, so name one, such as Deduplicated(id_serde=Serdes.long())",
     ),
     (lambda s: s.deduplicate_by_key_value(lambda value: value, 5), TypeError, "cannot be called as mapper(key, value)"),
     (lambda s: s.deduplicate_by_key(5, Deduplicated.with_(LONG)), TypeError, "the keys are of type str, but LongSerde"),

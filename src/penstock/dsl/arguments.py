@@ -14,7 +14,7 @@ from penstock.errors import TopologyError
 from penstock.plan.nodes.base import BaseNode, NodeId
 from penstock.plan.nodes.stream import StreamSourceNode
 from penstock.plan.nodes.table import GlobalSourceNode, TableSourceNode
-from penstock.plan.user_lines import calling_line
+from penstock.plan.user_lines import at_line
 from penstock.serdes import Serde, Serdes
 from penstock.serdes.format import read_type, written_type
 from penstock.windows import SessionWindows, SlidingWindows, Windowed, Windows
@@ -148,10 +148,9 @@ def check_fits(where: str, part: str, named: Serde | None, known: Serde | None) 
     writes, given = written_type(named), read_type(known)
     if writes is None or given is None or issubclass(given, writes) or (given is int and writes is float):
         return
-    line = calling_line()
     example = ", such as WindowedSerdes.time_windowed(Serdes.string(), size_ms)" if given is Windowed else ""
     raise TypeError(
-        f"{where}{'' if line is None else f' ({line})'}: the {part}s are of type {given.__name__}, but "
+        f"{where}{at_line()}: the {part}s are of type {given.__name__}, but "
         f"{type(named).__name__} writes {writes.__name__}. Name a serde of {given.__name__}{example}, or convert the "
         f"{part}s first."
     )
@@ -184,10 +183,9 @@ def check_keys_meet(
     one, two = (None if serde is None else read_type(serde) for serde in (key_serde, other_key_serde))
     if one is None or two is None or issubclass(one, two) or issubclass(two, one):
         return
-    line = calling_line()
     one_side, other_side = (_described(graph.node(each)) for each in (node, other))
     raise TypeError(
-        f"Join{'' if line is None else f' ({line})'}: the {keys} of {one_side} are of type {one.__name__}, "
+        f"Join{at_line()}: the {keys} of {one_side} are of type {one.__name__}, "
         f"and the keys of {other_side} of type {two.__name__}, so no records would meet. Convert the keys of "
         "one side first, such as with select_key, or correct its serde of keys."
     )

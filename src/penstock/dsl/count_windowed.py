@@ -20,7 +20,7 @@ from penstock.dsl.ready_aggregation import ReadyAggregation, is_ready
 from penstock.dsl.shell import Shell
 from penstock.dsl.type_variables import VR, K, V
 from penstock.plan import names, nodes
-from penstock.plan.user_lines import calling_line
+from penstock.plan.user_lines import at_line
 from penstock.processor.count_window import CountWindowAdder, CountWindowFunction, FullWindows, aggregate_of
 from penstock.processor.reduction import Reduction, no_aggregate
 from penstock.serdes import Serde
@@ -192,8 +192,7 @@ def checked_number(n: object) -> int:
 
     Raises TypeError unless it is an int, ValueError if it is less than 1.
     """
-    line = calling_line()
-    where = f"count_windows{'' if line is None else f' ({line})'}"
+    where = f"count_windows{at_line()}"
     if isinstance(n, bool) or not isinstance(n, int):
         raise TypeError(f"{where}: expected the number of records of a window as an int, got {n!r:.100}.")
     if n < 1:

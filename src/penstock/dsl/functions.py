@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from penstock.plan.user_lines import at_line
 from penstock.processor.column_functions import ColumnFunction, takes_columns_only
 from penstock.signatures import misfit, signature_of
 
@@ -33,7 +34,7 @@ def checked_form(function: Callable[..., Any], form: str) -> Callable[..., Any]:
     """Like `checked`, but also accepts a generator function and a coroutine function."""
     role, _, arguments = form.partition("(")
     if not callable(function):
-        raise TypeError(f"Expected a function {form}, got {function!r}.")
+        raise TypeError(f"Expected a function {form}, got {function!r}{at_line()}.")
     if (why := misfit(function, *filter(None, arguments.rstrip(")").split(", ")))) is not None:
         shown = f"{name_of_function(function)}{signature_of(function)}"
         raise TypeError(f"The {role} cannot be called as {form}: {shown} does not fit ({why}).")
@@ -88,7 +89,7 @@ def _keys_taken(
     written = [f"{role}({', '.join((*keys[:taken], *values))})" for taken in range(len(keys) + 1)]
     forms = f"{', '.join(written[:-1])} or {written[-1]}"
     if not callable(function):
-        raise TypeError(f"Expected a function {forms}, got {function!r}.")
+        raise TypeError(f"Expected a function {forms}, got {function!r}{at_line()}.")
     signature = None if isinstance(function, type) else signature_of(function)
     if signature is None:
         return 0

@@ -14,7 +14,7 @@ from penstock.errors import TopologyError
 from penstock.plan import names, nodes
 from penstock.plan.droppers import drops_records
 from penstock.plan.internal_topics import check_topic_name
-from penstock.plan.user_lines import calling_line, made_at
+from penstock.plan.user_lines import at_line, made_at
 from penstock.processor.added_values import AddedValues
 from penstock.processor.count_window import FullWindows
 
@@ -54,8 +54,8 @@ class LateRecords(Shell, Generic[K, V]):
             raise TypeError(f"Expected the name of a topic for dropped records, got {topic!r}.")
         check_topic_name(topic)
         id = self._dropping()
-        line, operator = calling_line(), self._graph.node(id)
-        writes = f"late_to{'' if line is None else f' ({line})'} writes the dropped records of "
+        operator = self._graph.node(id)
+        writes = f"late_to{at_line()} writes the dropped records of "
         check_no_return(self._graph, id, topic, f"{writes}{operator.name}{made_at(operator.line)}", "be dropped")
         options = option(produced, Produced())
         inputs = [self._graph.serdes_of(each) for each in self._inputs(id)]
@@ -81,9 +81,8 @@ class LateRecords(Shell, Generic[K, V]):
         if isinstance(node, nodes.FlatMapValuesNode) and isinstance(node.mapper, FullWindows):
             (updates,) = node.parents
             return self._graph.node(updates).parents[0]
-        line = calling_line()
         raise TopologyError(
-            f"late_to{'' if line is None else f' ({line})'} cannot write dropped records of "
+            f"late_to{at_line()} cannot write dropped records of "
             f"{node.name}{made_at(node.line)}, which drops none. Write late_to directly after the operator that drops "
             "them: an aggregation, a join of a stream, table, to_table, a deduplication or repartition."
         )

@@ -11,7 +11,7 @@ from penstock.aggregations import Aggregation
 from penstock.aggregations.api import call_of
 from penstock.dsl.arguments import option
 from penstock.dsl.options import Materialized, Named, name_of
-from penstock.plan.user_lines import calling_line
+from penstock.plan.user_lines import at_line
 from penstock.processor.added_values import AddedValues, MergedStates, SubtractedValues
 from penstock.serdes import Serde
 
@@ -25,9 +25,8 @@ def is_ready(initializer: object) -> TypeIs[Aggregation[Any, Any]]:
     Raises TypeError for a function of `penstock.aggregations` that was not called.
     """
     if (call := call_of(initializer)) is not None:
-        line = calling_line()
         raise TypeError(
-            f"aggregate(){'' if line is None else f' ({line})'} expected a ready aggregation, got the function that "
+            f"aggregate(){at_line()} expected a ready aggregation, got the function that "
             f"creates it: call it, aggregate({call})."
         )
     return isinstance(initializer, Aggregation)

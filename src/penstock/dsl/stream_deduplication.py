@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from penstock.dsl.arguments import first, inherited, option
 from penstock.dsl.deduplicated import Deduplicated
-from penstock.dsl.functions import checked
+from penstock.dsl.functions import checked, name_of_function
 from penstock.dsl.graph import Graph
 from penstock.dsl.shell import Shell
 from penstock.dsl.type_variables import K, V
 from penstock.plan import names, nodes
-from penstock.plan.user_lines import calling_line
+from penstock.plan.user_lines import at_line
+from penstock.processor.column_functions import result_annotation
 from penstock.serdes import Serde, Serdes
 from penstock.serdes.annotated import serde_of_result
 from penstock.serdes.key_and_id import KeyAndIdSerde
@@ -58,7 +59,7 @@ class StreamDeduplication(Shell, Generic[K, V]):
         options = option(deduplicated, Deduplicated())
         if options.id_serde is not None:
             raise TypeError(
-                f"{operator}{_at_line()} has no ids, but Deduplicated has the id_serde {options.id_serde!r}: leave it "
+                f"{operator}{at_line()} has no ids, but Deduplicated has the id_serde {options.id_serde!r}: leave it "
                 "out, or write deduplicate_by_key_value(mapper, interval, deduplicated)."
             )
         return self._deduplicated(operator, interval, options, None)
@@ -86,10 +87,7 @@ class StreamDeduplication(Shell, Generic[K, V]):
         annotated = serde_of_result(mapper)
         id_serde = first(options.id_serde, None if annotated is None else annotated.with_defaults(None, None))
         if id_serde is None:
-            raise TypeError(
-                f"{operator}{_at_line()} has no serde of ids: name one, such as "
-                "Deduplicated(id_serde=Serdes.string()), or annotate the result of the mapper."
-            )
+            raise TypeError(f"{operator}{at_line()} has no serde of ids: {_how_to_name_ids(mapper)}.")
         return self._deduplicated(operator, interval, options.with_id_serde(id_serde), mapper)
 
     def _deduplicated(
@@ -97,7 +95,7 @@ class StreamDeduplication(Shell, Generic[K, V]):
     ) -> KStream:
         interval_ms = milliseconds(interval, "the interval")
         if interval_ms < 0:
-            raise ValueError(f"The interval of {operator}{_at_line()} must not be negative, got {interval!r}.")
+            raise ValueError(f"The interval of {operator}{at_line()} must not be negative, got {interval!r}.")
         provider = self._graph.names
         name = provider.processor_name(options.name, names.STREAM_DEDUPLICATE)
         generated = provider.new_store_name(names.STREAM_DEDUPLICATE)
@@ -122,6 +120,18 @@ class StreamDeduplication(Shell, Generic[K, V]):
         )
 
 
+def _how_to_name_ids(mapper: Callable[..., Any]) -> str:
+    """Return how to give the ids of `mapper` a serde."""
+    annotation = result_annotation(mapper)
+    if annotation is None:
+        return "name one, such as Deduplicated(id_serde=Serdes.string()), or annotate the result of the mapper"
+    example = "long" if annotation is int else "string"
+    return (
+        f"the annotation {getattr(annotation, '__name__', annotation)} of {name_of_function(mapper)} selects none, so "
+        f"name one, such as Deduplicated(id_serde=Serdes.{example}())"
+    )
+
+
 def _store(name: str, interval_ms: int, options: Deduplicated) -> StoreBuilder:
     """Return the store of the first records' times, which keeps them while they have duplicates.
 
@@ -135,8 +145,3 @@ def _store(name: str, interval_ms: int, options: Deduplicated) -> StoreBuilder:
         key_serde if options.id_serde is None else KeyAndIdSerde(key_serde, options.id_serde),
         Serdes.boolean(),
     )
-
-
-def _at_line() -> str:
-    line = calling_line()
-    return "" if line is None else f" ({line})"
