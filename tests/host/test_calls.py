@@ -30,7 +30,20 @@ from penstock.client.api import NewTopic
 from penstock.errors import StreamsError
 from penstock.exception_handlers import LogAndContinueProcessingExceptionHandler
 from penstock.record import TopicPartition
-from tests.host.calling_service import CALLS, SERVICE, STRING, TEXT, TEXTS, Service, ask, asking, rows, texts, values
+from tests.host.calling_service import (
+    CALLS,
+    SERVICE,
+    STRING,
+    TEXT,
+    TEXTS,
+    Service,
+    ask,
+    asking,
+    calling,
+    rows,
+    texts,
+    values,
+)
 from tests.host.support import (
     IN_PROCESSES,
     WITH_PROCESSES,
@@ -634,3 +647,41 @@ def test_a_refused_result_is_not_lost(
             runner.run(asking(topics[0], small, enlarged), config)
     runner.run(asking(topics[0], topics[1], enlarged), config)
     assert 9_000 in map(len, values(runner, topics[1]))
+
+
+def uppercase(name: str, stream: KStream) -> KStream:
+    return stream.map_values(upper, named=name)
+
+
+def waiting_to(service: Service, program: Program, runner: Runner, topics: tuple[str, str]) -> None:
+    """Write two records, and run until their calls have begun, which do not end."""
+    service.is_up = False
+    runner.write(topics[0], rows("a1", "b1"))
+    advance_until(program, lambda: service.calls.total() == 2)
+
+
+@pytest.mark.partitions(1, 1)
+@pytest.mark.parametrize("runner", ["threads", IN_PROCESSES, "spark"], indirect=True)
+def test_each_start_warns_of_records_whose_operator_has_lost_its_calls(
+    runner: Runner,
+    start: Callable[..., Program],
+    application: str,
+    topics: tuple[str, str],
+    service: Service,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    program = start(asking(*topics), runner.config(application))
+    waiting_to(service, program, runner, topics)
+    for changed in ("ask", "demand"):
+        without = calling(*topics, partial(uppercase, changed))
+        caplog.clear()
+        program.change(without)
+        told = "2 records of operator ask wait for calls in store ask-calls, and the program has no such operator"
+        assert told in caplog.text
+    service.release()
+    caplog.clear()
+    program.change(asking(*topics))
+    assert "wait for calls" not in caplog.text
+    advance_until(program, lambda: len(values(runner, topics[1])) == 2)
+    program.change(without)
+    assert "wait for calls" not in caplog.text

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 
 from penstock.client.api import Admin, OffsetAndMetadata
+from penstock.client.confluent import ConfluentFetcher
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 from penstock.host.deployment.internal_topics import internal_topics, make_internal_topics
@@ -16,6 +18,7 @@ from penstock.host.deployment.lost_topics import check_topics, recorded_topics
 from penstock.host.deployment.topics import check_sink_topics, named_topics, source_topics
 from penstock.host.threads.clients import GroupAdmin
 from penstock.host.threads.plan_check import refused_plan
+from penstock.host.threads.uncalled import UncalledRecords
 from penstock.plan.subtopology import BuiltTopology
 from penstock.record import TopicPartition
 
@@ -37,6 +40,7 @@ def checked_layout(built: BuiltTopology, config: StreamsConfig, admin: Admin) ->
         topics = listed_topics(admin, before)
     check_topics(layout, topics, admin.topic_ids(before & topics.keys()), committed)
     make_internal_topics(layout, admin, topics)
+    UncalledRecords(layout, admin, partial(ConfluentFetcher, config)).warn(topics, committed)
     return replace(layout, topic_ids=admin.topic_ids(used))
 
 

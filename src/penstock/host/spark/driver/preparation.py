@@ -46,6 +46,7 @@ from penstock.host.spark.driver.calling_again import calling_again
 from penstock.host.spark.driver.changelogs import PositionsInStep, positions_in_step, prepare_changelogs
 from penstock.host.spark.driver.prepared_histories import delete_other_histories, prepared_histories, with_histories
 from penstock.host.spark.driver.task_topics import with_task_topics
+from penstock.host.spark.driver.uncalled import warn_of_removed_calls
 from penstock.host.spark.protocol.application_description import ApplicationDescription, check_can_be_sent
 from penstock.host.spark.protocol.placement import Placement, place, shape
 from penstock.host.spark.protocol.transactions import commits_topic, guarantee_of, make_commits_topic
@@ -154,6 +155,8 @@ def prepare(
             checkpoint.check_not_overtaken()  # a newer driver may be changing the files during the read
             raise
         if prepared is not None:
+            if not prepared.finishes:
+                warn_of_removed_calls(checkpoint, prepared.last, admin, str(config["application.id"]))
             return prepared
     raise TaskMigratedError(
         f"While {config['application.id']} was about to start from {checkpoint.uri}, another program kept committing "
