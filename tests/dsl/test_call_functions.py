@@ -98,19 +98,17 @@ class UnansweredValues(FixedKeyProcessor):
 
 
 def declared(*functions: Callable[..., Any], calls: Calls | None = None) -> Any:
-    found = processor_calling("p", checked_supplier(Asking), calls or Calls(), functions, STRING)
-    assert found is not None
-    return found
+    return processor_calling("p", checked_supplier(Asking), calls or Calls(), functions, STRING)
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
         ({"calls": Calls()}, "p has calls, but no call_functions: name all functions that the processor calls"),
-        ({"call_functions": (risk,)}, r"p has call_functions, but no calls: write process\(..., calls=Calls"),
+        ({"call_functions": (risk,)}, r"p has call_functions, but no calls: add calls=Calls\(\.\.\.\)"),
         ({"calls": Calls(), "call_functions": risk}, r"Expected the call_functions of p as a tuple .* got <function"),
         ({"calls": Calls(), "call_functions": ("risk",)}, "Expected functions as call_functions of p, got 'risk'"),
-        ({"calls": 5, "call_functions": (risk,)}, "Expected Calls as calls of risk, got 5"),
+        ({"calls": 5, "call_functions": (risk,)}, "Expected Calls as calls of p, got 5"),
         ({"calls": Calls(), "call_functions": (risk, partial(risk))}, "p has two call_functions named risk"),
         ({"calls": Calls(), "call_functions": (blocking,)}, "The function blocking is no coroutine function"),
         ({"calls": Calls(threads=1), "call_functions": (risk,)}, "coroutine function, which needs no threads"),

@@ -191,6 +191,22 @@ def test_a_failed_call_is_a_dead_letter(
     assert found.value == b"home of a2 0.2 2"
 
 
+def test_a_processor_of_a_topology_that_is_built_by_hand_calls(
+    runner: Runner, start: Callable[..., Program], application: str, topics: tuple[str, str], calls: Path
+) -> None:
+    first = partial(risk, calls)
+    topology = Topology().add_source("in", topics[0], key_serde=STRING, value_serde=STRING)
+    options = Calls(key_serde=STRING)
+    topology.add_processor("score", Scorings(first), "in", calls=options, call_functions=(first, place))
+    topology.add_sink("out", topics[1], "score", key_serde=STRING, value_serde=STRING)
+    program = start(topology, runner.config(application))
+    runner.write(topics[0], rows("a1"))
+    program.run_to_end()
+    program.restart()
+    (found,) = run_to(program, runner, topics[1], 1)
+    assert found.value == b"home of a1 0.2 2"
+
+
 class Recovering(Scoring):
     """Counts the failures of a key, and forwards each."""
 

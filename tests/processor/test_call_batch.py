@@ -11,7 +11,7 @@ import pytest
 
 from penstock import Calls, Serdes, vectorized
 from penstock.dsl.call_batches import on_waiting_columns
-from penstock.dsl.calls import calling
+from penstock.dsl.call_nodes import calling
 from penstock.errors import StreamsError
 from penstock.processor.call_batch import Attempted, CallOutcome, MadeCall, RecordCall
 from penstock.processor.call_function import call_function

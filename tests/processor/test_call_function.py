@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from penstock import Backoff, Calls, Retry, Serdes
-from penstock.dsl.calls import calling
+from penstock.dsl.call_nodes import calling
 from penstock.errors import ConfigError, StreamsError
 from penstock.processor.call_batch import Attempted
 from penstock.processor.call_function import CallFunction, call_function, checked_client, client_open_error

@@ -93,7 +93,7 @@ def test_a_function_that_is_not_declared_is_told_with_what_to_do() -> None:
     data = SERDE.serialize("t", FunctionCall("given", 7))
     with pytest.raises(StreamsError, match="A call of the function given waits for processor p, which declares only"):
         renamed.check_entry(data)
-    with pytest.raises(StreamsError, match="Name a function given in call_functions"):
+    with pytest.raises(StreamsError, match="Name a function given in its call_functions"):
         FunctionCallSerde(renamed).deserialize("t", data)
 
 

@@ -271,14 +271,14 @@ def test_a_function_that_is_not_declared_is_refused_with_what_to_do(drive: Drive
     with pytest.raises(StreamsError) as caught:
         pipe(driver, "a1")
     assert "Processor p calls <function risk" in str(caught.value.__cause__)
-    assert "declares only place: name the function in call_functions of process()" in str(caught.value.__cause__)
+    assert "declares only place: name the function in its call_functions" in str(caught.value.__cause__)
 
 
 def test_a_processor_without_calls_cannot_call(drive: Drive) -> None:
     driver = drive(lambda s: s.process(Asking, named="p"))
     with pytest.raises(StreamsError) as caught:
         pipe(driver, "a1")
-    assert "calls a function, but has no calls: write process(..., calls=Calls(...)" in str(caught.value.__cause__)
+    assert "calls a function, but has no calls: give it calls=Calls(...)" in str(caught.value.__cause__)
 
 
 class AskingValues(FixedKeyProcessor[str, str, str]):
@@ -553,7 +553,7 @@ def test_a_call_of_a_function_that_has_another_name_now_stops_the_start() -> Non
         restarted(base, risk)
     assert (
         str(caught.value.__cause__) == "A call of the function called_for waits for processor call, which declares "
-        "only risk. Name a function called_for in call_functions of process() until its calls are answered."
+        "only risk. Name a function called_for in its call_functions until its calls are answered."
     )
     both = restarted(base, risk, called_for)
     assert len(both.take_calls()["call"]) == 1

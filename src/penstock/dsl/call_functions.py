@@ -6,9 +6,9 @@ import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from penstock.dsl.calls import Calls, calling, checked_call, failure_of, given_parameters
+from penstock.dsl.call_nodes import calling, checked_call, failure_of, given_parameters
 from penstock.dsl.functions import name_of_function
 from penstock.plan.nodes import ProcessorCalling
 from penstock.plan.suppliers import check_answered, receives_failures, user_processor
@@ -19,15 +19,18 @@ from penstock.processor.column_functions import has_mark
 from penstock.serdes import Serde
 from penstock.serdes.answers import PlainAnswerSerde, answer_serde_of, argument_serde_of
 
+if TYPE_CHECKING:
+    from penstock.dsl.calls import Calls
+
 
 def processor_calling(
     operator: str,
     processors: ProcessorSupplier,
-    given: Calls | None,
+    given: Calls,
     functions: Sequence[Callable[..., Any]],
     key_serde: Serde | None,
-) -> ProcessorCalling | None:
-    """Return the calls of a processor's node, None without calls.
+) -> ProcessorCalling:
+    """Return the calls of a processor's node.
 
     Args:
         operator: the name of the node.
@@ -42,10 +45,6 @@ def processor_calling(
         TopologyError: the name of the store would be illegal.
     """
     declared = _declared(operator, functions)
-    if given is None:
-        if declared:
-            raise TypeError(f"{operator} has call_functions, but no calls: write process(..., calls=Calls(...)).")
-        return None
     if not declared:
         raise TypeError(
             f"{operator} has calls, but no call_functions: name all functions that the processor calls, as in "
@@ -71,14 +70,14 @@ def processor_calling(
     )
 
 
-def _check_single(operator: str, calls: object, functions: Sequence[Callable[..., Any]]) -> None:
+def _check_single(operator: str, calls: Calls, functions: Sequence[Callable[..., Any]]) -> None:
     """Raise TypeError for options and functions of operators, which a processor cannot use."""
-    if isinstance(calls, Calls) and calls.reconcile is not None:
+    if calls.reconcile is not None:
         raise TypeError(
             f"{operator} is a processor, and reconcile asks for the calls of an operator: ask the service in the "
             "called function, by call.idempotency_key, or call in an operator such as map_values."
         )
-    if isinstance(calls, Calls) and (calls.batch_size is not None or calls.batch_wait):
+    if calls.batch_size is not None or calls.batch_wait:
         raise TypeError(
             f"{operator} is a processor, which calls functions with one argument: write Calls without batch_size and "
             "batch_wait."

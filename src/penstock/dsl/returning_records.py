@@ -6,8 +6,8 @@ One rule for the records that an operator drops, and for those on which its func
 from __future__ import annotations
 
 from penstock.dsl.graph import Graph
-from penstock.errors import TopologyError
 from penstock.plan import nodes
+from penstock.plan.dead_letters import returning_records_error
 from penstock.plan.user_lines import made_at
 
 
@@ -29,11 +29,7 @@ def check_no_return(graph: Graph, id: nodes.NodeId, topic: str, writes: str, end
         seen.add(above)
         node = graph.node(above)
         if _reads(node, topic):
-            raise TopologyError(
-                f"{writes} to topic {topic}, which {node.name}{made_at(node.line)} reads: they would come back, {ends} "
-                "again and so on without end. Name a topic of its own for them; `penstock redrive` writes its records "
-                "back once."
-            )
+            raise returning_records_error(writes, topic, f"{node.name}{made_at(node.line)}", ends)
         waiting.extend(_parents_of_records(node))
 
 

@@ -13,7 +13,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, overload
 
 from penstock.dsl.call_batches import on_waiting_columns, record_function
-from penstock.dsl.calls import Calls, call_takes_key, calling, check_no_park, checked_call
+from penstock.dsl.call_nodes import call_takes_key, calling, check_no_park, checked_call
+from penstock.dsl.calls import Calls
 from penstock.dsl.column_functions import (
     ArrayAction,
     ArrayFunction,

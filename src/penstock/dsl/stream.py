@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, overload
 from penstock.config import StreamsConfig
 from penstock.dsl.arguments import check_same_builder, inherited, option
 from penstock.dsl.branched import BranchedKStream
-from penstock.dsl.call_functions import processor_calling
 from penstock.dsl.calls import Calls
 from penstock.dsl.column_functions import ArrayFunction, C, D
 from penstock.dsl.functions import checked
@@ -32,6 +31,7 @@ from penstock.notebook import mime_bundle
 from penstock.plan import names, nodes
 from penstock.plan.broadcast import every_partition
 from penstock.plan.internal_topics import DATA_FRAME_SINK_SUFFIX
+from penstock.plan.processor_calls import processor_calls
 from penstock.plan.subtopology import DataFrameSink, TopicNameExtractor
 from penstock.plan.suppliers import (
     FixedKeySupplierLike,
@@ -227,7 +227,7 @@ class KStream(StatelessOperators[K, V], StreamJoins[K, V], StreamDeduplication[K
             parents=(self._id,),
             supplier=supplier,
             store_names=store_names,
-            calling=processor_calling(name, supplier, *how, self._key_serde),
+            calling=processor_calls(name, supplier, *how, self._key_serde),
         )
 
     # ---------------------------------------- several streams, groups, topics

@@ -50,3 +50,18 @@ def check_dead_letters(built: BuiltTopology, config: StreamsConfig) -> None:
                     topic,
                     READ_DEAD_LETTERS,
                 )
+
+
+def returning_records_error(writes: str, topic: str, reader: str, ends: str) -> TopologyError:
+    """Return the error of an operator that would receive the records that it drops, or on which it fails, for ever.
+
+    Args:
+        writes: the writing of these records, as the subject and the verb of the message.
+        topic: the topic to which it writes them.
+        reader: the source above the operator that reads this topic.
+        ends: the repeated end of each record, as a verb: "be dropped".
+    """
+    return TopologyError(
+        f"{writes} to topic {topic}, which {reader} reads: they would come back, {ends} again and so on without end. "
+        "Name a topic of its own for them; `penstock redrive` writes its records back once."
+    )

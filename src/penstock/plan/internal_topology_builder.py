@@ -24,11 +24,13 @@ from penstock.plan.describe import (
     serdes_of,
 )
 from penstock.plan.internal_topics import check_no_pattern
+from penstock.plan.names import check_name
 from penstock.plan.spark_topics import SparkTopics
 from penstock.plan.subtopology import (
     BuiltTopology,
     DataFrameSink,
     DataFrameSource,
+    DeadLetterSinkSpec,
     DroppedSinkSpec,
     NodeSpec,
     ProcessorSpec,
@@ -39,7 +41,11 @@ from penstock.plan.subtopology_builder import QuickUnion, build_topology, node_g
 from penstock.plan.topic_history import TopicHistory
 from penstock.plan.topology_config import TopologyConfig
 from penstock.plan.user_lines import calling_line, made_at
+from penstock.serdes import Serde
 from penstock.state.api import StoreBuilder, filled_by_topic
+
+DEAD_LETTERS_SUFFIX = "-dead-letters"
+"""The end of the name of the sink for records that fail each time."""
 
 _log = logging.getLogger(__name__)
 
@@ -214,6 +220,28 @@ class InternalTopologyBuilder:
         self._check_parents(sink.name, sink.parents)
         self._add_node(sink)
 
+    def add_dead_letters(
+        self, node: str, topic: str | None, key_serde: Serde | None, value_serde: Serde | None
+    ) -> None:
+        """Add the sink of the records of a node that fail each time.
+
+        Args:
+            node: the name of the node.
+            topic: the topic; None adds nothing.
+            key_serde: of the records.
+            value_serde: of the records.
+        """
+        if topic is not None:
+            self.add_dropped_sink(
+                DeadLetterSinkSpec(
+                    name=check_name(node + DEAD_LETTERS_SUFFIX),
+                    parents=(node,),
+                    topic=topic,
+                    key_serde=key_serde,
+                    value_serde=value_serde,
+                )
+            )
+
     def copartition_sources(self, sources: Iterable[str]) -> None:
         """Require equal numbers of partitions for the topics of `sources` (names of source nodes)."""
         self._copartitioned_sources.append(frozenset(sources))
@@ -287,6 +315,19 @@ class InternalTopologyBuilder:
         """Return the names of the nodes from which the node `name` receives records."""
         node = self._nodes[name]
         return () if isinstance(node, SourceSpec) else node.parents
+
+    def source_above(self, names: Iterable[str], topic: str) -> str | None:
+        """Return the source of a topic above some nodes, with its line; None if none of their sources reads it."""
+        rest = list(names)
+        seen: set[str] = set()
+        while rest:
+            name = rest.pop()
+            node = self._nodes[name]
+            if isinstance(node, SourceSpec) and node.reads(topic):
+                return f"{name}{made_at(self._node_lines.get(name))}"
+            rest.extend(each for each in self.parents_of(name) if each not in seen)
+            seen.add(name)
+        return None
 
     def upstream_of(self, *names: str) -> Self:
         """Return the topology of the nodes `names` and everything upstream of them.

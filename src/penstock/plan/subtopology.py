@@ -85,6 +85,10 @@ class SourceSpec:
     calls: CallSpec | None = None
     parked: str | None = None
 
+    def reads(self, topic: str) -> bool:
+        """Return whether it reads a topic, by its name or by its pattern."""
+        return topic in self.topics or (self.pattern is not None and self.pattern.fullmatch(topic) is not None)
+
     @property
     def has_task_topic(self) -> bool:
         """Whether its topic has a partition for each task, and is no input: of answers, or of requests."""

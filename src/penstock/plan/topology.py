@@ -10,6 +10,8 @@ the base class of `Topology`.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from penstock.config.offset_reset import EARLIEST
 from penstock.errors import TopologyError
@@ -17,6 +19,12 @@ from penstock.plan.internal_topics import check_topic_name
 from penstock.plan.internal_topology_builder import InternalTopologyBuilder
 from penstock.plan.java_order import Positional, global_order, merged, sink_order, source_order
 from penstock.plan.offset_reset import check_offset_reset
+from penstock.plan.processor_calls import (
+    ProcessorCalls,
+    add_calling_processor,
+    check_dead_letters_do_not_return,
+    processor_calls,
+)
 from penstock.plan.subtopology import (
     BuiltTopology,
     ProcessorSpec,
@@ -91,7 +99,14 @@ class Topology(InternalTopologyBuilder):
         self._add_node(SourceSpec(name=node, topics=read, pattern=compiled, **options))
         return self
 
-    def add_processor(self, name: str, supplier: SupplierLike, *parents: str) -> Topology:
+    def add_processor(
+        self,
+        name: str,
+        supplier: SupplierLike,
+        *parents: str,
+        calls: ProcessorCalls | None = None,
+        call_functions: Sequence[Callable[..., Any]] = (),
+    ) -> Topology:
         """Add a processor.
 
         Args:
@@ -99,14 +114,25 @@ class Topology(InternalTopologyBuilder):
             supplier: a ProcessorSupplier, or any callable without arguments that returns a new Processor; its stores
                 are added and connected.
             parents: names of the nodes whose records it receives.
+            calls: a Calls, how `ProcessorContext.call` calls functions outside of the task; None if the processor calls
+                none.
+            call_functions: these functions, each with one argument and a name of its own.
 
         Raises:
-            TopologyError: the name is taken, or a parent is missing, unknown or a sink.
+            TopologyError: the name is taken, a parent is missing, unknown or a sink, or the records that fail would
+                come back.
             ValueError: the supplier returns the same processor twice.
+            TypeError: the processor has calls, but no method `answered` or no functions.
         """
         self._check_new(name)
         self._check_parents(name, parents)
-        checked = wrapped_supplier(self._wrapper, name, checked_supplier(supplier))
+        processors = checked_supplier(supplier)
+        calling = processor_calls(name, processors, calls, call_functions, None)
+        if calling is not None:
+            check_dead_letters_do_not_return(self, name, parents, calling.dead_letters)
+            add_calling_processor(self, name, processors, parents, calling)
+            return self
+        checked = wrapped_supplier(self._wrapper, name, processors)
         self._add_node(ProcessorSpec(name=name, supplier=checked, parents=parents))
         for store in checked.stores():
             self.add_state_store(store, name)

@@ -83,7 +83,7 @@ class CalledFunctions:
                 return FunctionCall(each.name, argument)
         raise StreamsError(
             f"Processor {self.node} calls {function!r:.100}, but declares only {self._names()}: name the function in "
-            "call_functions of process(), so that a program that is started again finds it."
+            "its call_functions, so that a program that is started again finds it."
         )
 
     def _refuse(self, given: object) -> NoReturn:
@@ -104,7 +104,7 @@ class CalledFunctions:
         if name not in self._by_name:
             raise StreamsError(
                 f"A call of the function {name} waits for processor {self.node}, which declares only {self._names()}. "
-                f"Name a function {name} in call_functions of process() until its calls are answered."
+                f"Name a function {name} in its call_functions until its calls are answered."
             )
         return self._by_name[name]
 

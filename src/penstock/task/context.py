@@ -352,8 +352,8 @@ class NodeContext:
         named = f"Processor {self._task.described(self._node.name)}"
         if self._caller is None:
             raise StreamsError(
-                f"{named} calls a function, but has no calls: write process(..., calls=Calls(...), "
-                "call_functions=(function,)), with all functions that the processor calls."
+                f"{named} calls a function, but has no calls: give it calls=Calls(...) and "
+                "call_functions=(function,), with all functions that the processor calls."
             )
         if self._node.initializing:
             raise StreamsError(f"{named} calls a function in init(): call it for a record, or in a punctuation.")

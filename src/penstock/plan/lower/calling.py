@@ -1,14 +1,12 @@
 """Lowering of operators whose functions are called outside of their tasks.
 
 An operator becomes an inbox below its parents, a source of answers, and the operator below that source. Inbox and
-operator share a store, and so a sub-topology. A user's processor is its own inbox; below the source of answers is the
-node that passes them on to the processor.
+operator share a store, and so a sub-topology. The nodes of a user's processor are in `plan/processor_calls`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,8 +18,6 @@ from penstock.plan.subtopology import answers_source
 from penstock.processor.api import Processor
 from penstock.processor.call_answers import StreamCallAnswers
 from penstock.processor.call_inbox import StreamCallInbox
-from penstock.processor.called_functions import ArgumentSerde
-from penstock.processor.calling_processor import AnswerOfCall, CallingSupplier
 
 
 class _Operator:
@@ -58,23 +54,4 @@ def add_calls(
     lowering.topology.add_task_source(answers_source(answers, spec))
     make = partial(StreamCallAnswers, spec, _Operator(operator, options), answers)
     lowering.add_processor_below(node.name, [answers], make, calling.store)
-    lowering.add_dead_letters(node, calling.dead_letters, spec.key_serde, spec.value_serde)
-
-
-def add_calling_processor(lowering: Lowering, node: n.ProcessNode, calling: n.ProcessorCalling) -> None:
-    """Add the nodes of a user's processor that calls functions, with its store, answers topic and dead letters.
-
-    Args:
-        lowering: the topology under construction.
-        node: the node of the processor.
-        calling: its calls.
-    """
-    spec, answers = calling.spec, check_name(node.name + ANSWERS_SUFFIX)
-    receiver = check_name(node.name + INBOX_SUFFIX)
-    lowering.topology.add_task_source(answers_source(answers, spec))
-    make = partial(StreamCallAnswers, spec, AnswerOfCall, answers)
-    lowering.add_processor_below(receiver, [answers], make, calling.store)
-    supplier = CallingSupplier(node.supplier, spec, calling.functions, calling.store)
-    lowering.topology.add_processor(node.name, supplier, *lowering.parents(node), receiver)
-    failing = replace(node, name=receiver)
-    lowering.add_dead_letters(failing, calling.dead_letters, spec.key_serde, ArgumentSerde(calling.functions))
+    lowering.topology.add_dead_letters(node.name, calling.dead_letters, spec.key_serde, spec.value_serde)

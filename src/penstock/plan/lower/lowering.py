@@ -6,17 +6,11 @@ from collections.abc import Callable, Iterable
 
 from penstock.plan import nodes as n
 from penstock.plan.lower.table_facts import TableFacts
-from penstock.plan.names import check_name
-from penstock.plan.subtopology import DeadLetterSinkSpec
 from penstock.plan.topology import Topology
 from penstock.plan.topology_config import TopologyConfig
 from penstock.plan.upstream import broadcast_names, keeping_null_keys, source_names
 from penstock.processor.api import Processor, SimpleSupplier
-from penstock.serdes import Serde
 from penstock.state.api import StoreBuilder
-
-DEAD_LETTERS_SUFFIX = "-dead-letters"
-"""The end of the name of the sink for records that fail each time."""
 
 
 class Lowering:
@@ -73,25 +67,3 @@ class Lowering:
             stores: stores to add and connect to the processor.
         """
         self.topology.add_processor(name, SimpleSupplier(factory, stores), *parents)
-
-    def add_dead_letters(
-        self, node: n.BaseNode, topic: str | None, key_serde: Serde | None, value_serde: Serde | None
-    ) -> None:
-        """Add the sink of the records of `node` that fail each time.
-
-        Args:
-            node: the node.
-            topic: the topic; None adds nothing.
-            key_serde: of the records.
-            value_serde: of the records.
-        """
-        if topic is not None:
-            self.topology.add_dropped_sink(
-                DeadLetterSinkSpec(
-                    name=check_name(node.name + DEAD_LETTERS_SUFFIX),
-                    parents=(node.name,),
-                    topic=topic,
-                    key_serde=key_serde,
-                    value_serde=value_serde,
-                )
-            )

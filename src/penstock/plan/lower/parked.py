@@ -24,4 +24,4 @@ def add_parking(lowering: Lowering, node: n.FunctionNode, parking: n.Parking, ma
     lowering.topology.add_task_source(requests_source(requests, store.name))
     make_park = partial(StreamPark, make, store.name, parking.rules)
     lowering.add_processor_below(node.name, [*lowering.parents(node), requests], make_park, store)
-    lowering.add_dead_letters(node, parking.dead_letters, parking.key_serde, parking.value_serde)
+    lowering.topology.add_dead_letters(node.name, parking.dead_letters, parking.key_serde, parking.value_serde)

@@ -12,11 +12,11 @@ from typing import assert_never
 
 from penstock.plan import nodes as n
 from penstock.plan.java_collections import copied_hash_order
-from penstock.plan.lower.calling import add_calling_processor
 from penstock.plan.lower.dropped import add_dropped_records
 from penstock.plan.lower.functions import add_function
 from penstock.plan.lower.lowering import Lowering
 from penstock.plan.partitioning import WindowedStreamPartitioner
+from penstock.plan.processor_calls import add_calling_processor
 from penstock.plan.topology import Topology
 from penstock.plan.versions import is_versioned_store
 from penstock.processor.added_values import AddedValues
@@ -99,7 +99,7 @@ def _add_processor(lowering: Lowering, node: n.ProcessNode) -> None:
     if node.calling is None:
         topology.add_processor(node.name, node.supplier, *lowering.parents(node))
     else:
-        add_calling_processor(lowering, node, node.calling)
+        add_calling_processor(lowering.topology, node.name, node.supplier, lowering.parents(node), node.calling)
     if node.store_names:
         topology.connect_processor_and_state_stores(node.name, *node.store_names)
 
