@@ -9,7 +9,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from penstock.termination import TERMINATED, terminating
+from penstock.termination import TERMINATED, terminating, undisturbed
 
 
 class Clock:
@@ -88,3 +88,60 @@ def test_other_threads_change_no_handler(received: list[int]) -> None:
     thread.start()
     thread.join()
     assert handlers == [previous]
+
+
+def test_an_undisturbed_block_delays_the_end(received: list[int]) -> None:
+    reached = []
+
+    def run() -> None:
+        with undisturbed():
+            with undisturbed():
+                signal.raise_signal(signal.SIGTERM)
+                reached.append("inner")
+            reached.append("outer")
+        reached.append("after")
+
+    with pytest.raises(SystemExit) as ended, terminating():
+        run()
+    assert reached == ["inner", "outer"]
+    assert ended.value.code == TERMINATED
+    assert received == [signal.SIGTERM]
+
+
+def test_an_error_of_an_undisturbed_block_does_not_replace_the_end(received: list[int]) -> None:
+    def run() -> None:
+        signal.raise_signal(signal.SIGTERM)
+        raise ValueError("closed")
+
+    with pytest.raises(SystemExit), terminating(), undisturbed():
+        run()
+    with undisturbed():
+        """Nothing is due any more."""
+
+
+def test_a_second_signal_interrupts_an_undisturbed_block(received: list[int], clock: Clock) -> None:
+    def run() -> None:
+        signal.raise_signal(signal.SIGTERM)
+        clock.now_ms += 500
+        with pytest.raises(SystemExit):
+            signal.raise_signal(signal.SIGTERM)
+
+    with pytest.raises(SystemExit), terminating(), undisturbed():
+        run()
+
+
+def test_an_undisturbed_block_of_another_thread_delays_nothing(received: list[int]) -> None:
+    entered, left = threading.Event(), threading.Event()
+
+    def run() -> None:
+        with undisturbed():
+            entered.set()
+            left.wait(60)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    entered.wait(60)
+    with pytest.raises(SystemExit), terminating():
+        signal.raise_signal(signal.SIGTERM)
+    left.set()
+    thread.join()

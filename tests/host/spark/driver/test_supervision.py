@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -25,6 +26,7 @@ from penstock.host.spark.driver.spark_host import SparkHost
 from penstock.host.spark.planner.topic_ends import TopicEnds
 from penstock.host.spark.protocol.failures import ProcessLostError, error_of_spark
 from penstock.host.spark.protocol.mailbox import Mailbox, Signal
+from penstock.termination import TERMINATED, terminating
 from penstock_broker.common.clock import SystemClock
 from tests.crash.processes import descendants, kill, victims
 from tests.host.spark.inline import InlineQuery
@@ -170,6 +172,29 @@ def test_a_start_says_when_the_jvm_has_ended(
     monkeypatch.setattr(query_starter, "start_query", started)
     with pytest.raises(StreamsError, match=f"JVM of Spark in which {application} ran has ended"):
         spark_runner.host(word_count(*topics), spark_runner.config(application)).start(Listening())
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+@pytest.mark.one_broker
+def test_sigterm_during_a_start_ends_the_query_and_leaves_the_session_usable(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queries: list[RunningQuery] = []
+
+    def started(*given: Any, **named: Any) -> RunningQuery:
+        signal.raise_signal(signal.SIGTERM)
+        queries.append(start_query(*given, **named))
+        return queries[0]
+
+    monkeypatch.setattr(query_starter, "start_query", started)
+    host = spark_runner.host(word_count(*topics), spark_runner.config(application, QUICK))
+    with pytest.raises(SystemExit) as ended, terminating():
+        host.start(Listening())
+    assert ended.value.code == TERMINATED
+    assert [query.is_active for query in queries] == [False]
+    assert spark_runner.session.range(3).count() == 3
 
 
 @contextmanager

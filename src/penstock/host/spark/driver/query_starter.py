@@ -26,6 +26,7 @@ from penstock.host.spark.frames.data_frames import DataFrameQueries
 from penstock.host.spark.frames.history_loading import HistoryLoader
 from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.spark.protocol.mailbox import Mailbox, Signal, clear_mailboxes
+from penstock.termination import undisturbed
 
 _log = logging.getLogger(__name__)
 
@@ -103,11 +104,14 @@ class QueryStarter:
             )
         self.guarantee = prepared.guarantee
         self._figures.begin(prepared.last, prepared.description.begin, prepared.ends, application.clock.milliseconds())
-        opened, description = self.open_session(), self._of_run(prepared.description)
-        location = opened.new_location(self._run)
-        self._current.start(lambda paused: start_query(description, opened, location, application.until_end, paused))
-        if not application.until_end:
-            self._data_frames.start_sinks(opened.spark)
+        with undisturbed():
+            opened, description = self.open_session(), self._of_run(prepared.description)
+            location = opened.new_location(self._run)
+            self._current.start(
+                lambda paused: start_query(description, opened, location, application.until_end, paused)
+            )
+            if not application.until_end:
+                self._data_frames.start_sinks(opened.spark)
 
     def run_sinks_to_end(self) -> None:
         """Run the queries of DataFrame sinks to their end, if the application has one."""
@@ -115,13 +119,16 @@ class QueryStarter:
             self._data_frames.run_sinks_to_end(self.open_session().spark)
 
     def _prepare(self) -> preparation.PreparedQuery:
-        application, opened = self._application, self.open_session()
-        self._runs += 1
-        mailboxes = opened.mailboxes()
-        clear_mailboxes(mailboxes)
-        parallelism = self._parallelism(opened)
+        application = self._application
+        with undisturbed():
+            opened = self.open_session()
+            self._runs += 1
+            mailboxes = opened.mailboxes()
+            clear_mailboxes(mailboxes)
+            parallelism = self._parallelism(opened)
         with closing(ConfluentAdmin(application.config)) as admin:
-            self._data_frames.start_sources(admin, parallelism, application.until_end)
+            with undisturbed():
+                self._data_frames.start_sources(admin, parallelism, application.until_end)
             histories = HistoryLoader(application.built, application.config, application.checkpoint)
             histories.load(admin, lambda: opened.spark)
             return preparation.prepare(

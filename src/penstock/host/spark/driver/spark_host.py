@@ -46,6 +46,7 @@ from penstock.metrics.host_metrics import Measured, client_statistics
 from penstock.plan.subtopology import BuiltTopology
 from penstock.state.restore_listener import StateRestoreListener
 from penstock.task.taps import TappedRecord
+from penstock.termination import undisturbed
 from penstock_broker.common.clock import Clock, SystemClock
 
 
@@ -118,11 +119,12 @@ class SparkHost:
         self._lock.acquire()
         try:
             self._starter.check()
-            opened = self._starter.open_session()
-            opened.check()
+            with undisturbed():
+                self._starter.open_session().check()
             warn_of_temporary_state(self._config)
             self._supervisor.start_query()
         except BaseException:
+            self._current.stop(lambda: True)  # SIGTERM may arrive when the query runs already
             self._release()
             raise
         listener.on_running()
