@@ -137,11 +137,29 @@ def test_functions_that_do_not_fit_are_refused(calls: Calls, function: Any, mess
 
 
 @pytest.mark.parametrize("method", ["map", "flat_map"])
-def test_map_and_flat_map_take_single_records(method: str) -> None:
-    with pytest.raises(
-        TypeError, match=r"judged is marked as .* map and flat_map take functions of single .*: give it"
-    ):
-        getattr(StreamsBuilder().stream("in", TEXT), method)(judged, calls=Calls())
+def test_map_and_flat_map_take_columns_of_keys_and_values_with_calls_alone(method: str) -> None:
+    operator = getattr(StreamsBuilder().stream("in", TEXT), method)
+    with pytest.raises(TypeError, match=r"The mapper cannot be called as mapper\(key, value\): judged\(texts"):
+        operator(judged, calls=Calls())
+    with pytest.raises(TypeError, match="on_thread takes whole columns, but this operator calls it for each record"):
+        operator(on_thread)
+
+
+@vectorized
+async def by_length(keys: list[str], texts: list[str]) -> list[tuple[int, Judged] | Exception]:
+    return [(len(text), Judged(text)) for text in texts]
+
+
+@vectorized
+async def by_letter(keys: list[str], texts: list[str]) -> list[list[tuple[str, Judged]]]:
+    return [[(letter, Judged(text)) for letter in text] for text in texts]
+
+
+@pytest.mark.parametrize(("method", "function", "key"), [("map", by_length, None), ("flat_map", by_letter, "k")])
+def test_the_annotation_of_pairs_selects_the_serdes_of_the_stream(method: str, function: Any, key: str | None) -> None:
+    stream = getattr(StreamsBuilder().stream("in", TEXT), method)(function, calls=Calls())
+    assert (stream.key_serde is None) is (key is None)
+    assert stream.value_serde.deserialize("t", stream.value_serde.serialize("t", Judged("happy"))) == Judged("happy")
 
 
 def test_a_coroutine_function_on_columns_needs_calls() -> None:

@@ -35,6 +35,16 @@ async def parts(texts: list[str]) -> list[list[str]]:
 
 
 @vectorized
+async def pair(keys: list[str], texts: list[str]) -> list[tuple[str, str]]:
+    return [(f"{key}2", text) for key, text in zip(keys, texts, strict=True)]
+
+
+@vectorized
+async def pairs(keys: list[str], texts: list[str]) -> list[list[tuple[str, str]]]:
+    return [[(letter, text) for letter in text] for text in texts]
+
+
+@vectorized
 async def second(keys: list[str], texts: list[str]) -> list[str]:
     return [text[1] for text in texts]
 
@@ -50,6 +60,11 @@ def loaded() -> Callable[[list[str]], list[str]]:
 
 
 METHODS: dict[str, tuple[Callable[[KStream], KStream], list[tuple[str, str]]]] = {
+    "map": (lambda s: s.map(pair, calls=BATCHES, named="call"), [("a2", "a1"), ("b2", "b1")]),
+    "flat_map": (
+        lambda s: s.flat_map(pairs, calls=BATCHES, named="call"),
+        [("1", "a1"), ("1", "b1"), ("a", "a1"), ("b", "b1")],
+    ),
     "map_values": (
         lambda s: s.map_values(charged, calls=BATCHES, named="call"),
         [("a", "a1 charged"), ("b", "b1 charged")],

@@ -366,6 +366,16 @@ async def approved(keys: list[str], values: list[str]) -> list[bool]:
     return [True for _ in keys]
 
 
+@vectorized
+async def turned(keys: list[str], values: list[str]) -> list[tuple[int, str]]:
+    return [(len(value), key) for key, value in zip(keys, values, strict=True)]
+
+
+@vectorized
+async def letters(keys: list[str], values: list[str]) -> list[list[tuple[str, int]]]:
+    return [[(letter, len(key)) for letter in value] for key, value in zip(keys, values, strict=True)]
+
+
 @model()
 def remote() -> Callable[[list[Trade]], Awaitable[list[float]]]:
     async def score(trades: list[Trade]) -> list[float]:
@@ -381,6 +391,8 @@ assert_type(lines.select_key(measured, calls=batches), KStream[int, str])
 assert_type(lines.group_by(measured, calls=batches), KGroupedStream[int, str])
 assert_type(lines.filter(approved, calls=batches).filter_not(approved, calls=batches), KStream[str, str])
 assert_type(lines.peek(approved, calls=batches), KStream[str, str])
+assert_type(lines.map(turned, calls=batches), KStream[int, str])
+assert_type(lines.flat_map(letters, calls=batches), KStream[str, int])
 assert_type(trades.map_values(looked_up, calls=Calls(threads=1, open=nullcontext)), KStream[str, str])
 assert_type(trades.map_values(remote, calls=Calls(batch_wait=10)), KStream[str, float])
 assert_type(trades.map_values(scorer), KStream[str, float])

@@ -95,15 +95,10 @@ def check_batch(function: object, role: str, batch_size: int | None, batch_wait_
 def _check_on_records(function: Callable[..., Any], role: str, *, has_batches: bool) -> None:
     """Raise TypeError if a function is on columns that calls do not give, or has no batches where Calls names some."""
     name = name_of_function(function)
-    if has_mark(function):
-        raise TypeError(
-            f"The {role} {name} is marked as a function on columns, but map and flat_map take functions of single "
-            "records only: give it to map_values or flat_map_values, or remove the mark and write it for one record."
-        )
     if takes_columns_only(function):
         raise TypeError(
             f"The {role} {name} takes whole columns: mark it with @vectorized, and Calls calls it for several waiting "
-            "records. map and flat_map take functions of single records only."
+            "records."
         )
     if has_batches:
         raise TypeError(

@@ -75,6 +75,11 @@ class OperatorNodes(Shell, Generic[K, V]):
         find = on_columns if calls is None else on_waiting_columns
         return find(function, self._key_serde, self._value_serde, make)
 
+    def _on_waiting_columns(self, how: _How, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the function of an operator that takes columns only with calls."""
+        _, calls = how
+        return function if calls is None else self._on_columns(how, function)
+
     def _run(
         self,
         how: _How,
@@ -428,6 +433,10 @@ class StatelessOperators(OperatorNodes[K, V]):
 
     @overload
     def map(
+        self, mapper: Vectorized[tuple[K, V], tuple[KR, VR]], named: Named | str | None = None, *, calls: Calls
+    ) -> KStream[KR, VR]: ...
+    @overload
+    def map(
         self, mapper: Callable[..., Awaitable[tuple[KR, VR]]], named: Named | str | None = None, *, calls: Calls
     ) -> KStream[KR, VR]: ...
     @overload
@@ -453,12 +462,21 @@ class StatelessOperators(OperatorNodes[K, V]):
     ) -> KStream[Any, Any]:
         """Return each record as the (key, value) of `mapper(key, value)`."""
         how = on_error, calls
+        mapper = self._on_waiting_columns(how, mapper)
         _checked(how, mapper, "mapper(key, value)")
         name = self._name(named, names.STREAM_MAP)
         run = self._run(how, name, mapper, pair_answer_serde_of)
         node = nodes.MapNode(name=name, parents=(self._id,), mapper=mapper, **run)
-        return self._other_key_and_value(node, *serdes_of_pair(mapper))
+        return self._other_key_and_value(node, *serdes_of_pair(record_function(mapper)))
 
+    @overload
+    def flat_map(
+        self,
+        mapper: Vectorized[tuple[K, V], Iterable[tuple[KR, VR]]],
+        named: Named | str | None = None,
+        *,
+        calls: Calls,
+    ) -> KStream[KR, VR]: ...
     @overload
     def flat_map(
         self,
@@ -490,11 +508,12 @@ class StatelessOperators(OperatorNodes[K, V]):
     ) -> KStream[Any, Any]:
         """Return a record for each (key, value) of `mapper(key, value)`."""
         form = "mapper(key, value)"
+        mapper = self._on_waiting_columns((on_error, calls), mapper)
         checked_items(mapper, form) if calls is None else checked_call(calls, mapper, form)
         name = self._name(named, names.STREAM_FLAT_MAP)
         run = self._run((on_error, calls), name, mapper, pairs_answer_serde_of)
         node = nodes.FlatMapNode(name=name, parents=(self._id,), mapper=mapper, **run)
-        return self._other_key_and_value(node, *serdes_of_pairs(mapper))
+        return self._other_key_and_value(node, *serdes_of_pairs(record_function(mapper)))
 
     @overload
     def select_key(
