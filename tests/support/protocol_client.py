@@ -24,11 +24,11 @@ class ProtocolClient:
     """One connection to a broker; a context manager that closes it.
 
     Args:
-        bootstrap_servers: address of the broker.
+        bootstrap_servers: addresses of brokers, of which the first is used.
     """
 
     def __init__(self, bootstrap_servers: str) -> None:
-        host, _, port = bootstrap_servers.rpartition(":")
+        host, _, port = bootstrap_servers.partition(",")[0].rpartition(":")
         self.socket = socket.create_connection((host, int(port)), timeout=TIMEOUT_SECONDS)
         self._correlation_id = 0
 
