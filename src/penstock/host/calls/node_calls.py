@@ -9,6 +9,8 @@ Rules:
 - No attempt starts while as many answers as the capacity allows are not written: a broker that does not answer must not
   cost further calls.
 - If the client cannot be opened, all calls wait, and their attempts do not count. A drop ends this state.
+- If the process stands still after an attempt has started, its calls wait and the attempt does not count. Meanwhile
+  another process may have made a call that `reconcile` has not found.
 - A dropped call is cancelled with the last call of its attempt, and its answer is not written, unless it has left its
   line before.
 """
@@ -30,7 +32,7 @@ from penstock.host.calls.measuring import CallCounters
 from penstock.host.calls.opened_client import OpenedClient, at_once
 from penstock.host.calls.pauses import CallPauses
 from penstock.host.calls.rate import RateLimiter
-from penstock.host.calls.standstill import Standstill
+from penstock.host.calls.standstill import Standstill, StandstillError
 from penstock.host.crashpoints import crash_point
 from penstock.processor.call_batch import Attempted, CallOutcome
 from penstock.processor.call_function import CallFunction, ClientOpenError
@@ -212,6 +214,7 @@ class NodeCalls:
             found = await self._result(batch, "reconcile", reconciling)
             if found is not NOT_CALLED:
                 return {calls[0]: CallOutcome(found)}
+        self._standstill.check()
         made = self._function.made(attempted, client)
         return dict(zip(calls, made.outcomes(await self._result(batch, "call", made)), strict=True))
 
@@ -245,10 +248,11 @@ class NodeCalls:
             about = (call.sequence, call.record, call.attempts)
             if outcome.error is None:
                 self._answer(call, self._function.answer(*about, outcome.result))
-            elif isinstance(outcome.error, ClientOpenError):
+            elif isinstance(outcome.error, ClientOpenError | StandstillError):
                 call.attempts -= 1
                 self._lines.again(call)
-                self._fail(outcome.error)
+                if isinstance(outcome.error, ClientOpenError):
+                    self._fail(outcome.error)
             elif self._function.tries_again(outcome.error, call.attempts):
                 failed[call.attempts].append(call)
             else:

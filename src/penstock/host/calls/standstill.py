@@ -22,6 +22,10 @@ HOLD_SECONDS: Final = 5.0
 """The time in which a process learns that others have its tasks: that of a heartbeat and its answer."""
 
 
+class StandstillError(Exception):
+    """The process stood still between the start of an attempt and its call."""
+
+
 class Standstill:
     """Holds back attempts for some time after the process stood still.
 
@@ -48,3 +52,8 @@ class Standstill:
             )
         self._seen = now
         return max(self._until - now, 0.0)
+
+    def check(self) -> None:
+        """Raise StandstillError while attempts may not start."""
+        if self.look() > 0:
+            raise StandstillError
