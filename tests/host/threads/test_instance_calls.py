@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from unittest.mock import Mock, call
 
+import pytest
+
 from penstock import Calls, Consumed, Serdes, StreamsBuilder
 from penstock.config import StreamsConfig
+from penstock.errors import TaskMigratedError
 from penstock.host.calls.runner import CallRunner
 from penstock.host.deployment.internal_topics import internal_topics
 from penstock.host.deployment.layout import Layout, layout_of
@@ -89,3 +92,24 @@ def test_no_calls_begin_while_the_application_is_paused_or_cut_off() -> None:
     found.follow(v.TimePassed())
     found.close()
     assert runner.mock_calls[3:] == [call.close()]
+
+
+LOST = TaskMigratedError("This instance has lost its tasks.")
+
+
+@pytest.mark.parametrize("lost", [v.MembershipLost(LOST), v.MembershipRefused(LOST)])
+def test_no_calls_begin_between_the_loss_of_a_membership_and_the_next_assignment(lost: v.GroupEvent) -> None:
+    found, runner = calls()
+    for event in (v.SessionTimedOut(), lost):
+        found.follow(event)
+    assert runner.resume.mock_calls == []
+    assert runner.pause.called
+    found.follow(v.Assigned(frozenset(), frozenset()))
+    assert runner.resume.mock_calls == [call()]
+
+
+def test_calls_follow_the_group_before_the_core_does() -> None:
+    found, runner = calls()
+    seen: list[bool] = []
+    found.following(lambda event: seen.append(runner.pause.called))(v.MembershipLost(LOST))
+    assert seen == [True]

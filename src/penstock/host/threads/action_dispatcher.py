@@ -77,9 +77,7 @@ class ActionDispatcher:
         self._membership.start()
 
     def answered(self, event: v.Event) -> None:
-        """Note the answer to an action, if `event` is one, and let calls follow the group."""
-        if isinstance(event, v.GroupEvent):
-            self._workers.follow(event)
+        """Note the answer to an action, if `event` is one."""
         match event:
             case v.Ran(task) | v.Started(task) | v.CommitPrepared(task) | v.CommitApplied(task) | v.Closed(task):
                 self._out.discard(task)

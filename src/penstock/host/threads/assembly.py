@@ -172,7 +172,7 @@ class InstanceAssembly:
             self._application_id, processing, state.opener, state.standbys, purge, post, figures, calls
         )
         opened.callback(workers.close)
-        membership = self._membership(layout, state.positions, processing.worker_count, post)
+        membership = self._membership(layout, state.positions, processing.worker_count, calls.following(post))
         opened.callback(membership.close)
         instance, inputs = self._inputs(layout, processing, post)
         dispatcher = ActionDispatcher(

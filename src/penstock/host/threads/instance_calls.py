@@ -14,6 +14,7 @@ from penstock.host.calls.measuring import CallFigures
 from penstock.host.calls.runner import CallRunner
 from penstock.host.deployment.layout import Layout
 from penstock.host.threads import vocabulary as v
+from penstock.host.threads.membership import Post
 from penstock.host.threads.vocabulary import GLOBAL_TASK
 from penstock.plan.subtopology import TaskId
 
@@ -59,16 +60,31 @@ class InstanceCalls:
             for node in self._layout.answers(task):
                 self._runner.await_written(node, task.partition, _WRITE_SECONDS)
 
+    def following(self, post: Post) -> Post:
+        """Return a function that posts an event to the core, after the calls have followed it.
+
+        The core may learn of the event late, because its thread waits for brokers.
+        """
+
+        def follow_and_post(event: v.Event) -> None:
+            self.follow(event)
+            post(event)
+
+        return follow_and_post
+
     def follow(self, event: v.Event) -> None:
-        """Start no calls while the application is paused, or cut off from its group."""
+        """Start no calls while the application is paused, cut off from its group, or not a member of it.
+
+        A member joins again after all its tasks are closed, so their calls have ended when it is assigned tasks.
+        """
         match event:
             case v.PauseRequested():
                 self._hold(_PAUSED)
             case v.ResumeRequested():
                 self._release(_PAUSED)
-            case v.SessionTimedOut():
+            case v.SessionTimedOut() | v.MembershipLost() | v.MembershipRefused():
                 self._hold(_CUT_OFF)
-            case v.Reconnected() | v.Assigned() | v.MembershipLost():
+            case v.Reconnected() | v.Assigned():
                 self._release(_CUT_OFF)
             case _:
                 pass

@@ -79,10 +79,6 @@ class TaskThreads:
         for task in tasks:
             self._calls.closed(task)
 
-    def follow(self, event: v.Event) -> None:
-        """Hold back new calls, or release them, as an event requires."""
-        self._calls.follow(event)
-
     def look_for_hung(self, limit_ms: int) -> None:
         """Report the tasks that are blocked because a function has not returned for `limit_ms`."""
         self._processing.look_for_hung(limit_ms)
