@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import socket
 import struct
+from collections.abc import Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -20,16 +22,30 @@ def versions_of(key: int) -> range:
     return range(APIS[key].min_version, APIS[key].max_version + 1)
 
 
+def _connected(address: str) -> socket.socket:
+    """Return a connection to a broker."""
+    host, _, port = address.rpartition(":")
+    return socket.create_connection((host, int(port)), timeout=TIMEOUT_SECONDS)
+
+
+def _connected_to_one(addresses: Sequence[str]) -> socket.socket | None:
+    """Return a connection to the first broker that accepts one, None if all refuse: brokers may just start."""
+    for address in addresses:
+        with suppress(ConnectionRefusedError):
+            return _connected(address)
+    return None
+
+
 class ProtocolClient:
     """One connection to a broker; a context manager that closes it.
 
     Args:
-        bootstrap_servers: addresses of brokers, of which the first is used.
+        bootstrap_servers: addresses of brokers; the first that accepts a connection is used.
     """
 
     def __init__(self, bootstrap_servers: str) -> None:
-        host, _, port = bootstrap_servers.partition(",")[0].rpartition(":")
-        self.socket = socket.create_connection((host, int(port)), timeout=TIMEOUT_SECONDS)
+        *first, last = bootstrap_servers.split(",")
+        self.socket = _connected_to_one(first) or _connected(last)
         self._correlation_id = 0
 
     def __enter__(self) -> Self:
