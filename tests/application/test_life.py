@@ -244,6 +244,26 @@ def test_a_pause_reaches_the_host_and_is_no_state(host: TestHost) -> None:
     streams.close()
 
 
+def test_the_host_follows_the_last_of_two_threads_that_pause_and_resume(
+    host: TestHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    streams = running(host)
+    others = [threading.Thread(target=streams.resume)]
+
+    def pause_after_another_thread() -> None:
+        if others:
+            other = others.pop()
+            other.start()
+            other.join()
+        host.calls.append("pause")
+
+    monkeypatch.setattr(host, "pause", pause_after_another_thread)
+    streams.pause()
+    assert not streams.is_paused()
+    assert host.calls[-1] == "resume"
+    streams.close()
+
+
 def test_an_application_may_begin_with_a_pause(host: TestHost) -> None:
     streams = KafkaStreams(topology(), CONFIG)
     streams.pause()

@@ -324,18 +324,21 @@ class ApplicationLife(ABC, Generic[_HostType]):
         If called before the start, the application starts paused. The state stays RUNNING.
         """
         with self._changed:
-            if self._paused_since_ms is None:
-                self._paused_since_ms = SystemClock().milliseconds()
-            host = self._host
-        if host is not None:
-            host.pause()
+            self._paused_since_ms = self._paused_since_ms or SystemClock().milliseconds()
+        self._pause_or_resume_host()
 
     def resume(self) -> None:
         """Continue after `pause`."""
         with self._changed:
-            self._paused_since_ms, host = None, self._host
-        if host is not None:
-            host.resume()
+            self._paused_since_ms = None
+        self._pause_or_resume_host()
+
+    def _pause_or_resume_host(self) -> None:
+        """Pause or resume the host, again if another thread has decided otherwise meanwhile."""
+        is_paused: bool | None = None
+        while (host := self._host) is not None and is_paused is not self.is_paused():
+            is_paused = self.is_paused()
+            (host.pause if is_paused else host.resume)()
 
     def is_paused(self) -> bool:
         """Return whether the application is paused."""
@@ -343,8 +346,7 @@ class ApplicationLife(ABC, Generic[_HostType]):
 
     def paused_since_ms(self) -> int | None:
         """Return the time of `pause` (ms since the epoch); None if not paused."""
-        with self._changed:
-            return self._paused_since_ms
+        return self._paused_since_ms
 
     def __enter__(self) -> Self:
         with ExitStack() as block:
@@ -386,8 +388,7 @@ class ApplicationLife(ABC, Generic[_HostType]):
 
     def host_statistics(self) -> HostStatistics:
         """Return the statistics of the host as a value, without figures before the start."""
-        with self._changed:
-            host = self._host
+        host = self._host
         return HostStatistics() if host is None else host.statistics()
 
     def error(self) -> BaseException | None:
