@@ -229,6 +229,9 @@ class Runner(ABC):
         host.start(listening)
         try:
             yield host
+        except TimeoutError as error:
+            error.add_note(f"The host stands at {host.statistics()}.")
+            raise
         finally:
             closed = host.close(CLOSE_MS)
         if listening.error is not None:

@@ -32,16 +32,16 @@ def test_runs_until_closed_and_continues_where_it_stopped(
     config = runner.config(application)
     with runner.running(word_count(source, target), config) as host:
         runner.write(source, lines(["a b", "b"], partitions=2))
-        wait_for(lambda: host.statistics().records_in == 2)
+        wait_for(lambda: host.statistics().records_in >= 2)
         runner.write(source, lines(["a"]))
-        wait_for(lambda: host.statistics().records_out == 4)
+        wait_for(lambda: host.statistics().records_out >= 4)
         assert host.statistics().records_in == 3
     assert final(runner.read(target)) == {"a": 2, "b": 2}
     with runner.running(word_count(source, target), config) as host:
         host.pause()
         runner.write(source, lines(["a"]))
         host.resume()
-        wait_for(lambda: host.statistics().records_out == 1)
+        wait_for(lambda: host.statistics().records_out >= 1)
     assert final(runner.read(target)) == {"a": 3, "b": 2}
     assert len(runner.read(target)) == 5
 
