@@ -12,9 +12,12 @@ import json
 import os
 import sys
 import uuid
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from penstock import Backoff, Park, Retry, model, vectorized
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.calls import Calls
@@ -28,6 +31,10 @@ from penstock.serdes import Serdes
 from penstock.state.stores import Stores
 from penstock.windows import TimeWindows
 from tests.host.threads.support import Listening
+
+CAPACITY, BATCH_SIZE = 5, 3
+CALLS_FILE = "TEST_CALLS_FILE"
+"""The environment variable with the path of the file of calls."""
 
 
 def counts(builder: StreamsBuilder, source: str, sink: str) -> None:
@@ -82,13 +89,44 @@ def expiring(builder: StreamsBuilder, source: str, sink: str) -> None:
     last.to_stream().map(lambda word, line: (f"last {word}", f"{line}")).to(sink, texts)
 
 
-async def paid(value: str, *, call: CallContext) -> str:
-    """Note the call in a file, and return the record with a receipt that no other call has."""
-    receipt = uuid.uuid4().hex
+def noted(*keys: str) -> list[str]:
+    """Note calls in a file by their keys, and return a receipt for each that no other call has."""
+    receipts = [uuid.uuid4().hex for _ in keys]
     with Path(os.environ[CALLS_FILE]).open("a") as file:
-        file.write(f"{call.idempotency_key} {receipt}\n")
+        file.write("".join(f"{key} {receipt}\n" for key, receipt in zip(keys, receipts, strict=True)))
+    return receipts
+
+
+async def paid(value: str, *, call: CallContext) -> str:
+    """Note the call, and return the record with its receipt."""
+    (receipt,) = noted(call.idempotency_key)
     await asyncio.sleep(0.002)
     return f"{value} {receipt}"
+
+
+async def paid_in_the_end(value: str, *, call: CallContext) -> str:
+    """As `paid`, but the service refuses the first attempts of some records."""
+    if call.attempt <= call.offset % 3:
+        raise ConnectionError("The service is busy.")
+    return await paid(value, call=call)
+
+
+@vectorized
+async def paid_together(values: list[str], *, calls: list[CallContext]) -> list[str]:
+    """As `paid`, for several records."""
+    receipts = noted(*(call.idempotency_key for call in calls))
+    await asyncio.sleep(0.002)
+    return [f"{value} {receipt}" for value, receipt in zip(values, receipts, strict=True)]
+
+
+@model(batch_size=BATCH_SIZE)
+def payer() -> Callable[..., list[str]]:
+    """Return a model that does the same, and notes the records."""
+
+    def pay(values: list[str]) -> list[str]:
+        return [f"{value} {receipt}" for value, receipt in zip(values, noted(*values), strict=True)]
+
+    return pay
 
 
 async def receipt_of(value: str, *, call: CallContext) -> str | NotCalled:
@@ -100,17 +138,14 @@ async def receipt_of(value: str, *, call: CallContext) -> str | NotCalled:
     return NOT_CALLED
 
 
-def calls(builder: StreamsBuilder, source: str, sink: str) -> None:
-    """Write each line with the receipt of its call."""
-    receipts = builder.stream(source).map_values(paid, named="pay", calls=Calls(capacity=CAPACITY))
-    receipts.to(sink, Produced.with_(Serdes.string(), Serdes.string()))
+def paying(function: Callable[..., Any], options: Calls) -> Callable[[StreamsBuilder, str, str], None]:
+    """Return a program that writes each line with the receipt of its call."""
 
+    def calls(builder: StreamsBuilder, source: str, sink: str) -> None:
+        receipts = builder.stream(source).map_values(function, named="pay", calls=options)
+        receipts.to(sink, Produced.with_(Serdes.string(), Serdes.string()))
 
-def reconciled(builder: StreamsBuilder, source: str, sink: str) -> None:
-    """As `calls`, and ask for receipts before a call is made again."""
-    asking = Calls(capacity=CAPACITY, reconcile=receipt_of)
-    receipts = builder.stream(source).map_values(paid, named="pay", calls=asking)
-    receipts.to(sink, Produced.with_(Serdes.string(), Serdes.string()))
+    return calls
 
 
 class Paying(Processor[str, str, str, str]):
@@ -138,18 +173,35 @@ def processor_calls(builder: StreamsBuilder, source: str, sink: str) -> None:
     receipts.to(sink, Produced.with_(text, text))
 
 
+def parked(builder: StreamsBuilder, source: str, sink: str) -> None:
+    """Write each line in the order of its key, though some fail at first in each process."""
+    attempts: Counter[str] = Counter()
+
+    def accepted(line: str) -> str:
+        attempts[line] += 1
+        if attempts[line] <= int(line[1:]) % 3:
+            raise ConnectionError("The service is busy.")
+        return line
+
+    waits = Park(backoff=Backoff(20), attempts=30)
+    lines = builder.stream(source).map_values(accepted, named="pay", on_error=waits)
+    lines.to(sink, Produced.with_(Serdes.string(), Serdes.string()))
+
+
 PROGRAMS = {
-    "calls": calls,
+    "batches": paying(paid_together, Calls(capacity=CAPACITY, batch_size=BATCH_SIZE)),
+    "calls": paying(paid, Calls(capacity=CAPACITY)),
+    "model": paying(payer, Calls(capacity=CAPACITY, threads=CAPACITY)),
+    "parked": parked,
     "processor calls": processor_calls,
+    "reconciled batches": paying(paid_together, Calls(capacity=CAPACITY, batch_size=BATCH_SIZE, reconcile=receipt_of)),
+    "retried": paying(paid_in_the_end, Calls(capacity=CAPACITY, retry=Retry(attempts=3, backoff=Backoff(20)))),
     "counts": counts,
     "everywhere": everywhere,
     "expiring": expiring,
     "largest": largest,
-    "reconciled": reconciled,
+    "reconciled": paying(paid, Calls(capacity=CAPACITY, reconcile=receipt_of)),
 }
-CAPACITY = 5
-CALLS_FILE = "TEST_CALLS_FILE"
-"""The environment variable with the path of the file of calls."""
 _LONGS = Produced.with_(Serdes.string(), Serdes.long())
 
 
