@@ -248,6 +248,29 @@ def test_a_task_that_does_not_get_on_holds_up_no_other_for_long(what: str) -> No
     assert now - NOW <= MOST_SILENT_MS + 2 * MOST_ROUND_MS
 
 
+class Holding(InlineInstance):
+    """An instance whose tasks do not answer a run with records."""
+
+    def _do(self, action: v.Action) -> None:
+        if not (isinstance(action, v.RunTask) and action.records):
+            super()._do(action)
+
+
+def test_a_commit_that_waits_for_a_round_is_due_at_the_end_of_the_round() -> None:
+    broker = MemoryBroker({"in": 2, "out": 1})
+    broker.append([PartitionBatch("in", number, records([HISTORY])) for number in range(2)])
+    clock = MockClock(NOW)
+    instance = Holding(moving(), CONFIG, broker, clock, commit_interval_ms=100)
+    instance.run()
+    clock.advance(MOST_ROUND_MS - 1)
+    instance.run()  # no time that has passed is due, or it would not end
+    due = instance.instance.next_due_ms()
+    assert (due, instance.instance.phase) == (NOW + MOST_ROUND_MS, Phase.RUNNING)
+    clock.advance(1)
+    instance.run()
+    assert instance.instance.phase is Phase.QUIESCING
+
+
 def test_topics_with_times_of_their_own_are_read_as_they_come() -> None:
     def own(record: Any, partition_time: int) -> int:
         return 0

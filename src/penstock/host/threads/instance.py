@@ -112,7 +112,7 @@ class Instance:
             if is_processing and self._tasks.has_room():
                 times.append(self._tasks.next_due_ms())
             if has_changes and not self._life.is_cut_off:
-                times.append(self._commit.due_ms)
+                times.append(max(self._commit.due_ms, self._round_ends_by_ms()))
         return min((time for time in times if time is not None), default=None)
 
     # ---------------------------------------- events
@@ -243,7 +243,7 @@ class Instance:
                     pass  # ended by an event
 
     def _wants_commit(self, now: int) -> bool:
-        if self._tasks.alignment.is_going_on(now) and not self._is_paused:
+        if now < self._round_ends_by_ms():
             return False
         if self._ending.is_requested:
             return True
@@ -254,6 +254,10 @@ class Instance:
         if not self._commit.has_changes():
             return False
         return self._commit.is_due(now) or self._tasks.waits_for_commit(now) or self._planned.is_at_rest(self._tasks)
+
+    def _round_ends_by_ms(self) -> int:
+        """Return the time (ms) until which a commit may wait for a round of tasks, 0 without a wait."""
+        return 0 if self._is_paused else self._tasks.alignment.ends_by_ms
 
     def _run(self, now: int) -> None:
         """Open tasks and let them process, until a commit or the planned end is due."""

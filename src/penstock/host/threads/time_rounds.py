@@ -175,14 +175,15 @@ class TimeRounds:
         self._end()
         return self.released()
 
-    def is_going_on(self, now: int) -> bool:
-        """Return whether a commit waits for the end of the round."""
-        return self._until is not None and now - self._began < MOST_ROUND_MS
+    @property
+    def ends_by_ms(self) -> int | None:
+        """The latest end of the round (ms), None without one."""
+        return None if self._until is None else self._began + MOST_ROUND_MS
 
     def next_due_ms(self) -> int | None:
         """Return the time of the next change without an event (ms)."""
         if self._until is not None:
-            return self._began + MOST_ROUND_MS
+            return self.ends_by_ms
         if self.is_blocked or self.is_in_history:
             return min((since + MOST_SILENT_MS for since in self._silent.values()), default=None)
         return None if self._sent_ms is None else self._sent_ms + MOST_ROUND_MS
@@ -367,9 +368,10 @@ class TimeAlignment:
         for rounds in self._rounds.values():
             rounds.forget()
 
-    def is_going_on(self, now: int) -> bool:
-        """Return whether a commit waits for the end of a round."""
-        return any(rounds.is_going_on(now) for rounds in self._rounds.values())
+    @property
+    def ends_by_ms(self) -> int:
+        """The latest end of all rounds (ms), for which a commit waits; 0 without a round."""
+        return max((rounds.ends_by_ms or 0 for rounds in self._rounds.values()), default=0)
 
     def waits(self) -> bool:
         """Return whether tasks wait for records that have not arrived."""
