@@ -7,7 +7,7 @@ from enum import Enum
 from functools import cached_property
 
 from penstock.client.api import OffsetAndMetadata
-from penstock.host.threads.arrived_records import ArrivedRecords
+from penstock.host.threads.arrived_records import ArrivedRecords, WaitingTotal
 from penstock.host.threads.run_time import RunTime
 from penstock.host.threads.vocabulary import GLOBAL_TASK, Arrived, Ran, RunTask
 from penstock.plan.subtopology import TaskId
@@ -34,6 +34,7 @@ class ActiveTask:
         inputs: the input partitions.
         idle_ms: `max.task.idle.ms`.
         time: measures the runs of the task.
+        total: counts the waiting records of all tasks.
         answers: the partitions of answers and of requests, for which the task waits neither by time nor when it is
             idle.
     """
@@ -44,6 +45,7 @@ class ActiveTask:
         inputs: Collection[TopicPartition],
         idle_ms: int,
         time: RunTime,
+        total: WaitingTotal,
         answers: Iterable[TopicPartition] = (),
     ) -> None:
         self.id = id
@@ -67,12 +69,10 @@ class ActiveTask:
         self.time = time
         self.waiting_calls = 0
         """The number of committed records that wait for the answers of their calls."""
-        self.arrived = ArrivedRecords([*inputs, *self.answers])
-        """Records that wait outside the task."""
+        self.arrived = ArrivedRecords([*inputs, *self.answers], total)
+        """Records that wait outside and inside the task."""
         self.positions: dict[TopicPartition, int] = {}
         """The next offset of each partition to arrive."""
-        self.held: Mapping[TopicPartition, BufferSize] = {}
-        """Records that wait inside the task, by partition; empty partitions are absent."""
         self.times: dict[TopicPartition, int] = {}
         """The timestamp (ms) of the last arrived record of each partition."""
         self._committable: dict[TopicPartition, int] = {}
@@ -96,6 +96,11 @@ class ActiveTask:
         return frozenset(partition.topic for partition in self.inputs)
 
     @property
+    def held(self) -> Mapping[TopicPartition, BufferSize]:
+        """Records that wait inside the task, by partition; empty partitions are absent."""
+        return self.arrived.held
+
+    @property
     def is_open(self) -> bool:
         """Whether the task accepts records of its partitions."""
         return self.state is ActiveTaskState.RUNNING
@@ -103,7 +108,7 @@ class ActiveTask:
     def reset(self) -> None:
         """Drop all records, positions and times, because the task is reopened."""
         self.arrived.clear()
-        self.positions, self.held, self.times, self._committable = {}, {}, {}, {}
+        self.positions, self.times, self._committable = {}, {}, {}
         self.due_ms, self._looks_again = None, False
         self.is_out, self.waiting_calls = False, 0
         self.committed()
@@ -176,6 +181,8 @@ class ActiveTask:
         """Return whether the task has work at `now` (ms). most_held: see `next_run`."""
         if self.state is not ActiveTaskState.RUNNING or self.busy or self.is_aside:
             return False
+        if self.due_ms is None and not self.arrived.all_records and not self.arrived.held:
+            return False  # as most tasks at most times
         return self.has_more_than_records(now) or self.weight(most_held) > 0
 
     def has_more_than_records(self, now: int) -> bool:
@@ -185,13 +192,15 @@ class ActiveTask:
 
     def weight(self, most_held: int) -> int:
         """Return the number of waiting records that can be given to the task. most_held: see `next_run`."""
-        return self.arrived.all_records - sum(
-            self.arrived.records[partition] for partition in self.held if not self._may_take(partition, most_held)
-        )
+        arrived = self.arrived
+        if not arrived.held:
+            return arrived.all_records
+        kept = (arrived.records[partition] for partition in arrived.held if not self._may_take(partition, most_held))
+        return arrived.all_records - sum(kept)
 
     def has_waiting(self) -> bool:
         """Return whether records wait, outside or inside the task."""
-        return self.arrived.all_records > 0 or bool(self.held)
+        return self.arrived.all_records > 0 or bool(self.arrived.held)
 
     def _may_take(self, partition: TopicPartition, most_held: int) -> bool:
         held = self.held.get(partition)
@@ -231,7 +240,7 @@ class ActiveTask:
         """Note the result of a run."""
         self.busy = self.is_out = False
         self.due_ms = event.next_wall_clock_ms
-        self.held = event.waiting
+        self.arrived.hold(event.waiting)
         self.time.ended(event.records, event.nanoseconds)
 
     def _wait(self, ends: Mapping[TopicPartition, int], behind: frozenset[str]) -> InputWait:

@@ -1,11 +1,24 @@
-"""The records that have arrived for a task and wait for a run. Part of the core."""
+"""The records that have arrived for a task and wait, outside it for a run or inside it. Part of the core."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from penstock.record import RecordBatch, TopicPartition
+from penstock.task.partition_group import BufferSize
+
+
+class WaitingTotal:
+    """The waiting records of all tasks, so that no event has to ask each task."""
+
+    def __init__(self) -> None:
+        self.records = 0
+        """The number of records, outside and inside the tasks."""
+        self.bytes = 0
+        """Their approximate bytes of keys and values."""
+        self.held = 0
+        """The number of records inside the tasks."""
 
 
 class ArrivedRecords:
@@ -13,24 +26,42 @@ class ArrivedRecords:
 
     Args:
         partitions: the input partitions of the task.
+        total: counts the records of all tasks.
     """
 
-    def __init__(self, partitions: Iterable[TopicPartition]) -> None:
+    def __init__(self, partitions: Iterable[TopicPartition], total: WaitingTotal) -> None:
         self._queues: dict[TopicPartition, deque[RecordBatch]] = {partition: deque() for partition in partitions}
+        self._total = total
+        self.all_records = 0
+        """The number of records of all partitions, outside the task."""
+        self.all_bytes = 0
+        """The approximate bytes of all partitions, outside the task."""
+        self.held: Mapping[TopicPartition, BufferSize] = {}
+        """Records that wait inside the task, by partition; empty partitions are absent."""
         self.clear()
 
     def clear(self) -> None:
         """Drop all records."""
+        self.hold({})
         for queue in self._queues.values():
             queue.clear()
+        self._total.records -= self.all_records
+        self._total.bytes -= self.all_bytes
+        self.all_records = self.all_bytes = 0
         self.records = dict.fromkeys(self._queues, 0)
-        """The number of records of each partition."""
+        """The number of records of each partition, outside the task."""
         self.bytes = dict.fromkeys(self._queues, 0)
-        """The approximate bytes of each partition."""
-        self.all_records = 0
-        """The number of records of all partitions."""
-        self.all_bytes = 0
-        """The approximate bytes of all partitions."""
+        """The approximate bytes of each partition, outside the task."""
+
+    def hold(self, held: Mapping[TopicPartition, BufferSize]) -> None:
+        """Note the records that now wait inside the task."""
+        total = self._total
+        for sign, sizes in ((-1, self.held), (1, held)):
+            for records, size in sizes.values():
+                total.records += sign * records
+                total.held += sign * records
+                total.bytes += sign * size
+        self.held = held
 
     @property
     def partitions(self) -> tuple[TopicPartition, ...]:
@@ -44,6 +75,8 @@ class ArrivedRecords:
         self.all_bytes += size
         self.records[partition] += len(batch)
         self.all_records += len(batch)
+        self._total.records += len(batch)
+        self._total.bytes += size
 
     def take(self, partition: TopicPartition, most: int) -> RecordBatch:
         """Remove and return the first records of a non-empty partition, up to `most`."""
@@ -56,11 +89,13 @@ class ArrivedRecords:
                 batch = batch.slice(0, most)
             taken.append(batch)
             most -= len(batch)
-        self.all_bytes -= self.bytes[partition]
-        self.bytes[partition] = self.bytes[partition] * left // waiting
-        self.all_bytes += self.bytes[partition]
+        size = self.bytes[partition] - self.bytes[partition] * left // waiting
+        self.bytes[partition] -= size
+        self.all_bytes -= size
         self.records[partition] = left
         self.all_records -= waiting - left
+        self._total.records -= waiting - left
+        self._total.bytes -= size
         return RecordBatch.concat(taken)
 
     def heads(self) -> dict[TopicPartition, int]:

@@ -24,6 +24,7 @@ from typing import Final, NamedTuple
 
 from penstock.config import StreamsConfig
 from penstock.host.threads.active_task import ActiveTask, ActiveTaskState
+from penstock.host.threads.arrived_records import WaitingTotal
 from penstock.host.threads.run_time import RunTime
 from penstock.host.threads.time_rounds import TimeAlignment
 from penstock.host.threads.vocabulary import Arrived, RunTask
@@ -100,6 +101,7 @@ class TaskManager:
         self._ends: dict[TopicPartition, int] = {}
         self._written: dict[TopicPartition, int] = {}
         self._paused: set[TopicPartition] = set()
+        self._total = WaitingTotal()
 
     def __iter__(self) -> Iterator[ActiveTask]:
         return iter(list(self._tasks.values()))
@@ -119,7 +121,7 @@ class TaskManager:
         """Add a task with its input partitions, and those of answers."""
         is_downstream = any(partition.topic in self._repartition_topics for partition in partitions)
         time = RunTime(self._slice_ms, _SLICES_DOWNSTREAM if is_downstream else 1)
-        task = self._tasks[id] = ActiveTask(id, partitions, self._idle_ms, time, answers)
+        task = self._tasks[id] = ActiveTask(id, partitions, self._idle_ms, time, self._total, answers)
         self._readers.update(dict.fromkeys(task.partitions, task))
         self.alignment.add(task)
         return task
@@ -127,6 +129,7 @@ class TaskManager:
     def remove(self, id: TaskId) -> None:
         """Remove a task."""
         task = self._tasks.pop(id)
+        task.arrived.clear()
         self.alignment.remove(id)
         for partition in task.partitions:
             self._readers.pop(partition, None)
@@ -169,14 +172,15 @@ class TaskManager:
 
     def next_run(self, now: int) -> RunTask | None:
         """Return the next run in turn, or None if no free worker has work."""
-        free = self._free()
-        if not free:
+        if not self.has_room():
             return None
         most_held = self._most_held()
         self._look_at_history(now)
-        ready = [task for _, task in self._running() if task.is_ready(now, most_held)]
-        ready = self.alignment.admitted(ready, now)
-        ready = [task for task in ready if self._worker_of(task.id) in free]
+        ready = [task for task in self._tasks.values() if task.is_ready(now, most_held)]
+        if not ready:
+            return None
+        busy = self._busy_workers()
+        ready = [task for task in self.alignment.admitted(ready, now) if self._worker_of(task.id) not in busy]
         if not ready:
             return None
         self._take_rounds(ready)
@@ -213,10 +217,13 @@ class TaskManager:
         for worker, used_ns in least.items():
             self._reached_ns[worker] = max(self._reached_ns.get(worker, 0), used_ns)
 
-    def _free(self) -> set[int]:
-        """Return the idle workers with open tasks."""
-        open_in = {id: self._worker_of(id) for id, _ in self._running()}
-        return set(open_in.values()) - {open_in[id] for id in open_in if self._tasks[id].is_out}
+    def _busy_workers(self) -> set[int]:
+        """Return the workers that run a task."""
+        return {
+            self._worker_of(task.id)
+            for task in self._tasks.values()
+            if task.is_out and task.state is ActiveTaskState.RUNNING
+        }
 
     def room(self) -> Room | None:
         """Return the next fetch's limits, or None if all partitions have many waiting records."""
@@ -238,11 +245,12 @@ class TaskManager:
 
     def has_room(self) -> bool:
         """Return whether an idle task could run at once."""
-        free = self._free()
-        return any(not task.busy and self._worker_of(id) in free for id, task in self._running())
-
-    def _running(self) -> Iterator[tuple[TaskId, ActiveTask]]:
-        return ((id, task) for id, task in self._tasks.items() if task.state is ActiveTaskState.RUNNING)
+        busy, worker_of = self._busy_workers(), self._worker_of
+        for task in self._tasks.values():
+            is_idle = not task.busy and task.state is ActiveTaskState.RUNNING
+            if is_idle and (not busy or worker_of(task.id) not in busy):
+                return True
+        return False
 
     def any_busy(self) -> bool:
         """Return whether an action on a task is unanswered, except restores and hung tasks."""
@@ -284,7 +292,9 @@ class TaskManager:
 
     def to_pause(self) -> frozenset[TopicPartition]:
         """Return the partitions to pause, which have too many waiting records."""
-        share = self._share_bytes()
+        share, total = self._share_bytes(), self._total
+        if total.records <= self._limits.records and total.bytes <= share:
+            return frozenset()
         new = {
             partition
             for partition, task in self._readers.items()
@@ -300,8 +310,10 @@ class TaskManager:
         While too many bytes wait in total, only partitions without waiting records resume, and only if a task may wait
         for one of them.
         """
+        if not self._paused:
+            return frozenset()
         share = self._share_bytes()
-        if not self._paused or (share == 0 and not self._any_holds() and not self.alignment.waits()):
+        if share == 0 and not self._total.held and not self.alignment.waits():
             return frozenset()
         again = {each for each in self._paused if self._has_little(each, self._readers[each], share)}
         self._paused -= again
@@ -309,7 +321,7 @@ class TaskManager:
 
     def _share_bytes(self) -> int:
         """Return the most waiting bytes of one partition."""
-        return max(0, self._limits.bytes - self._waiting_bytes()) // _SHARE
+        return max(0, self._limits.bytes - self._total.bytes) // _SHARE
 
     def lags(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return the approximate number of unprocessed records before the `ends` of partitions."""
@@ -325,14 +337,5 @@ class TaskManager:
 
     def _most_held(self) -> int:
         """Return the most held records of a partition with which a task still gets more."""
-        return self._most_waiting() if self._any_holds() else self._limits.records
-
-    def _any_holds(self) -> bool:
-        return any(task.held for task in self._tasks.values())
-
-    def _most_waiting(self) -> int:
-        """Return the most waiting records of a partition that is still fetched."""
-        return self._limits.records if self._waiting_bytes() <= self._limits.bytes else 0
-
-    def _waiting_bytes(self) -> int:
-        return sum(task.waiting_bytes() for task in self._tasks.values())
+        is_full = self._total.held and self._total.bytes > self._limits.bytes
+        return 0 if is_full else self._limits.records
