@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -102,6 +102,17 @@ def missing_topics_are_not_waited_for(request: pytest.FixtureRequest, monkeypatc
     broker = request.getfixturevalue("broker") if "broker" in request.fixturenames else None
     if isinstance(broker, RunningBroker) and broker.kind == "embedded":
         monkeypatch.setattr(listed_topics, "_PATIENCE_SECONDS", 0.0)
+
+
+@pytest.fixture(autouse=True)
+def sessions_start_in_a_group(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test outside of a group that starts a session of Spark fails: each worker of a run would start a JVM."""
+    if _is_on_spark(request.node) and not request.node.get_closest_marker("xdist_group"):
+        monkeypatch.setattr("tests.host.spark.support.make_session", _refused)
+
+
+def _refused(*_: object) -> NoReturn:
+    raise AssertionError("This test starts a session of Spark: use run_here() or start(), or the mark WITH_A_SESSION.")
 
 
 @pytest.fixture

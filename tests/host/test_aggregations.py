@@ -96,7 +96,7 @@ def test_tables_end_with_what_the_test_driver_ends_with(
     for rows in all_rows:  # each in a run of its own
         for topic, record in rows:
             runner.write(f"{prefix}-{topic}", [record])
-        runner.run(topology(prefix), config)
+        runner.run_here(topology(prefix), config)
     written = expected(prefix, all_rows)
     for name in TABLES:
         records = [(record.key, record.value) for record in runner.read(f"{prefix}-{name}")]

@@ -52,7 +52,7 @@ def test_events_of_both_modes_pass_repartition_topics_stores_and_restarts(
             data, headers = serde.serialize_record(source, event(number))
             records.append(InputRecord(b"k", data, 1_000 + number, number % 3, headers))
         runner.write(source, records)
-        runner.run(largest_by_source(source, target), config)
+        runner.run_here(largest_by_source(source, target), config)
     found = {}
     for record in runner.read(target):
         assert record.value is not None
@@ -73,7 +73,7 @@ def test_a_header_of_the_input_that_belongs_to_the_serde_is_replaced(
     )
     others = (("ce_subject", b"old"), ("trace", b"1"), ("trace", None))
     runner.write(source, [InputRecord(b"k", str(number).encode(), number, 0, others) for number in range(40)])
-    runner.run(builder.build(), runner.config(application))
+    runner.run_here(builder.build(), runner.config(application))
     found = runner.read(target)
     assert len(found) == 40
     for record in found:

@@ -96,7 +96,7 @@ def test_values_pass_repartition_topics_stores_and_restarts(
             written = (serde.serialize_record(source, value(name, number)) for number in part)
             rows = zip(part, written, strict=True)
             runner.write(source, [InputRecord(b"k", data, number, 0, headers) for number, (data, headers) in rows])
-        runner.run(largest_of_sensors(prefix, registry), config)
+        runner.run_here(largest_of_sensors(prefix, registry), config)
     for name, serde in own.items():
         target = f"{prefix}-out-{name}"
         found = {
