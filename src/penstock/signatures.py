@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable
+from functools import cache
+from types import BuiltinFunctionType, MethodDescriptorType, ModuleType
 from typing import Any
 
 if sys.version_info >= (3, 14):
@@ -13,6 +15,23 @@ if sys.version_info >= (3, 14):
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
     """Return the signature of `function`; None for a built-in without a signature."""
+    return _of_built_in(function) if _is_built_in(function) else _inspected(function)
+
+
+def _is_built_in(function: object) -> bool:
+    """Return whether `function` is one such as `len` or `str.upper`, which lasts as long as the process."""
+    if isinstance(function, BuiltinFunctionType):
+        return isinstance(function.__self__, ModuleType)  # otherwise it is a method of an object
+    return isinstance(function, MethodDescriptorType)
+
+
+@cache
+def _of_built_in(function: Callable[..., Any]) -> inspect.Signature | None:
+    """Return the signature of a built-in: Python compiles its text each time, and each operator asks several times."""
+    return _inspected(function)
+
+
+def _inspected(function: Callable[..., Any]) -> inspect.Signature | None:
     try:
         if sys.version_info >= (3, 14):  # annotations are evaluated on access (PEP 649)
             return inspect.signature(function, annotation_format=Format.FORWARDREF)
