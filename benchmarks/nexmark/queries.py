@@ -7,15 +7,27 @@ in `results.py`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from operator import itemgetter
 from typing import Any, Final
 
 from benchmarks.nexmark.events import AUCTION, BID, PERSON, Event
+from benchmarks.nexmark.functions import (
+    better,
+    classified,
+    day_of,
+    highest,
+    in_euros,
+    in_time,
+    later,
+    local_item,
+    more_bids,
+    rank_of,
+    with_channel_id,
+    with_directories,
+)
 from penstock import (
     Consumed,
     Grouped,
@@ -52,10 +64,7 @@ _WINDOW_MS: Final = 10_000
 _HOP_MS: Final = 2_000
 _AUCTION_MS: Final = 10_000  # longer than any auction and any bid's delay
 _DAY_MS: Final = 86_400_000
-_CHEAP, _MIDDLE = 10_000, 1_000_000
 _BEST: Final = 10
-_CHANNEL_IDS: Final = {"apple": "0", "google": "1", "facebook": "2", "baidu": "3"}
-_CHANNEL_ID: Final = re.compile(r"(?:&|^)channel_id=([^&]*)")
 
 Rows = KStream[str, Any]
 
@@ -115,21 +124,11 @@ def _window_key(windowed: Windowed[str], _: object = None) -> str:
     return f"{windowed.key}@{windowed.window.start}"
 
 
-def day_of(time: int) -> str:
-    """Return the day (UTC) of a time in ms."""
-    return datetime.fromtimestamp(time / 1000, UTC).strftime("%Y-%m-%d")
-
-
 # ---------------------------------------- bid by bid
 
 
 def _q0(builder: StreamsBuilder) -> None:
     _write(_bids(builder))
-
-
-def in_euros(bid: Event) -> Event:
-    """Return a bid with its price in euros."""
-    return {**bid, "price": bid["price"] * 0.908}
 
 
 def _q1(builder: StreamsBuilder) -> None:
@@ -151,51 +150,14 @@ def _q13(builder: StreamsBuilder) -> None:
     _write(joined)
 
 
-def classified(bid: Event) -> Event:
-    """Return a bid in euros with its time of day and the number of the letter c in its text."""
-    hour = datetime.fromtimestamp(bid["date_time"] / 1000, UTC).hour
-    time = "dayTime" if 8 <= hour <= 18 else "nightTime" if hour <= 6 or hour >= 20 else "otherTime"
-    return {
-        "auction": bid["auction"],
-        "bidder": bid["bidder"],
-        "price": bid["price"] * 0.908,
-        "bid_time_type": time,
-        "date_time": bid["date_time"],
-        "extra": bid["extra"],
-        "c_counts": bid["extra"].count("c"),
-    }
-
-
 def _q14(builder: StreamsBuilder) -> None:
     chosen = _bids(builder).filter(lambda _, bid: 1_000_000 < bid["price"] * 0.908 < 50_000_000)
     _write(chosen.map_values(classified))
 
 
-def channel_id_of(bid: Event) -> str | None:
-    """Return the id of the channel of a bid, by its name or from its URL; None if it has no id."""
-    known = _CHANNEL_IDS.get(bid["channel"].lower())
-    if known is not None:
-        return known
-    found = _CHANNEL_ID.search(bid["url"])
-    return found.group(1) if found else None
-
-
-def with_channel_id(bid: Event) -> Event:
-    """Return the row of query 21: a bid with the id of its channel, which may be None."""
-    fields = ("auction", "bidder", "price", "channel")
-    return {**{name: bid[name] for name in fields}, "channel_id": channel_id_of(bid)}
-
-
 def _q21(builder: StreamsBuilder) -> None:
     with_id = _bids(builder).map_values(with_channel_id)
     _write(with_id.filter(lambda _, bid: bid["channel_id"] is not None))
-
-
-def with_directories(bid: Event) -> Event:
-    """Return a bid with the first three directories of its URL."""
-    parts = bid["url"].split("/")
-    fields = ("auction", "bidder", "price", "channel")
-    return {**{name: bid[name] for name in fields}, "dir1": parts[3], "dir2": parts[4], "dir3": parts[5]}
 
 
 def _q22(builder: StreamsBuilder) -> None:
@@ -215,11 +177,6 @@ def _q3(builder: StreamsBuilder) -> None:
     _write(found.to_stream())
 
 
-def local_item(auction: Event, person: Event) -> Event:
-    """Return the row of query 3."""
-    return {"name": person["name"], "city": person["city"], "state": person["state"], "id": auction["id"]}
-
-
 def _bids_with_auctions(builder: StreamsBuilder, joined: Callable[[Event, Event], Any]) -> KStream[str, Any]:
     """Join each bid with its auction; bids may come before their auction."""
     events = _events(builder)
@@ -227,16 +184,6 @@ def _bids_with_auctions(builder: StreamsBuilder, joined: Callable[[Event, Event]
     return _bids_by_auction(events).join(
         _auctions(events), joined, windows, stream_joined=StreamJoined.with_(TEXT, JSON, JSON)
     )
-
-
-def in_time(auction: Event, bid: Event) -> bool:
-    """Return whether a bid came while its auction was open."""
-    return bool(auction["date_time"] <= bid["date_time"] <= auction["expires"])
-
-
-def better(one: Event, other: Event) -> Event:
-    """Return the bid with the higher price; of equal ones the earlier, then that of the smaller bidder."""
-    return min(one, other, key=lambda bid: (-bid["price"], bid["date_time"], bid["bidder"]))
 
 
 def _winning_bids(builder: StreamsBuilder) -> KTable[str, Event]:
@@ -280,15 +227,6 @@ def _q8(builder: StreamsBuilder) -> None:
 # ---------------------------------------- windows
 
 
-def more_bids(best: Event | None, auction: str, bids: int) -> Event:
-    """Return the auctions with the most bids, once `auction` has so many."""
-    if best is None or bids > best["bids"]:
-        return {"bids": bids, "auctions": [auction]}
-    if bids == best["bids"] and auction not in best["auctions"]:
-        return {"bids": bids, "auctions": sorted([*best["auctions"], auction])}
-    return best
-
-
 def _q5(builder: StreamsBuilder) -> None:
     windows = TimeWindows.of_size_and_grace(_WINDOW_MS, GRACE_MS).advance_by(_HOP_MS)
     bids = _bids_by_auction(_events(builder))
@@ -300,16 +238,6 @@ def _q5(builder: StreamsBuilder) -> None:
         lambda: None, lambda _, pair, best: more_bids(best, pair["auction"], pair["bids"]), _stored()
     )
     _write(best.to_stream())
-
-
-def highest(best: Event | None, bid: Event) -> Event:
-    """Return the bids with the highest price of a window, once `bid` has come."""
-    row = [bid["auction"], bid["bidder"], bid["date_time"]]
-    if best is None or bid["price"] > best["price"]:
-        return {"price": bid["price"], "bids": [row]}
-    if bid["price"] == best["price"]:
-        return {"price": bid["price"], "bids": sorted([*best["bids"], row])}
-    return best
 
 
 def _q7(builder: StreamsBuilder) -> None:
@@ -326,11 +254,6 @@ def _q11(builder: StreamsBuilder) -> None:
 
 
 # ---------------------------------------- statistics
-
-
-def rank_of(price: int) -> int:
-    """Return 1 for a cheap bid, 2 for one in the middle, 3 for an expensive one."""
-    return 1 if price < _CHEAP else 2 if price < _MIDDLE else 3
 
 
 def _counts_by_rank(whole: str) -> Aggregation[Any, Any]:
@@ -389,11 +312,6 @@ def _q17(builder: StreamsBuilder) -> None:
         sum_price=total(price),
     )
     _write(groups.aggregate(prices, materialized=_stored()).to_stream())
-
-
-def later(one: Event, other: Event) -> Event:
-    """Return the bid that came later; of bids of the same time the one with the higher price."""
-    return max(one, other, key=lambda bid: (bid["date_time"], bid["price"]))
 
 
 def _q18(builder: StreamsBuilder) -> None:

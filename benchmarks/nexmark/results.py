@@ -11,7 +11,7 @@ from fractions import Fraction
 from functools import reduce
 from typing import Any, Final
 
-from benchmarks.nexmark import queries
+from benchmarks.nexmark import functions, queries
 from benchmarks.nexmark.events import AUCTION, BID, PERSON, Event
 
 _WINDOW_MS: Final = 10_000
@@ -39,7 +39,7 @@ def _q3(events: Events) -> Rows:
     for auction in events.auctions:
         person = events.person.get(auction["seller"])
         if auction["category"] == 10 and person and person["state"] in ("OR", "ID", "CA"):
-            rows[str(auction["id"])] = queries.local_item(auction, person)
+            rows[str(auction["id"])] = functions.local_item(auction, person)
     return rows
 
 
@@ -47,9 +47,9 @@ def _winners(events: Events) -> dict[str, Event]:
     bids: dict[str, list[Event]] = defaultdict(list)
     for bid in events.bids:
         auction = events.auction.get(bid["auction"])
-        if auction and queries.in_time(auction, bid):
+        if auction and functions.in_time(auction, bid):
             bids[str(auction["id"])].append({**bid, "category": auction["category"], "in_time": True})
-    return {auction: reduce(queries.better, found) for auction, found in bids.items()}
+    return {auction: reduce(functions.better, found) for auction, found in bids.items()}
 
 
 def _q4(events: Events) -> Rows:
@@ -67,7 +67,7 @@ def _q5(events: Events) -> Rows:
             counts[start, str(bid["auction"])] += 1
     rows: dict[str, Any] = {}
     for (start, auction), number in counts.items():
-        rows[str(start)] = queries.more_bids(rows.get(str(start)), auction, number)
+        rows[str(start)] = functions.more_bids(rows.get(str(start)), auction, number)
     return rows
 
 
@@ -75,7 +75,7 @@ def _q7(events: Events) -> Rows:
     rows: dict[str, Any] = {}
     for bid in events.bids:
         key = f"all@{bid['date_time'] // _WINDOW_MS * _WINDOW_MS}"
-        rows[key] = queries.highest(rows.get(key), bid)
+        rows[key] = functions.highest(rows.get(key), bid)
     return rows
 
 
@@ -112,7 +112,7 @@ def _statistics(events: Events, group: Callable[[Event], str]) -> Rows:
     for key, bids in found.items():
         row = rows[key] = {}
         for name, ranks in (("total", (1, 2, 3)), ("rank1", (1,)), ("rank2", (2,)), ("rank3", (3,))):
-            chosen = [bid for bid in bids if queries.rank_of(bid["price"]) in ranks]
+            chosen = [bid for bid in bids if functions.rank_of(bid["price"]) in ranks]
             row[f"{name}_bids"] = len(chosen)
             row[f"{name}_bidders"] = len({bid["bidder"] for bid in chosen})
             row[f"{name}_auctions"] = len({bid["auction"] for bid in chosen})
@@ -120,22 +120,22 @@ def _statistics(events: Events, group: Callable[[Event], str]) -> Rows:
 
 
 def _q15(events: Events) -> Rows:
-    return _statistics(events, lambda bid: queries.day_of(bid["date_time"]))
+    return _statistics(events, lambda bid: functions.day_of(bid["date_time"]))
 
 
 def _q16(events: Events) -> Rows:
-    return _statistics(events, lambda bid: f"{bid['channel']}/{queries.day_of(bid['date_time'])}")
+    return _statistics(events, lambda bid: f"{bid['channel']}/{functions.day_of(bid['date_time'])}")
 
 
 def _q17(events: Events) -> Rows:
     found: dict[str, list[int]] = defaultdict(list)
     for bid in events.bids:
-        found[f"{bid['auction']}/{queries.day_of(bid['date_time'])}"].append(bid["price"])
+        found[f"{bid['auction']}/{functions.day_of(bid['date_time'])}"].append(bid["price"])
     return {
         key: {
             "counts": {
                 "total_bids": len(prices),
-                **{f"rank{rank}_bids": sum(queries.rank_of(price) == rank for price in prices) for rank in (1, 2, 3)},
+                **{f"rank{rank}_bids": sum(functions.rank_of(price) == rank for price in prices) for rank in (1, 2, 3)},
             },
             "min_price": min(prices),
             "max_price": max(prices),
@@ -150,7 +150,7 @@ def _q18(events: Events) -> Rows:
     rows: dict[str, Any] = {}
     for bid in events.bids:
         key = f"{bid['bidder']}/{bid['auction']}"
-        rows[key] = queries.later(rows[key], bid) if key in rows else bid
+        rows[key] = functions.later(rows[key], bid) if key in rows else bid
     return rows
 
 
@@ -173,7 +173,7 @@ def _q20(events: Events) -> Rows:
 
 
 def _q21(events: Events) -> Rows:
-    rows = [queries.with_channel_id(bid) for bid in events.bids]
+    rows = [functions.with_channel_id(bid) for bid in events.bids]
     return [row for row in rows if row["channel_id"] is not None]
 
 
@@ -186,7 +186,7 @@ def _q13(events: Events) -> Rows:
 
 
 def _q14(events: Events) -> Rows:
-    return [queries.classified(bid) for bid in events.bids if 1_000_000 < bid["price"] * 0.908 < 50_000_000]
+    return [functions.classified(bid) for bid in events.bids if 1_000_000 < bid["price"] * 0.908 < 50_000_000]
 
 
 def side_text(number: int) -> str:
@@ -196,7 +196,7 @@ def side_text(number: int) -> str:
 
 RESULTS: Final[Mapping[str, Callable[[Events], Rows]]] = {
     "q0": lambda events: events.bids,
-    "q1": lambda events: [queries.in_euros(bid) for bid in events.bids],
+    "q1": lambda events: [functions.in_euros(bid) for bid in events.bids],
     "q2": _q2,
     "q3": _q3,
     "q4": _q4,
@@ -214,6 +214,6 @@ RESULTS: Final[Mapping[str, Callable[[Events], Rows]]] = {
     "q19": _q19,
     "q20": _q20,
     "q21": _q21,
-    "q22": lambda events: [queries.with_directories(bid) for bid in events.bids],
+    "q22": lambda events: [functions.with_directories(bid) for bid in events.bids],
 }
 """The right results by query."""
