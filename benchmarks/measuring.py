@@ -1,22 +1,33 @@
 """How contestants are measured: progress and CPU time over a window in which everything is warm.
 
 Progress (lines counted and committed) is sampled while a contestant runs. The window opens when a share of the lines is
-done and closes when all are; rates are taken over the window alone, so the start of JVMs and sessions is not in them.
+done, and a JVM is warm, and closes when all are; rates are taken over the window alone, so the start of JVMs and
+sessions is not in them. A window that is too short for a rate tells how many lines would do.
 Not here: the contestants.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 WARM_SHARE: Final = 0.3
 """Share of the lines after which the window opens."""
 
+LEAST_STEPS: Final = 10
+LEAST_SECONDS: Final = 20.0
+"""Epochs, or other steps of progress, and seconds of a window from which a rate is taken. A shorter one may be no more
+than the tail of one epoch."""
+
+JVM_WARM_SECONDS: Final = 20.0
+"""How long a JVM works before the window opens: its compiler is done with the hot code."""
+
+_SPARE: Final = 1.2  # lines beyond those that have been just enough
 _LOOK_SECONDS: Final = 0.05
 _STALLED_SECONDS: Final = 180.0
 
@@ -27,7 +38,8 @@ class Measurement:
 
     contestant: its letter. lines: those in the window. seconds: length of the window. cpu_seconds: CPU time that the
     processes of the contestant used in the window, without the broker's; None if it cannot be measured. steps: in how
-    many steps the lines of the window were done, such as epochs; None where the progress was not watched.
+    many steps the lines of the window were done, such as epochs; None where the progress was not watched. lines_needed:
+    how many lines give a rate, if the window is too short for one.
     """
 
     contestant: str
@@ -39,6 +51,15 @@ class Measurement:
     cpu_seconds: float | None
     remark: str = ""
     steps: int | None = None
+    lines_needed: int | None = None
+
+    @classmethod
+    def of_window(
+        cls, contestant: str, name: str, text: str, words_per_line: int, window: Window, remark: str
+    ) -> Measurement:
+        """Return what a contestant did in a window."""
+        seconds, cpu, needed = window.seconds, window.cpu_seconds, window.lines_needed
+        return cls(contestant, name, text, window.lines, words_per_line, seconds, cpu, remark, window.steps, needed)
 
     @property
     def lines_per_second(self) -> float:
@@ -67,44 +88,79 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Window:
-    """Lines done, seconds, CPU seconds and steps of progress between the opening and the end of a window."""
+    """Lines done, seconds, CPU seconds and steps of progress between the opening and the end of a window.
+
+    lines_needed: how many lines in all give a rate; None if these do.
+    """
 
     lines: int
     seconds: float
     cpu_seconds: float | None
     steps: int
+    lines_needed: int | None = None
 
 
 class StalledError(Exception):
     """A contestant made no progress for too long."""
 
 
-def watch(progress: Callable[[], int], total: int, roots: Callable[[], list[int]] = lambda: [os.getpid()]) -> Window:
-    """Sample `progress` until it is `total` and return the window; `roots` gives the processes that count with all
-    their descendants.
+def watch(
+    progress: Callable[[], int],
+    total: int,
+    roots: Callable[[], list[int]] = lambda: [os.getpid()],
+    warm_seconds: float = 0.0,
+    clock: Callable[[], float] = time.monotonic,
+) -> Window:
+    """Sample `progress` until it is `total` and return the window.
+
+    The window opens with a share of the lines, and not earlier than `warm_seconds` after the first lines. If all lines
+    are done before, the window has them all, and is too short for a rate. `roots` gives the processes that count with
+    all their descendants.
 
     Raises StalledError if nothing moves for a few minutes.
     """
-    opened: tuple[int, float, float | None] | None = None
+    begun: _Look | None = None
+    opened: _Look | None = None
     last, steps = -1, 0
-    moved = time.monotonic()
+    moved = clock()
     while True:
         done = progress()
-        now = time.monotonic()
+        now = clock()
         if done != last:
             last, moved, steps = done, now, steps + 1
+            look = _Look(done, now, cpu_seconds_of(roots()), steps)
+            if begun is None and done > 0:
+                begun = look
             if done >= total:
                 break
-            if opened is None and done >= WARM_SHARE * total:
-                opened, steps = (done, now, cpu_seconds_of(roots())), 0
+            warm = begun is not None and now - begun.at >= warm_seconds
+            if opened is None and warm and done >= WARM_SHARE * total:
+                opened = look
         if now - moved > _STALLED_SECONDS:
             raise StalledError(f"no progress for {_STALLED_SECONDS:.0f} s, {max(last, 0)} of {total} lines done")
         time.sleep(_LOOK_SECONDS)
-    if opened is None:
-        raise StalledError(f"all {total} lines were one step of progress: give more --lines")
-    lines, begin, cpu_begin = opened
-    cpu = cpu_seconds_of(roots())
-    return Window(total - lines, now - begin, None if cpu is None or cpu_begin is None else cpu - cpu_begin, steps)
+    first = opened or begun or look
+    lines = total - first.done or total
+    cpu = None if look.cpu is None or first.cpu is None else look.cpu - first.cpu
+    window = Window(lines, max(look.at - first.at, _LOOK_SECONDS), cpu, look.steps - first.steps)
+    is_long = opened is not None and window.steps >= LEAST_STEPS and window.seconds >= LEAST_SECONDS
+    return window if is_long else replace(window, lines_needed=lines_needed(window, warm_seconds))
+
+
+def lines_needed(window: Window, warm_seconds: float = 0.0) -> int:
+    """Return how many lines give a window that is long enough, by the rate in one that is not."""
+    rate = window.lines / window.seconds
+    enough = max(rate * LEAST_SECONDS, LEAST_STEPS * window.lines / max(window.steps, 1))
+    return math.ceil(_SPARE * max(enough / (1 - WARM_SHARE), enough + rate * warm_seconds))
+
+
+class _Look(NamedTuple):
+    """Lines, time, CPU time and steps until a moment."""
+
+    done: int
+    at: float
+    cpu: float | None
+    steps: int
 
 
 def cpu_seconds_of(roots: list[int]) -> float | None:

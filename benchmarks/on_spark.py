@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from benchmarks.measuring import Measurement, watch
+from benchmarks.measuring import JVM_WARM_SECONDS, Measurement, watch
 from benchmarks.program import SERDES, levels, word_count
 from benchmarks.topics import client_config, delete_topics_of
 from penstock import KafkaStreams
@@ -73,19 +73,10 @@ def measure_on_spark(
     topology = word_count(input_topic, output_topic)
     with application(topology, bootstrap, **{"processing.guarantee": guarantee}) as streams:
         streams.start()
-        window = watch(lambda: records_read(streams), lines)
+        window = watch(lambda: records_read(streams), lines, warm_seconds=JVM_WARM_SECONDS)
         epochs = streams.statistics()["epoch"]
-    return Measurement(
-        "b",
-        "Penstock on Spark",
-        text,
-        window.lines,
-        words_per_line,
-        window.seconds,
-        window.cpu_seconds,
-        f"{guarantee}, {epochs} epochs",
-        window.steps,
-    )
+    remark = f"{guarantee}, {epochs} epochs"
+    return Measurement.of_window("b", "Penstock on Spark", text, words_per_line, window, remark)
 
 
 def measure_latency(number: int, bootstrap: str, input_topic: str, output_topic: str, epochs: int) -> dict[str, Any]:

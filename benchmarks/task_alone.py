@@ -11,12 +11,13 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import Final
 
 import numpy as np
 
-from benchmarks.measuring import Measurement
+from benchmarks.measuring import LEAST_SECONDS, LEAST_STEPS, Measurement, Window, lines_needed
 from benchmarks.program import INPUT, SERDES, lines_of, word_count
 from penstock.config import StreamsConfig
 from penstock.host.spark.worker.stage import prepare_worker
@@ -91,7 +92,7 @@ def measure_task_alone(text: str, lines: int, words_per_line: int) -> Measuremen
     """Count `lines` lines after a warm-up and return the rate by CPU time: other processes do not touch it."""
     config = StreamsConfig({"application.id": "benchmark", **SERDES})
     tasks = _Tasks(config)
-    size = min(LINES_OF_AN_EPOCH, max(lines, PARTITIONS)) // PARTITIONS
+    size = max(min(LINES_OF_AN_EPOCH, lines // LEAST_STEPS) // PARTITIONS, 1)
     source = lines_of(text, 1 << 62, words_per_line)
     expected: Counter[bytes] = Counter()
     found: dict[bytes, int] = {}
@@ -112,4 +113,7 @@ def measure_task_alone(text: str, lines: int, words_per_line: int) -> Measuremen
         epoch += 1
     if found != expected:
         raise AssertionError("The task counted wrong: its last counts are not those of a Counter.")
-    return Measurement("a", "the task alone, one core", text, measured, words_per_line, seconds, cpu_seconds)
+    window = Window(measured, seconds, cpu_seconds, epoch - _WARM_UP_EPOCHS)
+    if window.steps < LEAST_STEPS or seconds < LEAST_SECONDS:
+        window = replace(window, lines_needed=lines_needed(window))
+    return Measurement.of_window("a", "the task alone, one core", text, words_per_line, window, "")

@@ -2,9 +2,10 @@
 
     python benchmarks/word_count.py [--json] [--lines N] [--only a,b,...] [--bootstrap HOST:PORT]
 
-Prints one table of rates and their ratios, and one of the latency of epochs with little data. What each letter stands
-for, and the figures of one run, are in README.md. Every contestant runs in its own process; brokers, topics and
-directories are made for the run and go with it.
+Prints one table of rates and their ratios, and one of the latency of epochs with little data. A rate needs a window of
+ten epochs and 20 s of a warm contestant; if `--lines` are too few for one, the run says how many would do. What each
+letter stands for, and the figures of one run, are in README.md. Every contestant runs in its own process; brokers,
+topics and directories are made for the run and go with it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any, Final
 if not __package__:  # run as a script: the root of the repository is not on the path
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.measuring import LEAST_SECONDS, LEAST_STEPS
 from benchmarks.program import INPUT, OUTPUT, WORDS
 from benchmarks.running import EMBEDDED, EXACTLY_ONCE, Broker, ContestError, brokers, run_contestant
 from benchmarks.topics import check_counts, fill, topics
@@ -38,11 +40,6 @@ SHARE_OF_LINES: Final = {"all distinct": 0.1, "c": 0.1}
 """What takes longer for each line gets fewer of them."""
 
 LATENCY_EPOCHS: Final = 30
-
-LEAST_STEPS: Final = 10
-LEAST_SECONDS: Final = 20.0
-"""Epochs, or other steps of progress, and seconds of a window from which a rate is taken. A shorter one may be no more
-than the tail of one epoch."""
 
 
 @dataclass
@@ -65,7 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results = Results()
     if "a" in asked:
         for text in WORDS:
-            _contest(results, "a", "", run="task", text=text, **_size(options, "a", text))
+            if done := _contest(results, "a", "", run="task", text=text, **_size(options, "a", text)):
+                _refuse_short(results, options, "a", text, done)
     if set(asked) - {"a"}:
         with brokers(options.bootstrap, results.missing) as found:
             _contests_on_brokers(results, options, asked, found)
@@ -76,16 +74,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
-    parser.add_argument("--lines", type=int, default=1_000_000, help="lines of text with 10,000 words (%(default)s)")
+    parser.add_argument("--lines", type=int, default=4_000_000, help="lines of text with 10,000 words (%(default)s)")
     parser.add_argument("--words-per-line", type=int, default=10, help="(%(default)s)")
     parser.add_argument("--only", default=",".join(CONTESTANTS), help="letters, with commas between (%(default)s)")
     parser.add_argument("--bootstrap", help="use this Kafka, and start no broker")
     return parser
 
 
+def _share(letter: str, text: str) -> float:
+    return SHARE_OF_LINES.get(text, 1.0) * SHARE_OF_LINES.get(letter, 1.0)
+
+
 def _size(options: argparse.Namespace, letter: str, text: str) -> dict[str, int]:
-    share = SHARE_OF_LINES.get(text, 1.0) * SHARE_OF_LINES.get(letter, 1.0)
-    return {"lines": max(1, int(options.lines * share)), "words_per_line": options.words_per_line}
+    lines = int(options.lines * _share(letter, text))
+    return {"lines": max(1, lines), "words_per_line": options.words_per_line}
 
 
 def _contests_on_brokers(
@@ -138,24 +140,30 @@ def _topic_to_topic(results: Results, options: argparse.Namespace, letter: str, 
             **promised,
         )
         if done is not None:
-            done["wrong"], short = check_counts(broker.bootstrap, OUTPUT, text, **size), too_short(done, options.lines)
-            if reason := done["wrong"] or short:
-                results.missing[f"{letter}, {text}"] = str(reason)
-            if short:
-                results.measurements.remove(done)
+            done["wrong"] = check_counts(broker.bootstrap, OUTPUT, text, **size)
+            _refuse_short(results, options, letter, text, done)
+            if done["wrong"]:
+                results.missing[f"{letter}, {text}"] = done["wrong"]
 
 
-def too_short(measurement: Mapping[str, Any], lines: int) -> str | None:
-    """Return why the window of a measurement is too short for a rate, and how many `--lines` would do in place of
-    `lines`; None if it is not."""
-    steps, seconds = measurement["steps"], measurement["seconds"]
-    if steps >= LEAST_STEPS and seconds >= LEAST_SECONDS:
+def _refuse_short(results: Results, options: argparse.Namespace, letter: str, text: str, done: dict[str, Any]) -> None:
+    """Take a measurement out of the results if its window is too short for a rate, and note the reason."""
+    if short := too_short(done, options.lines, _share(letter, text)):
+        results.missing[f"{letter}, {text}"] = short
+        results.measurements.remove(done)
+
+
+def too_short(measurement: Mapping[str, Any], lines: int, share: float) -> str | None:
+    """Return why the window of a measurement is too short for a rate, and the `--lines` that would do; None if it is
+    long enough. The contestant had that share of `lines`."""
+    needed = measurement["lines_needed"]
+    if needed is None:
         return None
-    factor = max(LEAST_STEPS / max(steps, 1), LEAST_SECONDS / max(seconds, 0.1))
-    enough = math.ceil(1.2 * factor * lines / 100_000) * 100_000
+    steps, seconds = measurement["steps"], measurement["seconds"]
+    enough = math.ceil(max(needed / share, lines + 1) / 100_000) * 100_000
     return (
         f"the window has {steps} {'epoch' if steps == 1 else 'epochs'} and {seconds:.1f} s, and a rate needs "
-        f"{LEAST_STEPS} epochs and {LEAST_SECONDS:.0f} s: --lines {enough} would do"
+        f"{LEAST_STEPS} epochs and {LEAST_SECONDS:.0f} s of a warm contestant: --lines {enough} would do"
     )
 
 

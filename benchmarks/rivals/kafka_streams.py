@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from benchmarks.measuring import Measurement, watch
+from benchmarks.measuring import JVM_WARM_SECONDS, Measurement, watch
 from benchmarks.rivals.java import compile_java
 from benchmarks.topics import PARTITIONS, client_config, delete_topics_of
 from penstock.client.confluent.admin import ConfluentAdmin
@@ -42,7 +42,7 @@ def measure_kafka_streams(
         admin = ConfluentAdmin(client_config(bootstrap))
         try:
             counted = _Progress(admin, input_topic, lines, words_per_line)
-            window = watch(counted.lines, lines, lambda: [process.pid])
+            window = watch(counted.lines, lines, lambda: [process.pid], JVM_WARM_SECONDS)
         except Exception as error:
             error.add_note((Path(directory) / "log").read_text()[-2000:])
             raise
@@ -57,8 +57,7 @@ def measure_kafka_streams(
             admin.close()
             delete_topics_of(bootstrap, APPLICATION)
     name = f"Kafka Streams {KAFKA_VERSION} in Java"
-    remark, lines = f"{guarantee}, RocksDB", window.lines
-    return Measurement("e", name, text, lines, words_per_line, window.seconds, window.cpu_seconds, remark, window.steps)
+    return Measurement.of_window("e", name, text, words_per_line, window, f"{guarantee}, RocksDB")
 
 
 class _Progress:

@@ -29,7 +29,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 from pyspark.sql.types import StructType
 
-from benchmarks.measuring import Measurement, watch
+from benchmarks.measuring import JVM_WARM_SECONDS, Measurement, watch
 from benchmarks.topics import PARTITIONS, client_config
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.client.confluent.consumer import ConfluentFetcher
@@ -244,10 +244,8 @@ def _measure(
                     raise RuntimeError(str(query.exception())[:2000])
                 return sum(each.numInputRows for each in query.recentProgress)
 
-            window = watch(progress, lines)
+            window = watch(progress, lines, warm_seconds=JVM_WARM_SECONDS)
             query.stop()
         finally:
             spark.stop()
-    remark = "RocksDB state, at least once"
-    lines, cpu_seconds = window.lines, window.cpu_seconds
-    return Measurement(letter, name, text, lines, words_per_line, window.seconds, cpu_seconds, remark, window.steps)
+    return Measurement.of_window(letter, name, text, words_per_line, window, "RocksDB state, at least once")
