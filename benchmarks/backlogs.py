@@ -23,7 +23,8 @@ from typing import Any, Final
 if not __package__:  # run as a script: the root of the repository is not on the path
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.contestants import CONTESTANTS, MAP, PENSTOCK, Job, Running, UnavailableError, running
+from benchmarks.contestants import CONTESTANTS, MAP, PENSTOCK, Job, Running, running
+from benchmarks.environments import UnavailableError
 from benchmarks.running import Broker, brokers
 from benchmarks.threads import SINK, SOURCE, resident_megabytes
 from benchmarks.topics import client_config, delete_topics_of, topics

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from benchmarks.families_on_spark import measure_family, measure_idle_epoch
 from benchmarks.measuring import Measurement
-from benchmarks.nexmark.runs import measure_java, measure_penstock
+from benchmarks.nexmark.runs import measure_java, measure_penstock, measure_rival
 from benchmarks.on_spark import measure_latency, measure_on_spark
 from benchmarks.rivals.kafka_streams import measure_kafka_streams
 from benchmarks.rivals.plain_spark import measure_native, measure_transform_with_state
@@ -30,6 +30,7 @@ RUNS: Final[dict[str, Callable[..., Measurement | dict[str, Any]]]] = {
     "idle": measure_idle_epoch,
     "nexmark": measure_penstock,
     "nexmark-java": measure_java,
+    "nexmark-rival": measure_rival,
 }
 
 

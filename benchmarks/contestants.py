@@ -1,24 +1,24 @@
 """The programs that `threads.py` compares, each as a process of its own that ends with its standard input.
 
-A rival in Python has an environment of its own, in the cache directory of the tests, that is made the first time. One
-that cannot be installed, or cannot do what a row asks, is reported with the reason.
+A rival in Python has an environment of its own (`environments.py`). One that cannot be installed, or cannot do what a
+row asks, is reported with the reason.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
-import venv
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
+
+from benchmarks.environments import UnavailableError, environment
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 KEYS, WORDS, MAP = "keys", "words", "map"
@@ -40,12 +40,7 @@ sys.meta_path.insert(0, Absent())
 _CONTROL: Final = " \x1b[?25h"
 """What is no text at the end of a program: spaces, and the code that shows the cursor."""
 _RIVALS: Final = Path(__file__).with_name("rivals")
-_INSTALL_SECONDS: Final = 600
 _END_SECONDS: Final = 30
-
-
-class UnavailableError(Exception):
-    """A contestant cannot run on this machine, or cannot do what is asked; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -182,32 +177,9 @@ def _java(job: Job) -> Sequence[str]:
 
 def _in_environment(script: str, *requirements: str) -> Callable[[Job], Sequence[str]]:
     def command(job: Job) -> Sequence[str]:
-        return [str(_environment(requirements)), str(_RIVALS / script), json.dumps(asdict(job))]
+        return [str(environment(*requirements)), str(_RIVALS / script), json.dumps(asdict(job))]
 
     return command
-
-
-def _environment(requirements: Sequence[str]) -> Path:
-    """Return the Python of an environment with `requirements`."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock"
-    name = requirements[0].replace("=", "-").replace("[", "-").replace("]", "")
-    directory = cache / f"benchmark-{name}-{sys.version_info.major}.{sys.version_info.minor}"
-    python, done = directory / "bin" / "python", directory / "installed"
-    cache.mkdir(parents=True, exist_ok=True)
-    with (cache / f"{directory.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not done.exists() or done.read_text() != " ".join(requirements):
-            venv.create(directory, clear=True, with_pip=True)
-            command = [str(python), "-m", "pip", "install", "--quiet", *requirements]
-            try:
-                subprocess.run(command, check=True, capture_output=True, text=True, timeout=_INSTALL_SECONDS)
-            except subprocess.CalledProcessError as error:
-                why = (error.stderr.strip().splitlines() or ["no reason given"])[-1]
-                raise UnavailableError(f"pip cannot install {' '.join(requirements)}: {why[:200]}") from error
-            except subprocess.TimeoutExpired as error:
-                raise UnavailableError(f"pip took longer than {_INSTALL_SECONDS} s") from error
-            done.write_text(" ".join(requirements))
-    return python
 
 
 PENSTOCK: Final = "Penstock"

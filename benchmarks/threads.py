@@ -40,10 +40,10 @@ from benchmarks.contestants import (
     Contestant,
     Job,
     Running,
-    UnavailableError,
     running,
     wait_for,
 )
+from benchmarks.environments import UnavailableError
 from benchmarks.measuring import cpu_seconds_of, descendants
 from benchmarks.running import Broker, brokers
 from benchmarks.topics import PARTITIONS, client_config, delete_topics_of, fill, topics

@@ -105,3 +105,25 @@ def rank_of(price: int) -> int:
 def later(one: Event, other: Event) -> Event:
     """Return the bid that came later; of bids of the same time the one with the higher price."""
     return max(one, other, key=lambda bid: (bid["date_time"], bid["price"]))
+
+
+def highest_ten(best: list[Event] | None, bid: Event) -> list[Event]:
+    """Return the ten highest bids, once `bid` has come; of equal ones the earlier."""
+    return sorted([*(best or []), bid], key=lambda each: (-each["price"], each["date_time"]))[:10]
+
+
+def price_statistics(row: Event | None, bid: Event) -> Event:
+    """Return the row of query 17 with one more bid."""
+    price = bid["price"]
+    row = row or {"counts": {}, "min_price": price, "max_price": price, "sum_price": 0}
+    counts = {**dict.fromkeys(("total_bids", "rank1_bids", "rank2_bids", "rank3_bids"), 0), **row["counts"]}
+    counts["total_bids"] += 1
+    counts[f"rank{rank_of(price)}_bids"] += 1
+    total = row["sum_price"] + price
+    return {
+        "counts": counts,
+        "min_price": min(row["min_price"], price),
+        "max_price": max(row["max_price"], price),
+        "avg_price": total / counts["total_bids"],
+        "sum_price": total,
+    }

@@ -189,6 +189,12 @@ def _q14(events: Events) -> Rows:
     return [functions.classified(bid) for bid in events.bids if 1_000_000 < bid["price"] * 0.908 < 50_000_000]
 
 
+def row_of_each_place(rows: Rows) -> Rows:
+    """Return the rows of query 19 for a system that writes each of the ten highest bids as a row of its own."""
+    assert isinstance(rows, dict)
+    return {f"{key}/{place}": bid for key, bids in rows.items() for place, bid in enumerate(bids, 1)}
+
+
 def side_text(number: int) -> str:
     """Return the text of a row of the side input."""
     return f"side {number}"

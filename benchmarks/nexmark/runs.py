@@ -7,20 +7,24 @@ a JVM is in a rate. Rows are checked elsewhere, after the run.
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
-import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.measuring import StalledError, cpu_seconds_of, descendants
-from benchmarks.nexmark.queries import INPUT, OUTPUT, QUERIES
+from benchmarks.nexmark.programs import programs
+from benchmarks.nexmark.queries import INPUT, OUTPUT, QUERIES, SIDE_INPUT
+from benchmarks.nexmark.systems import HEAP, SYSTEMS
 from benchmarks.on_spark import application, records_read
 from benchmarks.rivals.java import compile_java
+from benchmarks.rivals.nexmark_job import Job
 from benchmarks.topics import PARTITIONS, client_config, delete_topics_of
 from penstock import StreamsBuilder
 from penstock.client.confluent.admin import ConfluentAdmin
@@ -34,7 +38,6 @@ _JAVA: Final = Path(__file__).parents[1] / "rivals" / "NexmarkBenchmark.java"
 _LOOK_SECONDS: Final = 0.25
 _QUIET_SECONDS: Final = 4.0
 _STALLED_SECONDS: Final = 180.0
-_END_SECONDS: Final = 30
 
 
 def measure_penstock(bootstrap: str, query: str, events: int, guarantee: str, host: str) -> dict[str, Any]:
@@ -55,25 +58,28 @@ def measure_java(bootstrap: str, query: str, events: int, guarantee: str) -> dic
     class_path = f"{compile_java(_JAVA)}{os.pathsep}{kafka_class_path()}"
     name = _application(query)
     with tempfile.TemporaryDirectory(prefix="penstock-benchmark-") as directory, _offsets(bootstrap, name) as rows:
-        log = Path(directory) / "log"
         arguments = [name, bootstrap, directory, guarantee, str(PARTITIONS), query]
-        with log.open("wb") as out:
-            command = ["java", "-Xmx2g", "-cp", class_path, "NexmarkBenchmark", *arguments]
-            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=out, stderr=out)
-        try:
-            return _watched(rows.committed, rows, events, process.pid)
-        except StalledError as error:
-            error.add_note(log.read_text()[-2000:])
-            raise
-        finally:
-            if process.stdin is not None:
-                process.stdin.close()  # which ends the program
-            try:
-                process.wait(_END_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-            delete_topics_of(bootstrap, name)
+        command = ["java", f"-Xmx{HEAP}", "-cp", class_path, "NexmarkBenchmark", *arguments]
+        with programs([command], Path(directory)) as running:
+            return _watched(lambda: running.at_work(rows.committed), rows, events, *running.pids)
+
+
+def measure_rival(bootstrap: str, query: str, events: int, guarantee: str, system: str) -> dict[str, Any]:
+    """Answer a query with a rival that has a program of its own (`systems.py`)."""
+    program = SYSTEMS[system].program
+    assert program is not None
+    name = _application(query)
+    with tempfile.TemporaryDirectory(prefix="penstock-benchmark-") as directory, _offsets(bootstrap, name) as rows:
+        job = Job(query, bootstrap, INPUT, SIDE_INPUT, OUTPUT, name, directory, guarantee, PARTITIONS, events)
+        jobs = [replace(job, process=number) for number in range(program.processes)]
+        commands = [[*program.command(), json.dumps(asdict(each))] for each in jobs]
+        with programs(commands, Path(directory)) as running:
+
+            def progress() -> int:
+                committed = running.at_work(rows.committed)
+                return max(min(committed, events - 1), running.reported()) if program.reports else committed
+
+            return _watched(progress, rows, events, *running.pids)
 
 
 class _Offsets:
@@ -107,23 +113,24 @@ def _offsets(bootstrap: str, group: str) -> Iterator[_Offsets]:
         yield _Offsets(admin, group)
     finally:
         admin.close()
+        delete_topics_of(bootstrap, group)
 
 
-def _watched(progress: Callable[[], int], rows: _Offsets, events: int, root: int) -> dict[str, Any]:
+def _watched(progress: Callable[[], int], rows: _Offsets, events: int, *roots: int) -> dict[str, Any]:
     """Wait until all events are read and no more rows come; return what the window needs.
 
     `opened` and `finished` are in seconds since 1970, `memory` is the largest in bytes.
     """
     opened: tuple[float, int, float | None] | None = None
     done, end, memory = 0, -1, 0
-    moved, cpu = time.monotonic(), cpu_seconds_of([root])
+    moved, cpu = time.monotonic(), cpu_seconds_of([*roots])
     finished = time.time()
     while done < events or time.monotonic() - moved < _QUIET_SECONDS:
         before = done, end
         done, end = progress(), rows.ends()
         if (done, end) != before:
-            moved, cpu, finished = time.monotonic(), cpu_seconds_of([root]), time.time()
-            memory = max(memory, memory_of(root))
+            moved, cpu, finished = time.monotonic(), cpu_seconds_of([*roots]), time.time()
+            memory = max(memory, memory_of(roots))
         if opened is None and done >= WARM_SHARE * events:
             opened = time.time(), done, cpu
         if time.monotonic() - moved > _STALLED_SECONDS:
@@ -136,10 +143,10 @@ def _watched(progress: Callable[[], int], rows: _Offsets, events: int, root: int
     return {"opened": at, "finished": finished, "events": events - warm, "cpu_seconds": used, "memory": memory}
 
 
-def memory_of(root: int) -> int:
-    """Return the resident memory (bytes) of a process and its descendants."""
+def memory_of(roots: Sequence[int]) -> int:
+    """Return the resident memory (bytes) of processes and their descendants."""
     pages = 0
-    for pid in descendants(root):
+    for pid in {pid for root in roots for pid in descendants(root)}:
         try:
             pages += int(Path(f"/proc/{pid}/statm").read_text().split()[1])
         except OSError:

@@ -43,12 +43,12 @@ def test_a_wrong_row_is_shown() -> None:
 
 @pytest.mark.slow
 def test_a_system_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
-    assert nexmark.main(["--events", "60000", "--only", "q0", "--systems", "threads", "--json"]) == 0
+    assert nexmark.main(["--events", "60000", "--queries", "q0", "--systems", "threads", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert [(each["query"], each["system"]) for each in report["measurements"]] == [("q0", "threads")]
     assert report["measurements"][0]["events_per_second"] > 0
 
 
 def test_queries_that_are_left_out_have_a_reason(capsys: pytest.CaptureFixture[str]) -> None:
-    assert nexmark.main(["--only", "q0,q12"]) == 2
+    assert nexmark.main(["--queries", "q0,q12"]) == 2
     assert "q12: its windows are of processing time" in capsys.readouterr().err
