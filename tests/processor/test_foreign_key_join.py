@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import pickle
+from collections import deque
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock import KTable, StreamsBuilder, TableJoined
+from penstock import KTable, Materialized, Stores, StreamsBuilder, TableJoined
+from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
+from penstock.plan.subtopology import TaskId
 from penstock.processor.foreign_key_join import SingletonPartitioner, partition_of_response
-from penstock.record import Headers
+from penstock.record import Headers, RecordBatch
 from penstock.serdes.subscription import SubscriptionResponseWrapper, SubscriptionResponseWrapperSerde, hash_of
+from penstock.state.memory import MemoryBase
+from penstock.task.stream_task import StreamTask, TaskCommit
 from penstock.testing import TopologyTestDriver
 from tests.support.joins import LEFT, OUT, RIGHT, STRING, Row, final, last, pair, run, updates
 from tests.support.tables import UNCACHED
+from tests.task.topologies import AnyTopic
 
 
 def foreign_key(value: str) -> str | None:
@@ -40,6 +46,85 @@ def test_the_join_by_foreign_key_ends_as_the_join_of_what_the_tables_end_as(
         if type == "left_join" or (foreign_key(value) or "") in right
     }
     assert last(run(shape, rows, **{"statestore.cache.max.bytes": cache})) == expected
+
+
+class JoiningTasks:
+    """The tasks of a foreign-key join with one partition, which pass their records to each other."""
+
+    def __init__(self, execution: str, type: str, cache_bytes: int, versioned: bool) -> None:
+        settings = {
+            "application.id": "app",
+            "default.key.serde": STRING,
+            "default.value.serde": STRING,
+            "penstock.execution": execution,
+            "statestore.cache.max.bytes": cache_bytes,
+        }
+        builder = StreamsBuilder()
+        versions = [Materialized.as_(Stores.persistent_versioned_key_value_store("v", 1000))] if versioned else []
+        left, right = builder.table(LEFT, *versions), builder.table(RIGHT)
+        joined: KTable = getattr(left, type)(right, pair, foreign_key_extractor=foreign_key)
+        results = joined.to_stream()
+        results.to(OUT)  # two children: the order of both outputs follows from the origin of each row
+        results.map_values(lambda value: f"{value}!").to(OUT)
+        config = StreamsConfig(settings, environment={})
+        self.output: list[Any] = []
+        self._tasks: dict[StreamTask, Any] = {}
+        for spec in builder.build(settings).build("app").subtopologies:
+            task = StreamTask(spec, TaskId(spec.id, 0), config, MemoryBase(), AnyTopic(1))
+            task.initialize()
+            self._tasks[task] = spec
+        self._ends: dict[str, int] = {}
+
+    def process(self, topic: str, rows: list[Any], flushes: bool) -> None:
+        """Process `rows` and all that follows from them, each step as one batch of a topic."""
+        waiting = deque([(topic, rows)])
+        while waiting:
+            topic, rows = waiting.popleft()
+            task = next(task for task, spec in self._tasks.items() if topic in spec.source_topics)
+            first = self._ends.get(topic, 0)
+            self._ends[topic] = first + len(rows)
+            task.add_records(topic, 0, RecordBatch.of([(*row[:3], first + at, row[3]) for at, row in enumerate(rows)]))
+            task.process()
+            if flushes:
+                task.flush()
+            sent: dict[str, list[Any]] = {}
+            for each in task.drain_in_order():
+                sent.setdefault(each.topic, []).append((each.key, each.value, each.timestamp, each.headers))
+            self.output += sent.pop(OUT, [])
+            waiting.extend(sent.items())
+
+    def commits(self) -> list[TaskCommit]:
+        return [task.prepare_commit() for task in self._tasks]
+
+
+def turns_of(topic: str, keys: str) -> st.SearchStrategy[Any]:
+    values = st.none() | st.tuples(st.sampled_from("xyz"), st.sampled_from("pq")).map("".join)
+    rows = st.lists(st.tuples(st.none() | st.sampled_from(keys), values, st.integers(0, 9)), min_size=1, max_size=8)
+    return st.tuples(st.just(topic), rows, st.booleans(), st.booleans())
+
+
+@given(
+    turns=st.lists(turns_of(LEFT, "ab") | turns_of(RIGHT, "xy"), max_size=8),
+    type=st.sampled_from(["join", "left_join"]),
+    cache_bytes=st.sampled_from([0, 10_000_000]),
+    versioned=st.booleans(),
+)
+@settings(deadline=None)
+def test_columns_give_what_records_give(turns: list[Any], type: str, cache_bytes: int, versioned: bool) -> None:
+    def outcome(execution: str) -> tuple[Any, ...]:
+        tasks = JoiningTasks(execution, type, cache_bytes, versioned)
+        for topic, changed, has_headers, flushes in turns:
+            headers = (("h", b"1"),) if has_headers else ()
+            rows = [
+                (key and key.encode(), value and value.encode(), timestamp, headers)
+                for key, value, timestamp in changed
+            ]
+            tasks.process(topic, rows, flushes)
+        commits = tasks.commits()
+        changes = [{name: dict(own) for name, own in commit.changes.items()} for commit in commits]
+        return tasks.output, changes, [dict(commit.dropped_records) for commit in commits]
+
+    assert outcome("auto") == outcome("record")
 
 
 def test_a_partitioner_of_a_foreign_key_join_must_choose_one_partition() -> None:

@@ -9,17 +9,21 @@ At the primary table, a response counts only if the row has not changed since: i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, cast
 
+import numpy as np
+
 from penstock.metrics.drop_reasons import DropReason
-from penstock.processor.api import EngineContext, Processor, ProcessorContext
+from penstock.processor.api import BatchProcessor, EngineContext, FailureHandler, Processor, ProcessorContext, RowOrigin
+from penstock.processor.columns import apply, composed, kept_rows
 from penstock.processor.first_results import FOREIGN_KEY, TABLE_JOINER, UsesResults, adapting
+from penstock.processor.forwarding import KeyValueStoreWrapper, put_last
 from penstock.processor.store_reader import StoreReader
 from penstock.processor.stream_partitioner import PartitionerWithHeaders, with_headers
-from penstock.processor.table import ValueGetterSupplier
-from penstock.record import Change, Headers, Record, ValueAndTimestamp
+from penstock.processor.table import StoreValueGetterSupplier, ValueGetterSupplier
+from penstock.record import Change, Headers, Int64Array, Record, RecordBatch, ValueAndTimestamp, take_from
 from penstock.serdes import BytesSerde, Serde
 from penstock.serdes.api import inner_serde
 from penstock.serdes.subscription import (
@@ -30,7 +34,7 @@ from penstock.serdes.subscription import (
     combined_key_prefix,
     hash_of,
 )
-from penstock.state.api import KeyValueStore
+from penstock.state.api import EngineTimestampedKeyValueStore, KeyValueStore
 
 _NOT_SINGLE = (
     "The partitions returned by StreamPartitioner#partitions method when used for FK join should be a singleton set"
@@ -48,7 +52,7 @@ class CombinedKey(NamedTuple):
     primary_key: Any
 
 
-class SubscriptionSend(Processor, UsesResults):
+class SubscriptionSend(BatchProcessor, UsesResults):
     """Sends the subscriptions of the primary table's rows (Kafka class: SubscriptionSendProcessorSupplier).
 
     Args:
@@ -92,45 +96,47 @@ class SubscriptionSend(Processor, UsesResults):
 
     def process(self, record: Record[Any, Change]) -> None:
         """Forward the subscription changes of the row's old and new foreign key."""
-        new, old, is_latest = record.value
+        for foreign_key, subscription in self._subscriptions(record.key, record.value, record.headers):
+            self.context.forward(Record(foreign_key, subscription, record.timestamp, record.headers))
+
+    def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
+        """Return the subscription changes of all rows."""
+        headers = [()] * len(batch) if batch.headers is None else batch.headers
+        applied = apply(self._subscriptions, (batch.keys, batch.values, headers), failures)
+        return _multiplied(batch, applied.results, applied.kept)
+
+    def _subscriptions(self, key: Any, change: Change, headers: Headers) -> Sequence[tuple[Any, SubscriptionWrapper]]:
+        """Return the subscription changes of the row `key`, each with its foreign key."""
+        new, old, is_latest = change
         if self._drop_out_of_order and not is_latest:
             cast(EngineContext, self.context).count_dropped(DropReason.OUT_OF_ORDER)
-            return
+            return ()
         if new is None and old is None:
-            return
-        old_key = None if old is None else self._extract(record.key, old)
-        new_key = None if new is None else self._extract(record.key, new)
+            return ()
+        old_key = None if old is None else self._extract(key, old)
+        new_key = None if new is None else self._extract(key, new)
         changed = old_key is not None and (
-            new_key is None or self._serialized(new_key, record.headers) != self._serialized(old_key, record.headers)
+            new_key is None or self._serialized(new_key, headers) != self._serialized(old_key, headers)
         )
-        hash = None
+        hash = None if new is None else hash_of(self._values.serialize(f"{self._full_topic}-vh", new, headers))
+
+        def subscription(foreign_key: Any, instruction: Instruction) -> tuple[Any, SubscriptionWrapper]:
+            return foreign_key, SubscriptionWrapper(hash, instruction, key, self._partition)
+
+        if self._keeps_left or (changed and new_key is not None):
+            left = [subscription(old_key, Instruction.DELETE_KEY_NO_PROPAGATE)] if changed else []
+            return [*left, subscription(new_key, Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE)]
+        if new_key is not None:
+            return [subscription(new_key, Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE)]
         if new is not None:
-            hash = hash_of(self._values.serialize(f"{self._full_topic}-vh", new, record.headers))
-        if self._keeps_left:
-            if changed:
-                self._send(record, hash, old_key, Instruction.DELETE_KEY_NO_PROPAGATE)
-            self._send(record, hash, new_key, Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE)
-            return
-        if new_key is None:
-            if new is not None:
-                cast(EngineContext, self.context).count_dropped(DropReason.NULL_KEY)
-            if old_key is not None:
-                self._send(record, hash, old_key, Instruction.DELETE_KEY_AND_PROPAGATE)
-        elif changed:
-            self._send(record, hash, old_key, Instruction.DELETE_KEY_NO_PROPAGATE)
-            self._send(record, hash, new_key, Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE)
-        else:
-            self._send(record, hash, new_key, Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE)
+            cast(EngineContext, self.context).count_dropped(DropReason.NULL_KEY)
+        return () if old_key is None else [subscription(old_key, Instruction.DELETE_KEY_AND_PROPAGATE)]
 
     def _serialized(self, key: Any, headers: Headers) -> bytes:
         return self._keys.serialize(f"{self._full_topic}-fk", key, headers)
 
-    def _send(self, record: Record[Any, Any], hash: bytes | None, foreign_key: Any, instruction: Instruction) -> None:
-        subscription = SubscriptionWrapper(hash, instruction, record.key, self._partition)
-        self.context.forward(Record(foreign_key, subscription, record.timestamp, record.headers))
 
-
-class SubscriptionReceive(Processor):
+class SubscriptionReceive(BatchProcessor):
     """Stores the subscriptions at the task of their foreign key.
 
     Kafka class: SubscriptionReceiveProcessorSupplier.
@@ -153,7 +159,7 @@ class SubscriptionReceive(Processor):
     def init(self, context: ProcessorContext) -> None:
         """Get the store and the serdes."""
         super().init(context)
-        self._store: KeyValueStore = context.get_state_store(self._store_name)
+        self._store: EngineTimestampedKeyValueStore = context.get_state_store(self._store_name)
         self._foreign_keys = inner_serde(self._foreign_key_serde or context.key_serde, "key")
         self._primary_keys = inner_serde(self._primary_key_serde or context.key_serde, "key")
         self._full_topic = f"{context.application_id}-{self._topic}"
@@ -165,7 +171,7 @@ class SubscriptionReceive(Processor):
         """
         key, subscription = record.key, record.value
         if key is None:
-            if subscription.instruction is not Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE:
+            if not _needs_no_key(subscription):
                 cast(EngineContext, self.context).count_dropped(DropReason.NULL_KEY)
                 return
         else:
@@ -173,11 +179,43 @@ class SubscriptionReceive(Processor):
                 self._foreign_keys.serialize(f"{self._full_topic}-fk", key, record.headers),
                 self._primary_keys.serialize(f"{self._full_topic}-pk", subscription.primary_key, record.headers),
             )
-            kept = None if subscription.instruction in _DELETES else ValueAndTimestamp(subscription, record.timestamp)
-            self._store.put(store_key, kept)
+            kept = _kept(subscription)
+            self._store.put(store_key, None if kept is None else ValueAndTimestamp(kept, record.timestamp))
         self.context.forward(
             Record(CombinedKey(key, subscription.primary_key), subscription, record.timestamp, record.headers)
         )
+
+    def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
+        """Store or delete the subscriptions, and return those that may need a response."""
+        keyed = np.fromiter((key is not None for key in batch.keys), np.bool_, len(batch))
+        self._store_columns(batch if keyed.all() else batch.take(np.flatnonzero(keyed)))
+        rows: RowOrigin = None
+        if not keyed.all():
+            kept = np.fromiter(map(_needs_no_key, batch.values), np.bool_, len(batch)) | keyed
+            rows = np.flatnonzero(kept)
+            cast(EngineContext, self.context).count_dropped(DropReason.NULL_KEY, len(batch) - len(rows))
+            batch = batch.take(rows)
+        keys = [CombinedKey(key, value.primary_key) for key, value in zip(batch.keys, batch.values, strict=True)]
+        return RecordBatch(keys, batch.values, batch.timestamps, batch.offsets, batch.headers), rows
+
+    def _store_columns(self, batch: RecordBatch) -> None:
+        foreign = self._foreign_keys.serialize_column(f"{self._full_topic}-fk", batch.keys, batch.headers)
+        primary = self._primary_keys.serialize_column(
+            f"{self._full_topic}-pk", [subscription.primary_key for subscription in batch.values], batch.headers
+        )
+        kept = RecordBatch(batch.keys, list(map(_kept, batch.values)), batch.timestamps, batch.offsets, batch.headers)
+        store_keys = list(map(combined_key, cast("list[bytes]", foreign), cast("list[bytes]", primary)))
+        put_last(cast(EngineContext, self.context), self._store, store_keys, kept)
+
+
+def _needs_no_key(subscription: SubscriptionWrapper) -> bool:
+    """Return whether a subscription without a foreign key has a response."""
+    return subscription.instruction is Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE
+
+
+def _kept(subscription: SubscriptionWrapper) -> SubscriptionWrapper | None:
+    """Return the entry of the store after `subscription`; None if it deletes the entry."""
+    return None if subscription.instruction in _DELETES else subscription
 
 
 class SubscriptionJoin(Processor, StoreReader):
@@ -204,23 +242,68 @@ class SubscriptionJoin(Processor, StoreReader):
 
     def process(self, record: Record[CombinedKey, SubscriptionWrapper]) -> None:
         """Forward the response, if the subscription requests one."""
-        (foreign_key, primary_key), (hash, instruction, _, partition) = record.key, record.value
-        if instruction is Instruction.DELETE_KEY_NO_PROPAGATE:
+        foreign_key, primary_key = record.key
+        subscription = record.value
+        if subscription.instruction is Instruction.DELETE_KEY_NO_PROPAGATE:
             return
         found = None if foreign_key is None else self._foreign_table.get(foreign_key)
-        if found is None and instruction is Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE:
-            return
-        timestamp = record.timestamp if found is None else max(record.timestamp, found.timestamp)
-        deleted = found is None or instruction is Instruction.DELETE_KEY_AND_PROPAGATE
-        response = SubscriptionResponseWrapper(hash, None if deleted else cast(Any, found).value, partition)
-        self.context.forward(Record(primary_key, response, timestamp, record.headers))
+        response = _response(subscription, None if found is None else found.value)
+        if response is not None:
+            timestamp = record.timestamp if found is None else max(record.timestamp, found.timestamp)
+            self.context.forward(Record(primary_key, response, timestamp, record.headers))
 
     def close(self) -> None:
         """Close the look-up."""
         self._foreign_table.close()
 
 
-class ForeignTableJoin(Processor, StoreReader):
+class BatchSubscriptionJoin(SubscriptionJoin, BatchProcessor):
+    """SubscriptionJoin with batches, for a foreign table with a store and without versions.
+
+    Args:
+        foreign_table: looks up the values.
+    """
+
+    def __init__(self, foreign_table: StoreValueGetterSupplier) -> None:
+        super().__init__(foreign_table)
+        self._foreign_store_name = foreign_table.store_name
+
+    def init(self, context: ProcessorContext) -> None:
+        """Prepare the look-up."""
+        super().init(context)
+        self._foreign_store = KeyValueStoreWrapper(context, self._foreign_store_name)
+
+    def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
+        """Return the responses that the subscriptions request."""
+        keyed = [row for row, (foreign_key, _) in enumerate(batch.keys) if foreign_key is not None]
+        found, found_timestamps = self._foreign_store.get_columns([batch.keys[row].foreign_key for row in keyed])
+        values: list[Any] = [None] * len(batch)
+        for row, value in zip(keyed, found, strict=True):
+            values[row] = value
+        timestamps = batch.timestamps.copy()
+        timestamps[keyed] = np.maximum(timestamps[keyed], found_timestamps)
+        responses = list(map(_response, batch.values, values))
+        rows = np.flatnonzero(np.fromiter((response is not None for response in responses), np.bool_, len(batch)))
+        asked = batch.take(rows)
+        keys = [primary_key for _, primary_key in asked.keys]
+        return RecordBatch(keys, take_from(responses, rows), timestamps[rows], asked.offsets, asked.headers), rows
+
+
+def _response(subscription: SubscriptionWrapper, foreign_value: Any) -> SubscriptionResponseWrapper | None:
+    """Return the response to `subscription`; None if it requests none.
+
+    foreign_value: that of its foreign key, None if absent.
+    """
+    hash, instruction, _, partition = subscription
+    if instruction is Instruction.DELETE_KEY_NO_PROPAGATE:
+        return None
+    if foreign_value is None and instruction is Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE:
+        return None
+    deleted = instruction is Instruction.DELETE_KEY_AND_PROPAGATE
+    return SubscriptionResponseWrapper(hash, None if deleted else foreign_value, partition)
+
+
+class ForeignTableJoin(BatchProcessor, StoreReader):
     """Responds to all subscriptions to a foreign key when its value changes.
 
     Kafka class: ForeignTableJoinProcessorSupplier.
@@ -251,18 +334,30 @@ class ForeignTableJoin(Processor, StoreReader):
 
     def process(self, record: Record[Any, Change]) -> None:
         """Forward a response for each subscription, in the byte order of the primary keys."""
-        change: Change = record.value
-        if record.key is None or (self._drop_out_of_order and not change.is_latest):
-            reason = DropReason.NULL_KEY if record.key is None else DropReason.OUT_OF_ORDER
+        for primary_key, response in self._responses(record.key, record.value, record.headers):
+            self.context.forward(Record(primary_key, response, record.timestamp, record.headers))
+
+    def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
+        """Return the responses to the subscriptions of all rows."""
+        headers = [()] * len(batch) if batch.headers is None else batch.headers
+        rows = zip(batch.keys, batch.values, headers, strict=True)
+        return _multiplied(batch, [list(self._responses(*row)) for row in rows], None)
+
+    def _responses(
+        self, key: Any, change: Change, headers: Headers
+    ) -> Iterator[tuple[Any, SubscriptionResponseWrapper]]:
+        """Yield a response for each subscription to `key`, with its primary key."""
+        if key is None or (self._drop_out_of_order and not change.is_latest):
+            reason = DropReason.NULL_KEY if key is None else DropReason.OUT_OF_ORDER
             cast(EngineContext, self.context).count_dropped(reason)
             return
-        prefix = combined_key_prefix(self._foreign_keys.serialize(f"{self._full_topic}-fk", record.key, record.headers))
+        prefix = combined_key_prefix(self._foreign_keys.serialize(f"{self._full_topic}-fk", key, headers))
         with self._store.prefix_scan(prefix, _BYTES) as subscriptions:
             for _, (subscription, _) in subscriptions:
-                response = SubscriptionResponseWrapper(
-                    subscription.hash, change.new_value, subscription.primary_partition
+                yield (
+                    subscription.primary_key,
+                    SubscriptionResponseWrapper(subscription.hash, change.new_value, subscription.primary_partition),
                 )
-                self.context.forward(Record(subscription.primary_key, response, record.timestamp, record.headers))
 
 
 class ResponseJoin(Processor, UsesResults, StoreReader):
@@ -304,30 +399,93 @@ class ResponseJoin(Processor, UsesResults, StoreReader):
         self._primary_table = self._primary_table_supplier.get()
         self._primary_table.init(context)
         self._values = inner_serde(self._value_serde or context.value_serde, "value")
-        self._full_topic = f"{context.application_id}-{self._topic}"
+        self._hash_topic = f"{context.application_id}-{self._topic}-vh"
 
     def process(self, record: Record[Any, SubscriptionResponseWrapper]) -> None:
         """Forward the result, None for a deleted one.
 
         Responses to a row that has changed since are dropped.
         """
-        hash, foreign_value, _ = record.value
         found = self._primary_table.get(record.key)
-        current = None
-        if found is not None:
-            current = hash_of(self._values.serialize(f"{self._full_topic}-vh", found.value, record.headers))
-        if hash != current:
+        row = None if found is None else found.value
+        current = None if row is None else hash_of(self._values.serialize(self._hash_topic, row, record.headers))
+        if record.value.hash != current:
             cast(EngineContext, self.context).count_dropped(DropReason.OUTDATED)
             return
-        if found is None or (foreign_value is None and not self._keeps_left):
-            result = None
-        else:
-            result = self._joiner(found.value, foreign_value)
+        result = self._result(row, record.value)
         self.context.forward(Record(record.key, result, record.timestamp, record.headers))
+
+    def _result(self, row: Any, response: SubscriptionResponseWrapper) -> Any:
+        """Return the result of the row's value, None without a row, and a response."""
+        foreign_value = response.foreign_value
+        if row is None or (foreign_value is None and not self._keeps_left):
+            return None
+        return self._joiner(row, foreign_value)
 
     def close(self) -> None:
         """Close the look-up."""
         self._primary_table.close()
+
+
+class BatchResponseJoin(ResponseJoin, BatchProcessor):
+    """ResponseJoin with batches, for a primary table with a store and without versions.
+
+    The arguments are those of ResponseJoin.
+    """
+
+    def __init__(
+        self,
+        primary_table: StoreValueGetterSupplier,
+        value_serde: Serde | None,
+        joiner: Callable[[Any, Any], Any],
+        keeps_left: bool,
+        topic: str,
+    ) -> None:
+        super().__init__(primary_table, value_serde, joiner, keeps_left, topic)
+        self._primary_store_name = primary_table.store_name
+
+    def init(self, context: ProcessorContext) -> None:
+        """Prepare the look-up and the serde."""
+        super().init(context)
+        self._primary_store = KeyValueStoreWrapper(context, self._primary_store_name)
+
+    def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
+        """Return the results; responses to rows that have changed since are dropped."""
+        found, _ = self._primary_store.get_columns(batch.keys)
+        serialized = self._values.serialize_column(self._hash_topic, found, batch.headers)
+        is_current = np.fromiter(
+            (
+                response.hash == (None if row is None else hash_of(row))
+                for response, row in zip(batch.values, serialized, strict=True)
+            ),
+            np.bool_,
+            len(batch),
+        )
+        rows: RowOrigin = None
+        if not is_current.all():
+            rows = np.flatnonzero(is_current)
+            cast(EngineContext, self.context).count_dropped(DropReason.OUTDATED, len(batch) - len(rows))
+            batch, found = batch.take(rows), take_from(found, rows)
+
+        def failed(row: int, error: Exception) -> None:
+            failures(row if rows is None else int(rows[row]), error)
+
+        applied = apply(self._result, (found, batch.values), failed)
+        rest = kept_rows(batch, applied.kept)
+        results = RecordBatch(rest.keys, applied.results, rest.timestamps, rest.offsets, rest.headers)
+        return results, composed(rows, applied.kept)
+
+
+def _multiplied(
+    batch: RecordBatch, results: Sequence[Sequence[tuple[Any, Any]]], kept: Int64Array | None
+) -> tuple[RecordBatch, Int64Array]:
+    """Return the results of the rows `kept` (None: all), any number of keys and values for each."""
+    rows = np.arange(len(batch), dtype=np.int64) if kept is None else kept
+    origin = np.repeat(rows, np.fromiter(map(len, results), np.int64, len(results)))
+    caused = batch.take(origin)
+    keys = [key for pairs in results for key, _ in pairs]
+    values = [value for pairs in results for _, value in pairs]
+    return RecordBatch(keys, values, caused.timestamps, caused.offsets, caused.headers), origin
 
 
 # ---------- destinations of subscriptions and responses

@@ -18,6 +18,8 @@ from penstock.plan.versions import NOT_VERSIONED, is_versioned_store
 from penstock.processor.aggregate import RecordByRecord
 from penstock.processor.api import Processor
 from penstock.processor.foreign_key_join import (
+    BatchResponseJoin,
+    BatchSubscriptionJoin,
     ForeignTableJoin,
     ResponseJoin,
     SingletonPartitioner,
@@ -130,6 +132,10 @@ def _connect(lowering: Lowering, name: str, getter: ValueGetterSupplier) -> None
         lowering.topology.connect_processor_and_state_stores(name, *getter.store_names())
 
 
+def _has_versions(lowering: Lowering, table: n.NodeId) -> bool:
+    return is_versioned_store(lowering.tables.store(table))
+
+
 def _add_table_table_join(lowering: Lowering, id: n.NodeId, node: n.TableTableJoinNode) -> None:
     tables, plan, type = lowering.tables, lowering.plan, node.type
     sends_old_values = tables.sends_old_values(id)
@@ -141,7 +147,7 @@ def _add_table_table_join(lowering: Lowering, id: n.NodeId, node: n.TableTableJo
         getter, versioned = tables.value_getter(other), tables.is_versioned(table)
         arguments = node.joiner, reverse, keeps_this, keeps_other, sends_old_values
         join: Callable[[], Processor] = partial(TableTableJoin, getter, *arguments, versioned)
-        if isinstance(getter, StoreValueGetterSupplier) and not (versioned or is_versioned_store(tables.store(other))):
+        if isinstance(getter, StoreValueGetterSupplier) and not (versioned or _has_versions(lowering, other)):
             join = partial(BatchTableTableJoin, getter, *arguments)
         lowering.add_processor_below(name, [plan[table].name], join)
     parents = [node.this_join, node.other_join]
@@ -197,7 +203,10 @@ def _add_subscription(lowering: Lowering, node: n.ForeignKeySubscriptionNode) ->
     )
     lowering.add_processor_below(names.receive, [names.registration_source], receive, node.store)
     getter = lowering.tables.value_getter(node.foreign_table)
-    lowering.add_processor_below(names.join_foreign, [names.receive], partial(SubscriptionJoin, getter))
+    join: Callable[[], Processor] = partial(SubscriptionJoin, getter)
+    if isinstance(getter, StoreValueGetterSupplier) and not _has_versions(lowering, node.foreign_table):
+        join = partial(BatchSubscriptionJoin, getter)
+    lowering.add_processor_below(names.join_foreign, [names.receive], join)
     _connect(lowering, names.join_foreign, getter)
     lowering.copartition(node.foreign_table, source=names.registration_source)
 
@@ -231,14 +240,10 @@ def _add_foreign_key_join(lowering: Lowering, id: n.NodeId, node: n.ForeignKeyJo
         names.response_source, names.response_topic, key_serde=node.primary_key_serde, value_serde=serde
     )
     getter = lowering.tables.value_getter(node.primary_table)
-    make = partial(
-        ResponseJoin,
-        getter,
-        node.primary_value_serde,
-        node.joiner,
-        node.type.keeps_left,
-        names.registration_topic,
-    )
+    arguments = node.primary_value_serde, node.joiner, node.type.keeps_left, names.registration_topic
+    make: Callable[[], Processor] = partial(ResponseJoin, getter, *arguments)
+    if isinstance(getter, StoreValueGetterSupplier) and not _has_versions(lowering, node.primary_table):
+        make = partial(BatchResponseJoin, getter, *arguments)
     lowering.add_processor_below(names.resolver, [names.response_source], make)
     _connect(lowering, names.resolver, getter)
     add_table_source(lowering, id, node, names.resolver)
