@@ -10,7 +10,7 @@ from penstock.processor.calls import unpack_answer
 
 
 def first_results(answers: Iterable[tuple[int, bytes | None]], topic: str) -> list[str]:
-    """Return the text of the first answer for each waiting record.
+    """Return the text of the first answer for each waiting record, or of the error of a failed call.
 
     Args:
         answers: partition and value of the records of the answers topic, in order for each partition.
@@ -19,6 +19,7 @@ def first_results(answers: Iterable[tuple[int, bytes | None]], topic: str) -> li
     found: dict[tuple[int, int, bytes], str] = {}
     for partition, value in answers:
         answer = unpack_answer(value or b"", topic)
-        assert answer.result is not None, f"{topic} has a failure: {answer.failure}"
-        found.setdefault((partition, answer.sequence, answer.entry), msgspec.msgpack.decode(answer.result))
+        failure = answer.failure.partition(": ")[2]
+        text = failure if answer.result is None else msgspec.msgpack.decode(answer.result)
+        found.setdefault((partition, answer.sequence, answer.entry), text)
     return [*found.values()]

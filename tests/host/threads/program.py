@@ -13,7 +13,8 @@ import os
 import sys
 import uuid
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.calls import Calls
 from penstock.dsl.options import Grouped, Materialized, Produced
+from penstock.errors import CallFailedError
 from penstock.host.threads.host import ThreadsHost
 from penstock.plan.topology import built_topology
 from penstock.processor.api import Processor, ProcessorContext
@@ -138,6 +140,14 @@ async def receipt_of(value: str, *, call: CallContext) -> str | NotCalled:
     return NOT_CALLED
 
 
+async def half_paid(value: str, *, call: CallContext) -> str:
+    """As `paid`, but fail with the receipt of each second line."""
+    receipt = await paid(value, call=call)
+    if int(value[1:]) % 2:
+        raise ValueError(receipt)
+    return receipt
+
+
 def paying(function: Callable[..., Any], options: Calls) -> Callable[[StreamsBuilder, str, str], None]:
     """Return a program that writes each line with the receipt of its call."""
 
@@ -151,12 +161,14 @@ def paying(function: Callable[..., Any], options: Calls) -> Callable[[StreamsBui
 class Paying(Processor[str, str, str, str]):
     """Pays for each line, and counts its receipts in a store, so that an answer that is used twice shows."""
 
+    function: Callable[..., Awaitable[str]] = staticmethod(paid)
+
     def init(self, context: ProcessorContext) -> None:
         super().init(context)
         self._receipts = context.get_state_store("receipts")
 
     def process(self, record: Record[str, str]) -> None:
-        self.context.call(paid, record.value)
+        self.context.call(self.function, record.value)
 
     def answered(self, record: Record[str, str], answer: str) -> None:
         before = self._receipts.get(record.value)
@@ -164,12 +176,23 @@ class Paying(Processor[str, str, str, str]):
         self.context.forward(record.with_value(answer if before is None else f"again: {answer}"))
 
 
-def processor_calls(builder: StreamsBuilder, source: str, sink: str) -> None:
+class HalfPaying(Paying):
+    """Takes the receipt of a failed payment from its error."""
+
+    function = staticmethod(half_paid)
+
+    def failed(self, record: Record[str, str], error: CallFailedError) -> None:
+        self.answered(record, str(error).rpartition("ValueError: ")[2])
+
+
+def processor_calls(builder: StreamsBuilder, source: str, sink: str, processor: type[Paying] = Paying) -> None:
     """Write each line with the receipt of its call, by a processor."""
     text = Serdes.string()
     builder.add_state_store(Stores.key_value_store_builder(Stores.persistent_key_value_store("receipts"), text, text))
     options = Calls(capacity=CAPACITY)
-    receipts = builder.stream(source).process(Paying, "receipts", named="pay", calls=options, call_functions=(paid,))
+    receipts = builder.stream(source).process(
+        processor, "receipts", named="pay", calls=options, call_functions=(processor.function,)
+    )
     receipts.to(sink, Produced.with_(text, text))
 
 
@@ -199,6 +222,7 @@ PROGRAMS = {
     "counts": counts,
     "everywhere": everywhere,
     "expiring": expiring,
+    "failing calls": partial(processor_calls, processor=HalfPaying),
     "largest": largest,
     "reconciled": paying(paid, Calls(capacity=CAPACITY, reconcile=receipt_of)),
 }

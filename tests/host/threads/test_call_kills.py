@@ -210,7 +210,10 @@ def test_a_call_that_an_instance_was_about_to_make_is_not_made_after_a_standstil
     "program",
     [
         "calls",
-        *(pytest.param(each, marks=pytest.mark.one_broker) for each in ("processor calls", "reconciled")),
+        *(
+            pytest.param(each, marks=pytest.mark.one_broker)
+            for each in ("processor calls", "failing calls", "reconciled")
+        ),
         *(pytest.param(each, marks=(pytest.mark.one_broker, pytest.mark.long)) for each in SIZES),
     ],
 )
