@@ -14,7 +14,15 @@ import yaml
 
 ROOT = Path(__file__).parents[2]
 GITHUB = ROOT / ".github"
-JOBS: dict[str, Any] = yaml.safe_load((GITHUB / "workflows" / "ci.yml").read_text(encoding="utf-8"))["jobs"]
+
+
+def jobs(workflow: str) -> dict[str, Any]:
+    """Return the jobs of a workflow."""
+    found: dict[str, Any] = yaml.safe_load((GITHUB / "workflows" / workflow).read_text(encoding="utf-8"))["jobs"]
+    return found
+
+
+JOBS = jobs("ci.yml")
 RUN = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 
@@ -71,6 +79,15 @@ def test_another_job_runs_a_part_of_it_with_its_settings(job: str) -> None:
         assert target in of_ci
         assert re.search(rf"^{target}:", MAKEFILE, re.MULTILINE)
         assert {f"{name}={value}" for name, value in step["env"].items()} <= settings
+
+
+def test_each_week_draws_many_more_examples_by_another_seed() -> None:
+    [step] = [step for step in jobs("examples.yml")["examples"]["steps"] if "run" in step]
+    assert re.fullmatch(r"make test ARGS=--hypothesis-seed=\$\{\{ github\.run_number \}\}", step["run"])
+    [usual] = re.findall(r"PENSTOCK_EXAMPLES=\$\(or \$\(PENSTOCK_EXAMPLES\),(\d+)\)", MAKEFILE)
+    assert "PENSTOCK_EXAMPLES=" not in RUN
+    assert int(step["env"]["PENSTOCK_EXAMPLES"]) >= 20 * int(usual)
+    assert "PENSTOCK_FIXED_SEEDS" not in step["env"]
 
 
 def test_the_systems_and_versions_are_those_that_the_distributions_name() -> None:
