@@ -1,6 +1,6 @@
 # `make help` lists the targets. Everything runs in .venv, which scripts/bootstrap.sh makes when it is missing or out of date.
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test test-slow ci lint docs linkcheck crash chaos soak matrix benchmarks coverage metrics configuration errors api api-tables commands coming-from schemas news release-notes lock sbom bootstrap clean
+.PHONY: help demo quick test test-slow ci lint docs linkcheck crash chaos soak matrix benchmarks coverage metrics configuration errors api api-tables commands coming-from benchmark-history schemas news release-notes lock sbom bootstrap clean
 BIN := .venv/bin
 # Tests wait for brokers, JVMs and timeouts three quarters of the time, and six workers keep two cores busy. Slow tests start
 # a JVM or a group of processes each: a fourth beside them only makes the others wait.
@@ -98,6 +98,9 @@ commands: bootstrap ## write docs/commands-reference.md: all commands, from thei
 
 coming-from: bootstrap ## write the tables of docs/coming-from for Faust, Quix Streams and Spark
 	@exec $(BIN)/python scripts/coming_from.py
+
+benchmark-history: bootstrap ## write docs/benchmark-history.md and its pictures from benchmarks/history
+	@exec $(BIN)/python scripts/benchmark_history.py
 
 schemas: bootstrap ## write the schemas of Kafka's messages and its error codes, from its jar
 	@PYTHONPATH=. exec $(BIN)/python scripts/wire_schemas.py $(ARGS)

@@ -44,6 +44,7 @@ from benchmarks.contestants import (
     wait_for,
 )
 from benchmarks.environments import UnavailableError
+from benchmarks.history import Rate, Run, save
 from benchmarks.measuring import cpu_seconds_of, descendants
 from benchmarks.running import Broker, brokers
 from benchmarks.topics import PARTITIONS, client_config, delete_topics_of, fill, topics
@@ -440,7 +441,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 if not row.own or contestant.name == PENSTOCK:
                     _measure(results, row, contestant, broker, options)
     print(json.dumps(asdict(results), indent=2) if parsed.json else "\n".join(table_lines(results)))
+    if parsed.save and (rates := list(history_rates(results))):
+        save(Run.of_now("threads", rates))
     return 0
+
+
+def history_rates(results: Results) -> Iterator[Rate]:
+    """Yield the rates of words."""
+    for each in results.figures:
+        if (rate := each.values.get("words_per_second")) is not None:
+            name = "Penstock on threads" if each.contestant == PENSTOCK else each.contestant
+            yield Rate(each.row, name, rate, "words/s", each.values["cpu_seconds_per_million_words"])
 
 
 def _is_asked(name: str, beginnings: str | None) -> bool:
@@ -480,6 +491,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--broker", default="Kafka", help="Kafka or 'embedded broker' (%(default)s)")
     parser.add_argument("--bootstrap", help="use this Kafka, and start no broker")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.add_argument("--save", action="store_true", help="write the rates of words into benchmarks/history")
     return parser
 
 

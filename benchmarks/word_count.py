@@ -14,7 +14,7 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +22,7 @@ from typing import Any, Final
 if not __package__:  # run as a script: the root of the repository is not on the path
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.history import Rate, Run, save
 from benchmarks.measuring import LEAST_SECONDS, LEAST_STEPS
 from benchmarks.program import INPUT, OUTPUT, WORDS
 from benchmarks.running import EMBEDDED, EXACTLY_ONCE, Broker, ContestError, brokers, run_contestant
@@ -68,12 +69,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with brokers(options.bootstrap, results.missing) as found:
             _contests_on_brokers(results, options, asked, found)
     print(json.dumps(_as_json(results), indent=2) if options.json else _as_text(results))
+    if options.save and results.measurements:
+        save(Run.of_now("word_count", _history_rates(results)))
     return 0 if not results.missing else 1
+
+
+def _history_rates(results: Results) -> Iterator[Rate]:
+    """Yield the rates of right counts from topic to topic."""
+    for each in results.measurements:
+        if each["contestant"] != "a" and not each["wrong"]:
+            row = f"{each['text']}, {each['broker']}"
+            yield Rate(row, each["name"], each["words_per_second"], "words/s", each["cpu_seconds_per_million_words"])
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    parser.add_argument("--save", action="store_true", help="write the rates into benchmarks/history")
     parser.add_argument("--lines", type=int, default=4_000_000, help="lines of text with 10,000 words (%(default)s)")
     parser.add_argument("--words-per-line", type=int, default=10, help="(%(default)s)")
     parser.add_argument("--only", default=",".join(CONTESTANTS), help="letters, with commas between (%(default)s)")

@@ -14,11 +14,12 @@ import argparse
 import json
 import statistics
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from benchmarks.environments import UnavailableError
+from benchmarks.history import Rate, Run, save
 from benchmarks.nexmark.events import events
 from benchmarks.nexmark.queries import INPUT, LEFT_OUT, OUTPUT, QUERIES, SIDE_INPUT
 from benchmarks.nexmark.results import RESULTS, Events, Rows
@@ -63,6 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 asked = {"query": query, "events": options.events, "bootstrap": bootstrap}
                 _answer(report, system, asked, options.guarantee, expected)
     print(json.dumps(vars(report)) if options.json else _as_text(report))
+    if options.save and report.measurements:
+        save(Run.of_now("nexmark", _history_rates(report)))
     return 1 if report.missing else 0
 
 
@@ -123,9 +126,19 @@ def ratios(found: Sequence[Mapping[str, Any]], one: str, other: str) -> dict[str
     }
 
 
+def _history_rates(report: Report) -> Iterator[Rate]:
+    """Yield the rates of right answers."""
+    for each in report.measurements:
+        title = SYSTEMS[each["system"]].title
+        if f"{each['query']}, {title}" not in report.missing:
+            rate, cpu = each["events_per_second"], each["cpu_seconds_per_million"]
+            yield Rate(each["query"], title, rate, "events/s", cpu)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    parser.add_argument("--save", action="store_true", help="write the rates into benchmarks/history")
     parser.add_argument("--events", type=int, default=1_000_000, help="(%(default)s)")
     parser.add_argument("--queries", default=",".join(QUERIES), help="with commas between (%(default)s)")
     parser.add_argument("--systems", default=",".join(SYSTEMS), help="with commas between (%(default)s)")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -254,7 +255,8 @@ def main() -> None:
     query = writer.outputMode("update" if job.query in _OF_UPDATES else "append").start()
     reported = -1
     last_batch: int | None = None  # with the last event; the windows end after it
-    while not query.awaitTermination(_LOOK_SECONDS):
+    while query.isActive:
+        time.sleep(_LOOK_SECONDS)
         if (progress := query.lastProgress) is None:
             continue
         done = _offset(progress, job.source)
@@ -268,6 +270,7 @@ def main() -> None:
         if done != reported:
             report(done)
             reported = done
+    query.awaitTermination()  # raises why it has ended
 
 
 def _end_topic(job: Job) -> str:
