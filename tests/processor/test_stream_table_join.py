@@ -9,9 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock import Joined, KStream, Materialized, Stores, StreamsBuilder
+from penstock.record import RecordBatch
 from penstock.testing import TestRecord, TopologyTestDriver
 from tests.support.joins import LEFT, OUT, RIGHT, STRING, Row, ordered_rows, pair, run
 from tests.support.tables import STRINGS
+from tests.task.topologies import task_of
 
 
 def separated(left: str | None, right: str | None) -> str:
@@ -32,6 +34,47 @@ def test_a_record_meets_the_value_that_the_table_has_when_it_comes(rows: list[Ro
         else:
             expected.append((key, pair(value, table.get(key)), time))
     assert run(shape, rows) == expected
+
+
+ROWS = st.lists(
+    st.tuples(st.none() | st.sampled_from("ab"), st.none() | st.sampled_from("xyz"), st.integers(0, 9)), min_size=1
+)
+
+
+@given(
+    turns=st.lists(st.tuples(st.sampled_from([LEFT, RIGHT]), ROWS, st.booleans()), max_size=6),
+    type=st.sampled_from(["join", "left_join"]),
+    cache_bytes=st.sampled_from([0, 10_000_000]),
+    writes_dropped=st.booleans(),
+)
+@settings(deadline=None)
+def test_columns_give_what_records_give(turns: list[Any], type: str, cache_bytes: int, writes_dropped: bool) -> None:
+    def outcome(execution: str) -> tuple[Any, ...]:
+        builder = StreamsBuilder()
+        stream = builder.stream(LEFT)
+        joined: KStream = getattr(stream, type)(builder.table(RIGHT), pair)
+        joined.to(OUT)  # two children: the order of both outputs follows from the origin of each row
+        joined.map_values(lambda value: f"{value}!").to(OUT)
+        if writes_dropped:
+            joined.late_to("dropped")
+        topology = builder.build({"default.key.serde": STRING, "default.value.serde": STRING})
+        task = task_of(topology, execution=execution, cache_bytes=cache_bytes)
+        sent: list[Any] = []
+        ends = {LEFT: 0, RIGHT: 0}
+        for topic, rows, has_headers in turns:
+            headers = (("h", b"1"),) if has_headers else ()
+            records = [
+                (key and key.encode(), value and value.encode(), timestamp, ends[topic] + at, headers)
+                for at, (key, value, timestamp) in enumerate(rows)
+            ]
+            ends[topic] += len(rows)
+            task.add_records(topic, 0, RecordBatch.of(records))
+            task.process()
+            sent += task.drain_in_order()
+        commit = task.prepare_commit()
+        return sent, {name: dict(own) for name, own in commit.changes.items()}, dict(commit.dropped_records)
+
+    assert outcome("auto") == outcome("record")
 
 
 @given(ordered_rows(), st.integers(0, 20), st.randoms(use_true_random=False))

@@ -7,17 +7,22 @@ advanced by it, so that they see late updates of the table.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any, cast
 
+import numpy as np
+
 from penstock.metrics.drop_reasons import DropReason
-from penstock.processor.api import EngineContext, Processor, ProcessorContext
+from penstock.processor.api import BatchProcessor, EngineContext, FailureHandler, Processor, ProcessorContext, RowOrigin
+from penstock.processor.columns import apply, composed, has_null, kept_rows
 from penstock.processor.first_results import KEYED_JOINER, UsesResults
+from penstock.processor.forwarding import KeyValueStoreWrapper
 from penstock.processor.joiner import mapped_key_joiner
 from penstock.processor.operator_time import ObservedStreamTime
 from penstock.processor.store_reader import StoreReader
-from penstock.processor.table import ValueGetterSupplier
-from penstock.record import NO_METADATA, Record
+from penstock.processor.table import StoreValueGetterSupplier, ValueGetterSupplier
+from penstock.record import NO_METADATA, Record, RecordBatch, take_from
 from penstock.serdes.buffer import BufferKey, BufferValue
 from penstock.state.api import EngineKeyValueStore, RecordContext
 from penstock.windows import LONG_MAX
@@ -55,7 +60,7 @@ class StreamTableJoin(Processor, UsesResults, StoreReader):
 
     def process(self, record: Record[Any, Any]) -> None:
         """Forward the result of the record, if it has one."""
-        if record.value is None or (record.key is None and not self._keeps_left):
+        if self._is_incomplete(record.key, record.value):
             self._engine.drop(_missing(record.value))
             return
         self._join(record, record.key)
@@ -63,6 +68,9 @@ class StreamTableJoin(Processor, UsesResults, StoreReader):
     def close(self) -> None:
         """Close the look-up."""
         self._table.close()
+
+    def _is_incomplete(self, key: Any, value: Any) -> bool:
+        return value is None or (key is None and not self._keeps_left)
 
     def _join(self, record: Record[Any, Any], table_key: Any) -> None:
         """Join `record` with the value of `table_key`."""
@@ -74,6 +82,68 @@ class StreamTableJoin(Processor, UsesResults, StoreReader):
         if value is not None or self._keeps_left:
             result = self._joiner(record.key, table_key, record.value, value)
             self.context.forward(Record(record.key, result, record.timestamp, record.headers))
+
+
+class BatchStreamTableJoin(StreamTableJoin, BatchProcessor):
+    """StreamTableJoin with batches, for a table with a store and without versions.
+
+    The arguments are those of StreamTableJoin.
+    """
+
+    def __init__(
+        self, table: StoreValueGetterSupplier, joiner: Callable[..., Any], keys: int, keeps_left: bool
+    ) -> None:
+        super().__init__(table, joiner, keys, keeps_left)
+        self._store_name = table.store_name
+
+    @property
+    def drops_rows(self) -> bool:
+        """Whether `process_batch` reports each dropped row: it does."""
+        return True
+
+    def init(self, context: ProcessorContext) -> None:
+        """Prepare the look-up."""
+        super().init(context)
+        self._store = KeyValueStoreWrapper(context, self._store_name)
+
+    def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
+        """Return the results of the records that have one."""
+        batch, origin = self._with_input(batch)
+        table_values = self._table_values(batch.keys)
+        if not self._keeps_left and has_null(table_values):
+            found = np.flatnonzero(np.fromiter((value is not None for value in table_values), np.bool_, len(batch)))
+            batch, origin = batch.take(found), composed(origin, found)
+            table_values = take_from(table_values, found)
+
+        def failed(row: int, error: Exception) -> None:
+            failures(row if origin is None else int(origin[row]), error)
+
+        applied = apply(self._joiner, (batch.keys, batch.keys, batch.values, table_values), failed)
+        rest = kept_rows(batch, applied.kept)
+        results = RecordBatch(rest.keys, applied.results, rest.timestamps, rest.offsets, rest.headers)
+        return results, composed(origin, applied.kept)
+
+    def _with_input(self, batch: RecordBatch) -> tuple[RecordBatch, RowOrigin]:
+        """Return the rows with a value and a key to look up, and their numbers; the others are dropped."""
+        if not has_null(batch.values) and (self._keeps_left or not has_null(batch.keys)):
+            return batch, None
+        missing: dict[DropReason, list[int]] = {}
+        for row, (key, value) in enumerate(zip(batch.keys, batch.values, strict=True)):
+            if self._is_incomplete(key, value):
+                missing.setdefault(_missing(value), []).append(row)
+        for reason, rows in missing.items():
+            self._engine.drop_rows(reason, np.array(rows, np.int64))
+        kept = np.delete(np.arange(len(batch), dtype=np.int64), list(chain.from_iterable(missing.values())))
+        return batch.take(kept), kept
+
+    def _table_values(self, keys: Sequence[Any]) -> list[Any]:
+        if not has_null(keys):
+            return self._store.get_columns(keys)[0]
+        values: list[Any] = [None] * len(keys)
+        asked = [row for row, key in enumerate(keys) if key is not None]
+        for row, value in zip(asked, self._store.get_columns([keys[row] for row in asked])[0], strict=True):
+            values[row] = value
+        return values
 
 
 class StreamGlobalTableJoin(StreamTableJoin):
@@ -154,7 +224,7 @@ class StreamTableGraceJoin(StreamTableJoin):
 
         Then join the records that have waited long enough.
         """
-        if record.value is None or (record.key is None and not self._keeps_left):
+        if self._is_incomplete(record.key, record.value):
             self._engine.drop(_missing(record.value))
             return
         if record.key is None:

@@ -36,7 +36,12 @@ from penstock.processor.stream_join import (
     StreamStreamOuterJoin,
     StreamStreamSelfJoin,
 )
-from penstock.processor.stream_table_join import StreamGlobalTableJoin, StreamTableGraceJoin, StreamTableJoin
+from penstock.processor.stream_table_join import (
+    BatchStreamTableJoin,
+    StreamGlobalTableJoin,
+    StreamTableGraceJoin,
+    StreamTableJoin,
+)
 from penstock.processor.table import StoreValueGetterSupplier, ValueGetterSupplier
 from penstock.processor.table_join import BatchTableTableJoin, TableTableJoin, TableTableJoinMerge
 from penstock.serdes.subscription import SubscriptionResponseWrapperSerde, SubscriptionWrapperSerde
@@ -105,7 +110,7 @@ def _add_stream_table_join(lowering: Lowering, id: n.NodeId, node: n.StreamTable
     getter = lowering.tables.value_getter(node.table)
     arguments = getter, node.joiner, node.with_key, node.type.keeps_left
     if node.buffer is None or node.grace_period_ms is None:
-        lowering.add_processor(node, partial(StreamTableJoin, *arguments))
+        lowering.add_processor(node, partial(_stream_table_join(lowering, node.table, getter), *arguments))
     else:
         for name in getter.store_names():
             _check_history(lowering.topology.state_store(name), node.grace_period_ms)
@@ -114,6 +119,11 @@ def _add_stream_table_join(lowering: Lowering, id: n.NodeId, node: n.StreamTable
     if node.buffer is not None:
         lowering.topology.add_state_store(node.buffer, node.name)
     lowering.copartition(id)
+
+
+def _stream_table_join(lowering: Lowering, table: n.NodeId, getter: ValueGetterSupplier) -> type[StreamTableJoin]:
+    is_store = isinstance(getter, StoreValueGetterSupplier) and not _has_versions(lowering, table)
+    return BatchStreamTableJoin if is_store else StreamTableJoin
 
 
 def _check_history(store: StoreBuilder, grace_period_ms: int) -> None:
