@@ -18,6 +18,8 @@ _EXTRA_OF: Final[Mapping[str, str]] = {
     "py4j": "spark",
     "pandas": "spark",
     "pyarrow": "arrow",
+    "deltalake": "lake",
+    "pyiceberg": "lake",
     "rocksdict": "rocksdb",
     "openlineage": "openlineage",
     "opentelemetry": "otel",

@@ -19,7 +19,7 @@ from penstock.application.life import ApplicationLife
 from penstock.application.running_topology import Identity, RunningTopology
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
-from penstock.errors import StreamsError, StreamsNotStartedError, UnknownTopologyError
+from penstock.errors import StreamsError, StreamsNotStartedError, TopologyError, UnknownTopologyError
 from penstock.host.api import Host, State
 from penstock.host.open import open_host
 from penstock.host.supervision.cores import cores_at_a_time
@@ -176,6 +176,11 @@ class KafkaStreamsNamedTopologyWrapper(ApplicationLife[NamedHosts]):
         """Return an unstarted host for `topology`; it begins paused if the topology is paused."""
         config = self._config_of(topology.name())
         built = topology.build(config.required("application.id"))
+        if built.lake_sinks:
+            raise TopologyError(
+                f"Topology {topology.name()} writes to a table of a lake, which only KafkaStreams does: run it as an "
+                "application of its own."
+            )
         warn_of_topic_loops(built)
         config = config.overridden(built.config_overrides)
         host = self._open(built, config)

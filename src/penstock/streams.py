@@ -7,15 +7,16 @@ which is opened by name at the start of the application.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from penstock.application.close_options import DEFAULT_CLOSE_TIMEOUT_MS
 from penstock.application.life import ApplicationLife
 from penstock.application.running_topology import Identity, RunningTopology
 from penstock.application.topology_edit import TopologyEdit
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 from penstock.extras import load
-from penstock.host.api import Host
+from penstock.host.api import Host, StreamThreadExceptionResponse
 from penstock.host.open import open_host
 from penstock.metrics import Metric, MetricName, RecordingLevel
 from penstock.notebook import mime_bundle
@@ -23,6 +24,9 @@ from penstock.plan.describe import TopologyDescription
 from penstock.plan.subtopology import BuiltTopology
 from penstock.plan.topic_loops import warn_of_topic_loops
 from penstock.plan.topology import Topology, built_topology
+
+if TYPE_CHECKING:
+    from penstock.host.lake.writing import LakeWriter
 
 
 class KafkaStreams(ApplicationLife[Host], RunningTopology):
@@ -45,6 +49,7 @@ class KafkaStreams(ApplicationLife[Host], RunningTopology):
     def __init__(self, topology: Topology, config: StreamsConfig | Mapping[str, Any], spark: Any = None) -> None:
         super().__init__(config)
         self._given = self._config
+        self._lake: LakeWriter | None = None
         self._spark = spark
         self._take(topology, built_topology(topology, self._application_id))
 
@@ -112,6 +117,30 @@ class KafkaStreams(ApplicationLife[Host], RunningTopology):
             until_end=until_end,
             restore_listener=self._restore_listener,
         )
+
+    def _serve(self) -> None:
+        super()._serve()
+        if self._built.lake_sinks:
+            writing = load("penstock.host.lake.writing", "to_lake")
+            self._lake = writing.LakeWriter(self._built.lake_sinks, self._config, self._is_ended_by)
+            self._servers.append(self._lake)
+
+    def _is_ended_by(self, error: BaseException) -> bool:
+        """Follow the response to an error of the copy to tables; return whether the application ends."""
+        if self._uncaught.response_to(error) is StreamThreadExceptionResponse.REPLACE_THREAD:
+            return False
+        self._fail(error)
+        self._release(DEFAULT_CLOSE_TIMEOUT_MS)
+        return True
+
+    def _reached_the_end(self) -> None:
+        try:
+            if self._lake is not None:
+                self._lake.finish()
+        except Exception as error:
+            self._fail(error)
+        else:
+            super()._reached_the_end()
 
     def _shown_metrics(self) -> Mapping[MetricName, Metric]:
         return self.metrics()

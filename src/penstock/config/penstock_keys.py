@@ -155,6 +155,20 @@ PENSTOCK_KEYS: Final = (
         without_effect={THREADS: _EPOCHS},
     ),
     ConfigKey(
+        "penstock.lake.commit.interval.ms",
+        whole(1),
+        60_000,
+        "medium",
+        "Interval in ms at which new records are appended to tables of a lake; a shorter one makes smaller files.",
+    ),
+    ConfigKey(
+        "penstock.lake.commit.max.bytes",
+        whole(1),
+        64 * 1024 * 1024,
+        "medium",
+        "Bytes of keys and values that a commit appends to a table of a lake, and that the program holds meanwhile.",
+    ),
+    ConfigKey(
         "penstock.changelog.topics",
         boolean,
         False,

@@ -273,3 +273,10 @@ def serde_hint(given: Any) -> str:
     if isinstance(given, str):
         return f": a name is given as name={given!r}"
     return ": everything but serdes is given by keyword"
+
+
+def checked_partitions(partitions: int | None) -> int | None:
+    """Return the number of partitions of a new topic; raises ValueError if it is below 1."""
+    if partitions is not None and partitions < 1:
+        raise ValueError(f"A topic has 1 partition or more, got partitions={partitions}.")
+    return partitions

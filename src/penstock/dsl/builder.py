@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from penstock.config.offset_reset import EARLIEST
-from penstock.dsl.arguments import inheriting, option
+from penstock.dsl.arguments import checked_partitions, inheriting, option
 from penstock.dsl.global_table import GlobalKTable
 from penstock.dsl.graph import Graph, Shells
 from penstock.dsl.grouped import KGroupedStream
@@ -98,8 +98,6 @@ class StreamsBuilder(Shell):
         Raises:
             ValueError: `partitions` is below 1.
         """
-        if partitions is not None and partitions < 1:
-            raise ValueError(f"A topic has 1 partition or more, got partitions={partitions}.")
         options: Consumed[K, V] = option(consumed, Consumed())
         name = self._graph.names.processor_name(options.name, names.STREAM_SOURCE)
         node = nodes.StreamSourceNode(
@@ -109,7 +107,7 @@ class StreamsBuilder(Shell):
             value_serde=options.value_serde,
             timestamp_extractor=options.timestamp_extractor,
             offset_reset=EARLIEST,
-            data_frame=DataFrameSource(data_frame, partitions),
+            data_frame=DataFrameSource(data_frame, checked_partitions(partitions)),
         )
         return self._graph.stream(
             self._graph.add(node), options.key_serde, options.value_serde, repartition_required=False

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 from penstock.config import StreamsConfig
-from penstock.dsl.arguments import check_same_builder, inherited, option
+from penstock.dsl.arguments import check_same_builder, checked_partitions, inherited, option
 from penstock.dsl.branched import BranchedKStream
 from penstock.dsl.calls import Calls
 from penstock.dsl.column_functions import ArrayFunction, C, D
@@ -27,10 +27,11 @@ from penstock.dsl.stateless import StatelessOperators
 from penstock.dsl.stream_deduplication import StreamDeduplication
 from penstock.dsl.stream_joins import StreamJoins
 from penstock.dsl.type_variables import KR, K, V
+from penstock.lake.tables import Delta, Iceberg, LakeSink
 from penstock.notebook import mime_bundle
 from penstock.plan import names, nodes
 from penstock.plan.broadcast import every_partition
-from penstock.plan.internal_topics import DATA_FRAME_SINK_SUFFIX
+from penstock.plan.internal_topics import DATA_FRAME_SINK_SUFFIX, LAKE_SUFFIX
 from penstock.plan.processor_calls import processor_calls
 from penstock.plan.subtopology import DataFrameSink, TopicNameExtractor
 from penstock.plan.suppliers import (
@@ -414,8 +415,6 @@ class KStream(StatelessOperators[K, V], StreamJoins[K, V], StreamDeduplication[K
         Raises:
             ValueError: `partitions` is below 1.
         """
-        if partitions is not None and partitions < 1:
-            raise ValueError(f"A topic has 1 partition or more, got partitions={partitions}.")
         checked(function, "function(data_frame, epoch)")
         options = option(produced, Produced())
         name = self._name(options.name, names.STREAM_SINK)
@@ -428,6 +427,43 @@ class KStream(StatelessOperators[K, V], StreamJoins[K, V], StreamDeduplication[K
                 key_serde=options.key_serde,
                 value_serde=options.value_serde,
                 partitioner=options.partitioner,
-                data_frame=DataFrameSink(function, partitions),
+                data_frame=DataFrameSink(function, checked_partitions(partitions)),
+            )
+        )
+
+    def to_lake(self, table: Iceberg | Delta, produced: Produced | None = None, partitions: int | None = None) -> None:
+        """Append the records to a table of a data lake, each once.
+
+        The topology writes them to the topic `<application.id>-<name>-lake`. The application copies that topic to the
+        table: each commit has the offsets of its records, so neither a crash nor a reset repeats or skips a record of
+        the topic. Columns are `_key`, the fields of the value (`value` for a value without fields), and `_timestamp`.
+        A table gets columns that it lacks. Commits follow `penstock.lake.commit.interval.ms` and
+        `penstock.lake.commit.max.bytes`.
+
+        Args:
+            table: `Iceberg` or `Delta`, of `penstock.lake`.
+            produced: serdes, if they differ from those of the stream; partitioner; name of the node and thus of the
+                topic; a name keeps both when the program changes.
+            partitions: of a new topic; None for `num.partitions`.
+
+        Raises:
+            ValueError: `partitions` is below 1.
+            TypeError: `table` is not a table of a lake.
+        """
+        if not isinstance(table, Iceberg | Delta):
+            raise TypeError(f"to_lake takes an Iceberg or a Delta of penstock.lake, got {table!r}.")
+        options = option(produced, Produced())
+        name = self._name(options.name, names.STREAM_SINK)
+        options = inherited(f"Sink {name}", options, self._key_serde, self._value_serde)
+        sink = LakeSink(table, options.key_serde, options.value_serde, checked_partitions(partitions))
+        self._graph.add(
+            nodes.StreamSinkNode(
+                name=name,
+                parents=(self._id,),
+                topic=f"{name}{LAKE_SUFFIX}",
+                key_serde=options.key_serde,
+                value_serde=options.value_serde,
+                partitioner=options.partitioner,
+                lake=sink,
             )
         )

@@ -82,6 +82,11 @@ In the process that makes calls, with the number of its attempts of an operator,
     call.answered           the function has returned, its answer is not written
     call.written            brokers have the answer, no task has received it
 
+In the program that copies a topic to a table of a lake, with the number of commits since the start as epoch:
+
+    lake.read               the records of a commit are read, the table is unchanged
+    lake.committed          the table has the records and their offsets, the topic still has them
+
 In `penstock redrive` and `penstock mirror`, with the number of transactions since the start as epoch:
 
     transfer.fenced         earlier processes are fenced, the progress is not read
@@ -170,6 +175,8 @@ CALL_POINTS = (
     "call.written",
 )
 
+LAKE_POINTS = ("lake.read", "lake.committed")
+
 TRANSFER_POINTS = (
     "transfer.fenced",
     "transfer.read",
@@ -185,6 +192,7 @@ ALL_POINTS = (
     *THREADS_POINTS,
     *SNAPSHOT_POINTS,
     *CALL_POINTS,
+    *LAKE_POINTS,
     *TRANSFER_POINTS,
 )
 

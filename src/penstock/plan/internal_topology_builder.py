@@ -25,11 +25,9 @@ from penstock.plan.describe import (
 )
 from penstock.plan.internal_topics import check_no_pattern
 from penstock.plan.names import check_name
-from penstock.plan.spark_topics import SparkTopics
+from penstock.plan.outside_topics import OutsideTopics
 from penstock.plan.subtopology import (
     BuiltTopology,
-    DataFrameSink,
-    DataFrameSource,
     DeadLetterSinkSpec,
     DroppedSinkSpec,
     NodeSpec,
@@ -38,7 +36,6 @@ from penstock.plan.subtopology import (
     SourceSpec,
 )
 from penstock.plan.subtopology_builder import QuickUnion, build_topology, node_groups
-from penstock.plan.topic_history import TopicHistory
 from penstock.plan.topology_config import TopologyConfig
 from penstock.plan.user_lines import calling_line, made_at
 from penstock.serdes import Serde
@@ -68,7 +65,7 @@ class InternalTopologyBuilder:
         self._global_nodes: dict[str, tuple[SourceSpec, ProcessorSpec]] = {}
         self._store_topics: dict[str, str] = {}
         self._internal_topics: dict[str, int | None] = {}
-        self._spark_topics = SparkTopics()
+        self.outside_topics = OutsideTopics()  # filled by lowering; the sources and sinks are added like others
         self._copartitioned_sources: list[frozenset[str]] = []
         self._union = QuickUnion()
         self._line: str | None = None
@@ -192,24 +189,6 @@ class InternalTopologyBuilder:
         self._check_topic(source.name)
         self._source_topics.add(source.name)
         self._add_node(source)
-
-    def add_data_frame_source(self, topic: str, source: DataFrameSource) -> None:
-        """Declare that a DataFrame fills `topic` (no prefix).
-
-        The source that reads the topic is added like any other.
-        """
-        self._spark_topics.sources[topic] = source
-
-    def add_data_frame_sink(self, topic: str, sink: DataFrameSink) -> None:
-        """Declare that Spark receives `topic` (no prefix).
-
-        The sink that writes the topic is added like any other.
-        """
-        self._spark_topics.sinks[topic] = sink
-
-    def add_history(self, topic: str, history: TopicHistory) -> None:
-        """Declare that `history` precedes the records of `topic`, whose source is added like any other."""
-        self._spark_topics.histories[topic] = history
 
     def add_dropped_sink(self, sink: DroppedSinkSpec) -> None:
         """Add the sink of the records that its parents drop.
@@ -376,10 +355,10 @@ class InternalTopologyBuilder:
             self._copartitioned_sources,
             self._store_topics,
             [node for nodes in global_stores.values() for node in nodes],
-            frozenset(self._spark_topics.internal),
+            frozenset(self.outside_topics.internal),
         )
         return replace(
-            self._spark_topics.added_to(built, application_id),
+            self.outside_topics.added_to(built, application_id),
             config_overrides=self._config_overrides,
             node_order=tuple(self._nodes),
             node_lines=dict(self._node_lines),

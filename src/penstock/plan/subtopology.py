@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from penstock.config.offset_reset import EARLIEST
+from penstock.lake.tables import LakeSink
 from penstock.plan.topic_history import TopicHistory
 from penstock.processor.api import ProcessorSupplier
 from penstock.processor.calls import CallSpec
@@ -305,6 +306,8 @@ class BuiltTopology:
         data_frame_sources: the DataFrames that fill topics, by topic.
         data_frame_sinks: the functions that receive topics as DataFrames, by topic.
         histories: the rows that precede the records of topics, by topic.
+        lake_topics: full names of the topics that the application copies to tables of a lake.
+        lake_sinks: the tables that receive topics, by topic.
         node_order: the names of all nodes of sub-topologies, in the order of their addition.
         node_lines: the lines of the user's program that made the nodes, by name.
         store_lines: the lines of the user's program that made the stores, by name.
@@ -320,6 +323,8 @@ class BuiltTopology:
     data_frame_sources: Mapping[str, DataFrameSource] = field(default_factory=dict)
     data_frame_sinks: Mapping[str, DataFrameSink] = field(default_factory=dict)
     histories: Mapping[str, TopicHistory] = field(default_factory=dict)
+    lake_topics: tuple[str, ...] = ()
+    lake_sinks: Mapping[str, LakeSink] = field(default_factory=dict)
     node_order: tuple[str, ...] = ()
     node_lines: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     store_lines: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
@@ -327,7 +332,7 @@ class BuiltTopology:
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         named = dict(state)
         answers = named.pop("answers_topics", {})  # the name between 0.2.0, which wrote neither, and this version
-        self.__dict__.update({"task_topics": answers, **named})
+        self.__dict__.update({"task_topics": answers, "lake_sinks": {}, **named})
 
     @property
     def uses_of_task_topics(self) -> dict[str, str]:
@@ -342,11 +347,11 @@ class BuiltTopology:
         return {**answers, **requests}
 
     def without_data_frames(self) -> BuiltTopology:
-        """Return the topology without DataFrames, functions of DataFrames and histories.
+        """Return the topology without DataFrames, functions of DataFrames, histories and tables of a lake.
 
         Those belong to the program alone.
         """
-        return replace(self, data_frame_sources={}, data_frame_sinks={}, histories={})
+        return replace(self, data_frame_sources={}, data_frame_sinks={}, histories={}, lake_sinks={})
 
     def without_lines(self) -> BuiltTopology:
         """Return the topology without program lines, which change with any edit of the program."""

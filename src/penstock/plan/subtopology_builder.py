@@ -62,7 +62,7 @@ def build_topology(
     copartitioned_sources: Iterable[frozenset[str]],
     store_topics: Mapping[str, str],
     global_nodes: Sequence[NodeSpec],
-    data_frame_topics: Set[str] = frozenset(),
+    outside_topics: Set[str] = frozenset(),
 ) -> BuiltTopology:
     """Return the topology of `application_id` as plain data.
 
@@ -75,13 +75,11 @@ def build_topology(
         copartitioned_sources: sets of names of sources whose topics must have equal numbers of partitions.
         store_topics: the source topics that fill stores in place of a changelog, by the store's name.
         global_nodes: the nodes of all global stores.
-        data_frame_topics: the topics (no prefix) between the topology and Spark DataFrames.
+        outside_topics: the topics (no prefix) between the topology and Spark DataFrames or tables of a lake.
     """
     sources = [node for group in groups.values() for node in group if isinstance(node, SourceSpec)]
     of_tasks = [topic for node in sources if node.has_task_topic for topic in node.topics]
-    full_names = {
-        topic: full_name(application_id, topic) for topic in (*internal_topics, *data_frame_topics, *of_tasks)
-    }
+    full_names = {topic: full_name(application_id, topic) for topic in (*internal_topics, *outside_topics, *of_tasks)}
     broadcasts = internal_topics.keys() & broadcasts_of(node for group in groups.values() for node in group)
     topics_of = {node.name: {full_names.get(topic, topic) for topic in node.topics} for node in sources}
     return BuiltTopology(

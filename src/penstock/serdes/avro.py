@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from penstock.extras import missing_from
-from penstock.serdes.fields import SchemaField, fields_of, fields_of_class
+from penstock.serdes.fields import SchemaField, avro_schema_of, fields_of, fields_of_class
 from penstock.serdes.objects import name_of
 
 try:
@@ -114,6 +114,11 @@ class AvroSerde(SchemaRegistrySerde[T]):
             client, self._schema, lambda value, context: convert(read(own(value))), schema.has_choices
         )
         return deserializer
+
+
+@avro_schema_of.register(AvroSerde)
+def _schema(serde: AvroSerde[Any]) -> str | None:
+    return serde._schema
 
 
 @fields_of.register(AvroSerde)

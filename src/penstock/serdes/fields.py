@@ -32,6 +32,12 @@ def fields_of(serde: Serde) -> tuple[SchemaField, ...]:
     return ()
 
 
+@singledispatch
+def avro_schema_of(serde: Serde) -> str | None:
+    """Return the Avro schema that `serde` writes by, as JSON; None for other formats."""
+    return None
+
+
 @fields_of.register
 def _of_annotated(serde: AnnotatedSerde) -> tuple[SchemaField, ...]:
     return fields_of(serde.with_defaults(None, None))

@@ -132,9 +132,9 @@ def layout_of(topology: BuiltTopology, config: StreamsConfig, topics: Mapping[st
 def own_topics(topology: BuiltTopology) -> frozenset[str]:
     """Return the internal topics of the application, which no pattern matches.
 
-    These are its repartition and task topics, those between DataFrames and it, and the changelog topics that it
-    writes.
+    These are its repartition and task topics, those between DataFrames or tables of a lake and it, and the changelog
+    topics that it writes.
     """
     changelogs = [topic for spec in topology.subtopologies for topic in spec.written_changelogs.values()]
-    own = (*topology.repartition_topics, *topology.task_topics, *topology.data_frame_topics)
+    own = (*topology.repartition_topics, *topology.task_topics, *topology.data_frame_topics, *topology.lake_topics)
     return frozenset([*own, *changelogs])

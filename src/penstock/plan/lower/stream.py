@@ -133,10 +133,10 @@ def _add_deduplication(lowering: Lowering, node: n.DeduplicateNode) -> None:
 def _add_source(topology: Topology, node: n.StreamSourceNode) -> None:
     if node.data_frame is not None:
         (topic,) = node.topics
-        topology.add_data_frame_source(topic, node.data_frame)
+        topology.outside_topics.sources[topic] = node.data_frame
     if node.history is not None:
         (topic,) = node.topics
-        topology.add_history(topic, node.history)
+        topology.outside_topics.histories[topic] = node.history
     topology.add_source(
         node.name,
         *copied_hash_order(node.topics),
@@ -161,7 +161,9 @@ def _add_sink(lowering: Lowering, node: n.StreamSinkNode) -> None:
         partitioner=partitioner,
     )
     if node.data_frame is not None and isinstance(node.topic, str):
-        lowering.topology.add_data_frame_sink(node.topic, node.data_frame)
+        lowering.topology.outside_topics.sinks[node.topic] = node.data_frame
+    if node.lake is not None and isinstance(node.topic, str):
+        lowering.topology.outside_topics.lakes[node.topic] = node.lake
 
 
 def _add_repartition(lowering: Lowering, id: n.NodeId, node: n.RepartitionNode) -> None:

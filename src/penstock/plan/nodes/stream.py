@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.lake.tables import LakeSink
 from penstock.plan.broadcast import every_partition
 from penstock.plan.names import InternalNameProvider, RepartitionNames
 from penstock.plan.nodes.base import BaseNode, NodeId
@@ -276,6 +277,7 @@ class StreamSinkNode(BaseNode):
     Args:
         topic: the topic, or a function that chooses it.
         data_frame: the function that receives the single topic (name without prefix) as Spark DataFrames, or None.
+        lake: the table that receives the records of the single topic (name without prefix), or None.
     """
 
     topic: str | TopicNameExtractor
@@ -283,6 +285,7 @@ class StreamSinkNode(BaseNode):
     value_serde: Serde | None
     partitioner: StreamPartitioner | None
     data_frame: DataFrameSink | None = None
+    lake: LakeSink | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,6 +18,7 @@ from penstock.client.confluent import ConfluentAdmin
 from penstock.config import StreamsConfig
 from penstock.errors import counted
 from penstock.host.api import HostStatistics, StreamThreadExceptionResponse
+from penstock.host.deployment.layout import own_topics
 from penstock.host.deployment.topics import named_topics
 from penstock.host.open import check_host
 from penstock.host.supervision.switching import switch_threads_often
@@ -234,7 +235,7 @@ def create_missing_topics(program: LoadedProgram, config: StreamsConfig) -> None
     wanted: set[str] = set()
     for name, topology in program.topologies.items():
         built = topology.build(config.required("application.id") + (f"-{name}" if name else ""))
-        wanted |= named_topics(built, config) - {*built.repartition_topics, *built.data_frame_topics}
+        wanted |= named_topics(built, config) - own_topics(built)
     admin = ConfluentAdmin(config)
     missing = sorted(wanted - admin.topics().keys())
     if missing:

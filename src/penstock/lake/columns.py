@@ -1,0 +1,163 @@
+"""The rows of records: their columns, from the types that the serdes read, and their values as Arrow.
+
+The fields of a value are columns; any other value is the column `value`. `_key` and `_timestamp` are the key and the
+timestamp of the record. All columns may be null, because a table gets new columns after its first rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+
+from penstock.errors import SerializationError, StreamsError
+from penstock.lake.avro_types import type_of_avro
+from penstock.lake.class_types import type_of_class
+from penstock.record import RecordBatch, TopicPartition
+from penstock.serdes import Serde
+from penstock.serdes.annotated import AnnotatedSerde
+from penstock.serdes.fields import avro_schema_of
+from penstock.serdes.json import PydanticSerde, TypedJsonSerde
+from penstock.serdes.message_pack import MessagePackSerde, PydanticMessagePackSerde
+from penstock.serdes.objects import is_model
+from penstock.serdes.primitive import (
+    BooleanSerde,
+    BytesSerde,
+    DoubleSerde,
+    FloatSerde,
+    IntegerSerde,
+    LongSerde,
+    ShortSerde,
+    StringSerde,
+    UUIDSerde,
+)
+
+KEY: Final = "_key"
+TIMESTAMP: Final = "_timestamp"
+VALUE: Final = "value"
+
+_PRIMITIVES: Final[Mapping[type[Serde], pa.DataType]] = {
+    BooleanSerde: pa.bool_(),
+    BytesSerde: pa.binary(),
+    DoubleSerde: pa.float64(),
+    FloatSerde: pa.float32(),
+    IntegerSerde: pa.int32(),
+    LongSerde: pa.int64(),
+    ShortSerde: pa.int32(),  # Iceberg has no smaller integers
+    StringSerde: pa.string(),
+    UUIDSerde: pa.string(),
+}
+_ALIKE: Final = ({pa.string(), pa.large_string()}, {pa.binary(), pa.large_binary()})
+_WIDER: Final = {(pa.int32(), pa.int64()), (pa.float32(), pa.float64())}
+_OF_CLASSES: Final = (TypedJsonSerde, PydanticSerde, MessagePackSerde, PydanticMessagePackSerde)
+_ARROW_TAKES: Final = (bytes, datetime, date, time, Decimal)
+"""Types of values that become Arrow without a conversion."""
+
+
+class LakeColumns:
+    """The columns of the records of one topic.
+
+    Args:
+        key_serde: the serde of the keys.
+        value_serde: the serde of the values.
+
+    Raises:
+        StreamsError: the objects of a serde have no type in Arrow, or a field has the name of another column.
+    """
+
+    def __init__(self, key_serde: Serde, value_serde: Serde) -> None:
+        self._key_serde, self._value_serde = key_serde, value_serde
+        self._key, self._value = _type_of(key_serde), _type_of(value_serde)
+        fields = list(self._value) if pa.types.is_struct(self._value) else [pa.field(VALUE, self._value)]
+        self.schema = pa.schema([pa.field(KEY, self._key), *fields, pa.field(TIMESTAMP, pa.timestamp("us", tz="UTC"))])
+        if len(set(self.schema.names)) < len(self.schema.names):
+            raise StreamsError(
+                f"{KEY} and {TIMESTAMP} are columns of each table; rename the field of the values of that name."
+            )
+
+    def rows(self, partition: TopicPartition, batch: RecordBatch) -> pa.Table:
+        """Return the records of a partition as rows.
+
+        Raises StreamsError with the offset of a record that cannot be read, or does not fit the columns.
+        """
+        try:
+            return self._rows(partition.topic, batch)
+        except (SerializationError, TypeError, ValueError, OverflowError, pa.ArrowException) as error:
+            if len(batch) > 1:  # look for the record
+                for index in range(len(batch)):
+                    self.rows(partition, batch.slice(index, index + 1))
+            raise StreamsError(
+                f"The record at offset {batch.offsets[0]} of {partition} does not fit the columns of its table: "
+                f"{error}. Give the stream the serde of its values, or change the values before to_lake()."
+            ) from error
+
+    def _rows(self, topic: str, batch: RecordBatch) -> pa.Table:
+        keys = self._key_serde.deserialize_column(topic, batch.keys, batch.headers)
+        values = self._value_serde.deserialize_column(topic, batch.values, batch.headers)
+        read = pa.array(_plain(values), self._value)
+        columns = read.flatten() if pa.types.is_struct(self._value) else [read]
+        times = pa.array(batch.timestamps * 1000, pa.int64()).cast(pa.timestamp("us", tz="UTC"))
+        return pa.Table.from_arrays([pa.array(_plain(keys), self._key), *columns, times], schema=self.schema)
+
+
+def check_columns(table: str, stored: pa.Schema, new: pa.Schema) -> None:
+    """Check that a table with the columns `stored` takes rows with the columns `new`.
+
+    A table may have columns of wider numbers, and lack columns. Raises StreamsError for a column of another type.
+    """
+    for field in new:
+        index = stored.get_field_index(field.name)
+        if index >= 0 and not _fits(stored.field(index).type, field.type):
+            raise StreamsError(
+                f"{table} has the column {field.name} of the type {stored.field(index).type}, and the records have "
+                f"{field.type}. Change the type of the values back, change the column in the table, or name another "
+                "table."
+            )
+
+
+def _fits(stored: pa.DataType, new: pa.DataType) -> bool:
+    if pa.types.is_struct(stored) and pa.types.is_struct(new):
+        known = {field.name: field.type for field in stored}
+        return all(field.name not in known or _fits(known[field.name], field.type) for field in new)
+    if _is_list(stored) and _is_list(new):
+        return _fits(stored.value_type, new.value_type)
+    if pa.types.is_map(stored) and pa.types.is_map(new):
+        return _fits(stored.key_type, new.key_type) and _fits(stored.item_type, new.item_type)
+    return bool(stored == new) or any({stored, new} <= alike for alike in _ALIKE) or (new, stored) in _WIDER
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return pa.types.is_list(kind) or pa.types.is_large_list(kind)
+
+
+def _type_of(serde: Serde) -> pa.DataType:
+    if isinstance(serde, AnnotatedSerde):
+        serde = serde.with_defaults(None, None)
+    schema = avro_schema_of(serde)
+    if schema is not None:
+        return type_of_avro(schema)
+    if isinstance(serde, _OF_CLASSES):
+        return type_of_class(serde.type)
+    if type(serde) in _PRIMITIVES:
+        return _PRIMITIVES[type(serde)]
+    raise StreamsError(
+        f"The objects of {type(serde).__name__} have no columns. to_lake() takes numbers, strings, booleans, bytes and "
+        "UUIDs, classes as JSON (Serdes.json(Order)) or MessagePack, and Avro with a schema; map other keys and values "
+        "to one of them."
+    )
+
+
+def _plain(objects: Sequence[Any]) -> Sequence[Any]:
+    """Return objects with dicts in place of records and the values of enums."""
+    plain: Sequence[Any] = msgspec.to_builtins(objects, builtin_types=_ARROW_TAKES, enc_hook=_fields)
+    return plain
+
+
+def _fields(value: Any) -> Any:
+    if is_model(type(value)):
+        return value.model_dump(by_alias=False, round_trip=True)
+    raise TypeError(f"a {type(value).__name__} is not a value of a column")

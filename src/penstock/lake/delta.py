@@ -1,0 +1,55 @@
+"""Tables of Delta Lake, by the package deltalake (the extra `lake`).
+
+Each commit has an application transaction for each partition of the topic, whose version is the offset. A commit is the
+next version of the table or fails, so no other writer comes in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError
+
+from penstock.lake.columns import check_columns
+from penstock.lake.tables import Delta, LakeConflictError, TopicIncarnation
+
+
+class DeltaLakeTable:
+    """An open table of Delta Lake (`LakeTable`).
+
+    Args:
+        table: the table.
+        schema: the schema of a new table.
+    """
+
+    def __init__(self, table: Delta, schema: pa.Schema) -> None:
+        self._name = str(table)
+        self._uri, self._options = table.uri, dict(table.storage_options)
+        DeltaTable.create(self._uri, schema=schema, mode="ignore", storage_options=self._options)
+        self._table = DeltaTable(self._uri, storage_options=self._options)
+
+    def refresh(self) -> None:
+        """Read the newest version."""
+        self._table = DeltaTable(self._uri, storage_options=self._options)
+
+    def offsets(self, source: TopicIncarnation) -> Mapping[int, int]:
+        """Return the versions of the application transactions of `source`."""
+        versions = {n: self._table.transaction_version(_writer_of(source, n)) for n in range(source.partitions)}
+        return {partition: version for partition, version in versions.items() if version is not None}
+
+    def append(self, rows: pa.Table, source: TopicIncarnation, offsets: Mapping[int, int]) -> None:
+        """Add `rows` in one version with `offsets`, see `LakeTable`."""
+        check_columns(self._name, pa.schema(self._table.schema().to_arrow()), rows.schema)
+        transactions = [Transaction(_writer_of(source, partition), offset) for partition, offset in offsets.items()]
+        properties = CommitProperties(max_commit_retries=0, app_transactions=transactions)
+        try:
+            write_deltalake(self._table, rows, mode="append", schema_mode="merge", commit_properties=properties)
+        except CommitFailedError as error:
+            raise LakeConflictError(f"Another program has changed {self._name}: {error}") from error
+
+
+def _writer_of(source: TopicIncarnation, partition: int) -> str:
+    """Return the application id of the transactions of one partition."""
+    return f"penstock-{source.topic}-{source.id}-{partition}"

@@ -1,0 +1,122 @@
+"""Output of an application in tables of a lake, on each host: restarts, resets, lost state and the end of a run."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock import Consumed, KafkaStreams, Produced, Serdes, StreamsBuilder, Topology
+from penstock.config import StreamsConfig
+from penstock.host.open import open_host
+from penstock.host.storage.directories import application_path
+from penstock.plan.topology import built_topology
+from tests.host.support import WITH_A_SESSION, InputRecord, Runner, wait_for
+
+pytest.importorskip("pyiceberg", reason="the extra lake is not installed")
+pytest.importorskip("deltalake", reason="the extra lake is not installed")
+
+from tests.lake.formats import FORMATS, LakeFormat, rows_of  # needs the packages
+
+pytestmark = [WITH_A_SESSION, pytest.mark.one_broker, pytest.mark.partitions(3, 1)]
+
+TEXT = Serdes.string()
+SETTINGS = {"penstock.lake.commit.interval.ms": 20, "processing.guarantee": "exactly_once_v2"}
+MINUTES_MS = 300_000
+
+
+@dataclass
+class Order:
+    product: str
+    quantity: int
+
+
+@pytest.fixture(params=FORMATS)
+def lake(request: pytest.FixtureRequest, tmp_path: Path) -> LakeFormat:
+    """A table of each format."""
+    made: LakeFormat = FORMATS[request.param](tmp_path)
+    return made
+
+
+def orders(source: str, lake: LakeFormat) -> Topology:
+    builder = StreamsBuilder()
+    texts = builder.stream(source, Consumed.with_(TEXT, TEXT))
+    made = texts.map_values(lambda text: Order(text, len(text)))
+    made.to_lake(lake.table(), Produced.with_(TEXT, Serdes.json(Order)).with_name("orders"), partitions=2)
+    return builder.build()
+
+
+def records(*texts: str) -> list[InputRecord]:
+    return [InputRecord(text.encode(), text.encode(), 1_000, index % 3) for index, text in enumerate(texts)]
+
+
+def application_of(runner: Runner, topology: Topology, config: StreamsConfig) -> KafkaStreams:
+    return KafkaStreams(topology, config, **runner.options())
+
+
+def test_records_are_rows_while_the_application_runs_and_after_a_restart(
+    runner: Runner, application: str, topics: tuple[str, str], lake: LakeFormat
+) -> None:
+    source, _ = topics
+    config = runner.config(application, SETTINGS)
+    for texts in (["tea", "cup", "pot"], ["jug", "mug"]):
+        with application_of(runner, orders(source, lake), config):
+            runner.write(source, records(*texts))
+            wait_for(lambda last=texts[-1]: any(row[0] == last for row in rows_of(lake, "_key")))
+    rows = rows_of(lake, "_key, product, quantity, epoch_ms(_timestamp)")
+    assert rows == [(each, each, 3, 1_000) for each in ("cup", "jug", "mug", "pot", "tea")]
+
+
+def test_a_run_to_the_end_leaves_all_records_in_the_table(
+    runner: Runner, application: str, topics: tuple[str, str], lake: LakeFormat
+) -> None:
+    source, _ = topics
+    config = runner.config(application, {**SETTINGS, "penstock.lake.commit.interval.ms": 3_600_000})
+    for round_ in range(2):
+        runner.write(source, records(*(f"{round_}-{number}" for number in range(50))))
+        application_of(runner, orders(source, lake), config).run_to_end(MINUTES_MS)
+        assert [row[0] for row in rows_of(lake, "_key")] == sorted(
+            f"{before}-{number}" for before in range(round_ + 1) for number in range(50)
+        )
+
+
+def reset(runner: Runner, topology: Topology, config: StreamsConfig) -> None:
+    open_host(built_topology(topology, config.required("application.id")), config, **runner_session(runner)).reset()
+
+
+def runner_session(runner: Runner) -> dict[str, Any]:
+    return {"session": options["spark"]} if (options := runner.options()) else {}
+
+
+def test_a_reset_processes_the_input_again_and_loses_no_output(
+    runner: Runner, application: str, topics: tuple[str, str], lake: LakeFormat
+) -> None:
+    """The topic is created again, so its offsets begin at 0: those in the table are of the topic before."""
+    source, _ = topics
+    config = runner.config(application, SETTINGS)
+    runner.write(source, records("tea", "cup"))
+    application_of(runner, orders(source, lake), config).run_to_end(MINUTES_MS)
+    reset(runner, orders(source, lake), config)
+    runner.write(source, records("pot"))
+    application_of(runner, orders(source, lake), config).run_to_end(MINUTES_MS)
+    assert [row[0] for row in rows_of(lake, "_key")] == ["cup", "cup", "pot", "tea", "tea"]
+
+
+def test_lost_state_of_this_machine_changes_no_row(
+    runner: Runner, application: str, topics: tuple[str, str], lake: LakeFormat
+) -> None:
+    """On Spark the checkpoint is lost, so the input is processed again; the topic has both outputs, each once."""
+    source, _ = topics
+    config = runner.config(application, SETTINGS)
+    runner.write(source, records("tea", "cup"))
+    application_of(runner, orders(source, lake), config).run_to_end(MINUTES_MS)
+    before = len(runner.read(f"{application}-orders-lake"))
+    shutil.rmtree(application_path(config), ignore_errors=True)
+    shutil.rmtree(config.checkpoint_directory(), ignore_errors=True)
+    runner.write(source, records("pot"))
+    application_of(runner, orders(source, lake), config).run_to_end(MINUTES_MS)
+    assert len(rows_of(lake)) == len(runner.read(f"{application}-orders-lake"))
+    assert before == 2

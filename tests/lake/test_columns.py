@@ -1,0 +1,135 @@
+"""The rows of records: columns by serdes, values, nulls, and records that do not fit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+import pydantic
+import pytest
+
+from penstock import Serde, Serdes
+from penstock.errors import StreamsError
+from penstock.lake.columns import LakeColumns
+from penstock.record import RecordBatch, TopicPartition
+from penstock.serdes.avro import AvroSerde
+
+TEXT = Serdes.string()
+PLACE = TopicPartition("orders", 1)
+
+
+@dataclass
+class Line:
+    product: str
+
+
+@dataclass
+class Order:
+    id: UUID
+    lines: list[Line]
+    prices: dict[str, Decimal]
+
+
+class Model(pydantic.BaseModel):
+    name: str
+    at: datetime
+
+
+def rows(key_serde: Serde, value_serde: Serde, *records: tuple[Any, Any]) -> pa.Table:
+    columns = LakeColumns(key_serde, value_serde)
+    written = [
+        (
+            None if key is None else key_serde.serialize("orders", key),
+            None if value is None else value_serde.serialize("orders", value),
+            1_500,
+            offset,
+            (),
+        )
+        for offset, (key, value) in enumerate(records)
+    ]
+    made = columns.rows(PLACE, RecordBatch.of(written))
+    assert made.schema == columns.schema
+    return made
+
+
+def test_fields_of_objects_are_columns() -> None:
+    order = Order(UUID(int=7), [Line("tea")], {"tea": Decimal("1.5")})
+    assert rows(TEXT, Serdes.json(Order), ("a", order)).to_pylist() == [
+        {
+            "_key": "a",
+            "id": str(UUID(int=7)),
+            "lines": [{"product": "tea"}],
+            "prices": [("tea", Decimal("1.5"))],
+            "_timestamp": datetime.fromtimestamp(1.5, UTC),
+        }
+    ]
+
+
+def test_a_record_without_a_value_has_nulls() -> None:
+    made = rows(TEXT, Serdes.json(Line), (None, None), ("a", Line("tea")))
+    assert made.select(["_key", "product"]).to_pylist() == [
+        {"_key": None, "product": None},
+        {"_key": "a", "product": "tea"},
+    ]
+
+
+def test_a_model_of_pydantic_is_a_row() -> None:
+    at = datetime(2026, 1, 2, tzinfo=UTC)
+    made = rows(TEXT, Serdes.json(Model), ("a", Model(name="tea", at=at)))
+    assert made.select(["name", "at"]).to_pylist() == [{"name": "tea", "at": at}]
+
+
+def test_a_record_of_avro_is_a_row() -> None:
+    schema = '{"type": "record", "name": "Order", "fields": [{"name": "n", "type": ["null", "int"]}]}'
+    made = rows(TEXT, AvroSerde("mock://columns", schema), ("a", {"n": 7}), ("b", {"n": None}))
+    assert made.select(["n"]).to_pylist() == [{"n": 7}, {"n": None}]
+
+
+@pytest.mark.parametrize(
+    ("serde", "value", "kind"),
+    [
+        (Serdes.boolean(), True, pa.bool_()),
+        (Serdes.bytes(), b"x", pa.binary()),
+        (Serdes.double(), 1.5, pa.float64()),
+        (Serdes.float(), 1.5, pa.float32()),
+        (Serdes.integer(), 7, pa.int32()),
+        (Serdes.long(), 7, pa.int64()),
+        (Serdes.short(), 7, pa.int32()),
+        (TEXT, "x", pa.string()),
+    ],
+)
+def test_other_values_are_one_column(serde: Serde, value: Any, kind: pa.DataType) -> None:
+    made = rows(serde, serde, (value, value), (value, None))
+    assert made.schema.field("value").type == made.schema.field("_key").type == kind
+    assert made.column("value").to_pylist() == [value, None]
+
+
+def test_a_serde_without_a_type_is_refused() -> None:
+    with pytest.raises(StreamsError, match=r"The objects of JsonSerde have no columns\. to_lake\(\) takes"):
+        LakeColumns(TEXT, Serdes.json())
+
+
+def test_a_field_with_the_name_of_a_column_is_refused() -> None:
+    schema = '{"type": "record", "name": "Order", "fields": [{"name": "_key", "type": "int"}]}'
+    with pytest.raises(StreamsError, match="rename the field"):
+        LakeColumns(TEXT, AvroSerde("mock://columns", schema))
+
+
+def test_an_unreadable_record_is_named_by_its_offset() -> None:
+    columns = LakeColumns(TEXT, Serdes.json(Line))
+    written = [(b"a", value, 0, 40 + offset, ()) for offset, value in enumerate((b'{"product": "tea"}', b"{", b"{"))]
+    with pytest.raises(StreamsError, match="The record at offset 41 of orders-1 does not fit the columns"):
+        columns.rows(PLACE, RecordBatch.of(written))
+
+
+def test_a_number_too_large_for_its_column_is_named_by_its_offset() -> None:
+    @dataclass
+    class Count:
+        n: int
+
+    with pytest.raises(StreamsError, match="The record at offset 0 of orders-1"):
+        rows(TEXT, Serdes.json(Count), ("a", Count(2**63)))

@@ -1,0 +1,134 @@
+"""Tables of each format: commits with offsets, conflicts with other writers, and new columns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from penstock.errors import StreamsError
+from penstock.lake import Delta, Iceberg
+from penstock.lake.columns import check_columns
+from penstock.lake.tables import LakeConflictError, TopicIncarnation
+from tests.lake.formats import FORMATS, LakeFormat, rows_of
+
+SCHEMA = pa.schema([("_key", pa.string()), ("n", pa.int32())])
+SOURCE = TopicIncarnation("app-orders-lake", "id-1", 3)
+
+
+@pytest.fixture(params=FORMATS)
+def lake(request: pytest.FixtureRequest, tmp_path: Path) -> LakeFormat:
+    """A table of each format."""
+    made: LakeFormat = FORMATS[request.param](tmp_path)
+    return made
+
+
+def some(*numbers: int, schema: pa.Schema = SCHEMA) -> pa.Table:
+    return pa.Table.from_pylist([{"_key": str(number), "n": number} for number in numbers], schema=schema)
+
+
+def test_rows_and_offsets_are_one_commit(lake: LakeFormat) -> None:
+    table = lake.open(SCHEMA)
+    assert table.offsets(SOURCE) == {}
+    table.append(some(1, 2), SOURCE, {0: 5})
+    table.refresh()
+    table.append(some(3), SOURCE, {0: 5, 2: 7})
+    again = lake.open(SCHEMA)
+    assert again.offsets(SOURCE) == {0: 5, 2: 7}
+    assert rows_of(lake) == [("1", 1), ("2", 2), ("3", 3)]
+
+
+def test_offsets_belong_to_one_topic_from_its_creation_to_its_deletion(lake: LakeFormat) -> None:
+    table = lake.open(SCHEMA)
+    table.append(some(1), SOURCE, {0: 5})
+    table.refresh()
+    other, again = TopicIncarnation("other", "id-2", 1), TopicIncarnation(SOURCE.topic, "id-3", 3)
+    assert table.offsets(again) == table.offsets(other) == {}
+    table.append(some(2), other, {0: 9})
+    table.refresh()
+    assert (table.offsets(SOURCE), table.offsets(other)) == ({0: 5}, {0: 9})
+
+
+@pytest.mark.parametrize("has_rows", [False, True])
+def test_a_commit_on_an_older_version_adds_nothing(lake: LakeFormat, has_rows: bool) -> None:
+    first, second = lake.open(SCHEMA), lake.open(SCHEMA)
+    if has_rows:
+        first.append(some(0), SOURCE, {0: 1})
+        first.refresh()
+        second.refresh()
+    first.append(some(1), SOURCE, {0: 2})
+    with pytest.raises(LakeConflictError, match="Another program has changed"):
+        second.append(some(1), SOURCE, {0: 2})
+    second.refresh()
+    assert second.offsets(SOURCE) == {0: 2}
+    assert [row for row in rows_of(lake) if row[1] == 1] == [("1", 1)]
+
+
+def test_a_commit_of_another_writer_of_the_table_keeps_the_offsets(lake: LakeFormat) -> None:
+    table = lake.open(SCHEMA)
+    table.append(some(1), SOURCE, {0: 2})
+    lake.append_elsewhere(some(7))
+    table.refresh()
+    assert table.offsets(SOURCE) == {0: 2}
+    lake.append_elsewhere(some(8))
+    with pytest.raises(LakeConflictError):
+        table.append(some(2), SOURCE, {0: 3})
+    table.refresh()
+    table.append(some(2), SOURCE, {0: 3})
+    assert [row[1] for row in rows_of(lake)] == [1, 2, 7, 8]
+
+
+def test_new_columns_are_added_and_old_ones_stay(lake: LakeFormat) -> None:
+    lake.open(SCHEMA).append(some(1), SOURCE, {0: 1})
+    wider = pa.schema([("_key", pa.string()), ("place", pa.struct([("x", pa.int64())]))])
+    table = lake.open(wider)
+    rows = pa.Table.from_pylist([{"_key": "2", "place": {"x": 7}}], schema=wider)
+    table.append(rows, SOURCE, {0: 2})
+    assert rows_of(lake, "_key, n, place.x") == [("1", 1, None), ("2", None, 7)]
+
+
+def test_a_column_of_another_type_is_an_error(lake: LakeFormat) -> None:
+    lake.open(SCHEMA).append(some(1), SOURCE, {0: 1})
+    text = pa.schema([("_key", pa.string()), ("n", pa.string())])
+    table = lake.open(text)
+    rows = pa.Table.from_pylist([{"_key": "2", "n": "two"}], schema=text)
+    with pytest.raises(StreamsError, match=r"orders.* has the column n of the type int32, and .* string\. Change"):
+        table.append(rows, SOURCE, {0: 2})
+    assert len(rows_of(lake)) == 1
+
+
+def test_a_table_takes_narrower_numbers_than_its_own(lake: LakeFormat) -> None:
+    wide = pa.schema([("_key", pa.string()), ("n", pa.int64())])
+    lake.open(wide).append(some(1, schema=wide), SOURCE, {0: 1})
+    table = lake.open(SCHEMA)
+    table.append(some(2), SOURCE, {0: 2})
+    assert rows_of(lake) == [("1", 1), ("2", 2)]
+
+
+@pytest.mark.parametrize(
+    ("stored", "new", "fits"),
+    [
+        (pa.large_string(), pa.string(), True),
+        (pa.int32(), pa.int64(), False),
+        (pa.list_(pa.int64()), pa.list_(pa.int32()), True),
+        (pa.list_(pa.string()), pa.list_(pa.int32()), False),
+        (pa.map_(pa.string(), pa.float64()), pa.map_(pa.string(), pa.float32()), True),
+        (pa.map_(pa.string(), pa.string()), pa.map_(pa.int32(), pa.string()), False),
+        (pa.struct([("x", pa.int64())]), pa.struct([("y", pa.string())]), True),
+        (pa.struct([("x", pa.int64())]), pa.struct([("x", pa.string())]), False),
+    ],
+)
+def test_types_fit_by_their_parts(stored: pa.DataType, new: pa.DataType, fits: bool) -> None:
+    old, now = pa.schema([("n", stored)]), pa.schema([("n", new)])
+    if fits:
+        check_columns("the table", old, now)
+    else:
+        with pytest.raises(StreamsError, match="the table has the column n of the type"):
+            check_columns("the table", old, now)
+
+
+def test_names_of_tables_show_no_secrets() -> None:
+    iceberg, delta = Iceberg("a.b", properties={"token": "secret"}), Delta("s3://a", {"key": "secret"})
+    assert "secret" not in f"{iceberg} {iceberg!r} {delta} {delta!r}"
+    assert (str(iceberg), str(delta)) == ("the Iceberg table a.b of the catalog default", "the Delta table s3://a")
