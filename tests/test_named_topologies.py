@@ -30,9 +30,11 @@ from penstock.errors import (
     MissingSourceTopicError,
     StreamsError,
     StreamsNotStartedError,
+    TopologyError,
     UnknownTopologyError,
 )
 from penstock.host.supervision.turns import ApplicationTurns
+from penstock.lake import Delta
 from penstock.metrics import Metric, MetricName
 from penstock.notebook import HTML, TEXT
 from penstock.plan.subtopology import BuiltTopology
@@ -112,6 +114,13 @@ def test_each_topology_runs_as_a_separate_application(streams: KafkaStreamsNamed
     assert (streams.statistics()["records_in"], streams.statistics()["lag"]) == (14, 4)
     topologies = streams.statistics()["topologies"]
     assert {name: (each["records_in"], each["lag"]) for name, each in topologies.items()} == {"a": (7, 2), "b": (7, 2)}
+
+
+def test_a_named_topology_with_a_table_of_a_lake_is_refused(streams: KafkaStreamsNamedTopologyWrapper) -> None:
+    builder = streams.new_named_topology_builder("a")
+    builder.stream("in").to_lake(Delta("/lake/orders"))
+    with pytest.raises(TopologyError, match="Topology a writes to a table of a lake, which only KafkaStreams does"):
+        streams.start([builder.build()])
 
 
 def test_the_whole_runs_when_all_do(streams: KafkaStreamsNamedTopologyWrapper, hosts: Hosts) -> None:

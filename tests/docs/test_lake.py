@@ -21,7 +21,7 @@ def test_the_table_of_the_page_has_the_rows_of_the_page(tmp_path: Path) -> None:
     names = given()
     with EmbeddedBroker() as broker:
         broker.create_topic("orders")
-        replaced = {"localhost:9092": broker.bootstrap_servers, "/tmp/lake": str(tmp_path)}  # noqa: S108  # of the page
+        replaced = {"localhost:9092": broker.bootstrap_servers, "/tmp/lake": str(tmp_path)}
         run_block("docs/lake.md", 0, names, replaced)
         serde, order = names["Serdes"].json(names["Order"]), names["Order"]
         producer = ConfluentProducer(StreamsConfig({"bootstrap.servers": broker.bootstrap_servers}))

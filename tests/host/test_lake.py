@@ -7,21 +7,39 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from penstock import Consumed, KafkaStreams, Produced, Serdes, StreamsBuilder, Topology
+from penstock import (
+    Consumed,
+    KafkaStreams,
+    Produced,
+    Serdes,
+    State,
+    StreamsBuilder,
+    StreamThreadExceptionResponse,
+    Topology,
+)
 from penstock.config import StreamsConfig
+from penstock.errors import IncompatibleCheckpointError, StreamsError
 from penstock.host.open import open_host
 from penstock.host.storage.directories import application_path
 from penstock.plan.topology import built_topology
-from tests.host.support import WITH_A_SESSION, InputRecord, Runner, wait_for
+from tests.host.support import ON_SPARK, InputRecord, Runner, wait_for
 
 pytest.importorskip("pyiceberg", reason="the extra lake is not installed")
 pytest.importorskip("deltalake", reason="the extra lake is not installed")
 
+from penstock.lake.columns import LakeColumns
 from tests.lake.formats import FORMATS, LakeFormat, rows_of  # needs the packages
 
-pytestmark = [WITH_A_SESSION, pytest.mark.one_broker, pytest.mark.partitions(3, 1)]
+pytestmark = [
+    pytest.mark.parametrize(
+        "runner", [pytest.param("spark", marks=(*ON_SPARK.marks, pytest.mark.slow)), "threads"], indirect=True
+    ),
+    pytest.mark.one_broker,
+    pytest.mark.partitions(3, 1),
+]
 
 TEXT = Serdes.string()
 SETTINGS = {"penstock.lake.commit.interval.ms": 20, "processing.guarantee": "exactly_once_v2"}
@@ -83,6 +101,57 @@ def test_a_run_to_the_end_leaves_all_records_in_the_table(
         )
 
 
+def test_a_column_of_another_type_ends_the_application(
+    runner: Runner, application: str, topics: tuple[str, str], lake: LakeFormat
+) -> None:
+    source, _ = topics
+    config = runner.config(application, SETTINGS)
+    other = pa.schema([("_key", pa.string()), ("quantity", pa.string())])
+    lake.open(other)
+    runner.write(source, records("tea"))
+    with application_of(runner, orders(source, lake), config) as streams, pytest.raises(StreamsError, match="quantity"):
+        streams.await_termination(MINUTES_MS)
+    assert streams.state() is State.ERROR
+    assert rows_of(lake) == []
+
+
+def test_the_handler_of_uncaught_exceptions_may_continue_the_copy(
+    runner: Runner, application: str, topics: tuple[str, str], lake: LakeFormat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, _ = topics
+    errors: list[BaseException] = []
+    table = type(lake.open(LakeColumns(TEXT, Serdes.json(Order)).schema))
+    append = table.append
+
+    def failing_once(self: Any, *args: Any) -> None:
+        if not errors:
+            raise StreamsError("not now")
+        append(self, *args)
+
+    def go_on(error: BaseException) -> StreamThreadExceptionResponse:
+        errors.append(error)
+        return StreamThreadExceptionResponse.REPLACE_THREAD
+
+    monkeypatch.setattr(table, "append", failing_once)
+    streams = application_of(runner, orders(source, lake), runner.config(application, SETTINGS))
+    streams.set_uncaught_exception_handler(go_on)
+    with streams:
+        runner.write(source, records("tea"))
+        wait_for(lambda: rows_of(lake, "_key") == [("tea",)])
+    assert [str(error) for error in errors] == ["not now"]
+
+
+def test_a_run_to_the_end_raises_the_error_of_the_last_copy(
+    runner: Runner, application: str, topics: tuple[str, str], lake: LakeFormat
+) -> None:
+    source, _ = topics
+    config = runner.config(application, {**SETTINGS, "penstock.lake.commit.interval.ms": 3_600_000})
+    lake.open(pa.schema([("_key", pa.int64())]))
+    runner.write(source, records("tea"))
+    with pytest.raises(StreamsError, match="has the column _key of the type int64"):
+        application_of(runner, orders(source, lake), config).run_to_end(MINUTES_MS)
+
+
 def reset(runner: Runner, topology: Topology, config: StreamsConfig) -> None:
     open_host(built_topology(topology, config.required("application.id")), config, **runner_session(runner)).reset()
 
@@ -108,15 +177,19 @@ def test_a_reset_processes_the_input_again_and_loses_no_output(
 def test_lost_state_of_this_machine_changes_no_row(
     runner: Runner, application: str, topics: tuple[str, str], lake: LakeFormat
 ) -> None:
-    """On Spark the checkpoint is lost, so the input is processed again; the topic has both outputs, each once."""
+    """Spark refuses to start without its checkpoint, and the reset creates the topic again."""
     source, _ = topics
     config = runner.config(application, SETTINGS)
     runner.write(source, records("tea", "cup"))
     application_of(runner, orders(source, lake), config).run_to_end(MINUTES_MS)
-    before = len(runner.read(f"{application}-orders-lake"))
     shutil.rmtree(application_path(config), ignore_errors=True)
     shutil.rmtree(config.checkpoint_directory(), ignore_errors=True)
     runner.write(source, records("pot"))
+    is_on_spark = config["penstock.host"] == "spark"
+    if is_on_spark:
+        with pytest.raises(IncompatibleCheckpointError):
+            application_of(runner, orders(source, lake), config).run_to_end(MINUTES_MS)
+        reset(runner, orders(source, lake), config)
     application_of(runner, orders(source, lake), config).run_to_end(MINUTES_MS)
-    assert len(rows_of(lake)) == len(runner.read(f"{application}-orders-lake"))
-    assert before == 2
+    keys = [row[0] for row in rows_of(lake, "_key")]
+    assert keys == (["cup", "cup", "pot", "tea", "tea"] if is_on_spark else ["cup", "pot", "tea"])

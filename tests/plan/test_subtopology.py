@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import StreamsBuilder
+from penstock.lake.tables import Delta, LakeSink
 from penstock.plan.subtopology import (
     BuiltTopology,
     DataFrameSink,
@@ -68,6 +69,13 @@ def test_data_frames_stay_in_the_program_and_their_topics_do_not() -> None:
     built = BuiltTopology((), data_frame_topics=("in", "out"), data_frame_sources=sources, data_frame_sinks=sinks)
     bare = built.without_data_frames()
     assert (bare.data_frame_sources, bare.data_frame_sinks, bare.data_frame_topics) == ({}, {}, ("in", "out"))
+
+
+def test_tables_of_a_lake_stay_in_the_program_and_their_topics_do_not() -> None:
+    sinks = {"app-orders-lake": LakeSink(Delta("/lake", {"key": "secret"}), None, None)}
+    built = BuiltTopology((), lake_topics=("app-orders-lake",), lake_sinks=sinks)
+    bare = built.without_data_frames()
+    assert (bare.lake_sinks, bare.lake_topics) == ({}, ("app-orders-lake",))
 
 
 def test_lines_of_the_program_do_not_make_it_another_one() -> None:

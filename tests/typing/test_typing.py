@@ -53,7 +53,7 @@ def _said(checker: str, *arguments: str) -> str:
 
 UNTYPED = {"process", "process_values", "transform_values"}
 """Operators whose results have the types of the annotation, since suppliers have no types."""
-TERMINAL = {"print", "to", "to_spark"}
+TERMINAL = {"print", "to", "to_lake", "to_spark"}
 
 
 @pytest.mark.parametrize(
