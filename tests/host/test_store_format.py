@@ -116,6 +116,18 @@ def named(source: str, names: str, target: str) -> Topology:
     return builder.build()
 
 
+PLAIN = Stores.persistent_key_value_store("s")
+"""The supplier of a store that keeps no timestamps."""
+
+
+def reduced(source: str, target: str, store: Any) -> Topology:
+    """Return a program with a table in a store of this name or supplier."""
+    builder = StreamsBuilder()
+    grouped = builder.stream(source, Consumed.with_(TEXT, TEXT)).group_by_key()
+    grouped.reduce(joined, Materialized.as_(store)).to_stream().to(target)
+    return builder.build()
+
+
 def part(number: int) -> list[InputRecord]:
     """Return a part of the input: keys of every part, in windows and sessions that reach into the next part."""
     at = number * 40

@@ -85,3 +85,9 @@ def test_there_is_no_cache_before_a_store_of_a_users_own() -> None:
 )
 def test_a_class_has_the_methods_of_its_protocol(protocol: type, implementation: type) -> None:
     assert differences(protocol, implementation) == []
+
+
+def test_the_layout_of_a_table_says_that_its_supplier_keeps_no_timestamps() -> None:
+    plain = Stores.persistent_key_value_store("s")
+    assert StoreBuilder(plain, timestamped=True).layout == "timestamped_key_value, without timestamps"
+    assert StoreBuilder(plain).layout == "key_value"

@@ -18,6 +18,7 @@ from penstock.metrics.measurements import Measurement
 from penstock.record import Headers, Int64Array, RecordMetadata
 from penstock.serdes import Serde
 from penstock.state.suppliers import (
+    KeyValueBytesStoreSupplier,
     SessionBytesStoreSupplier,
     StoreSupplier,
     VersionedBytesStoreSupplier,
@@ -230,6 +231,8 @@ class StoreBuilder:
                 | VersionedBytesStoreSupplier(segment_interval_ms=interval)
             ):
                 parts.append(f"in segments of {interval} ms")
+            case KeyValueBytesStoreSupplier(keeps_timestamps=False) if self.timestamped:
+                parts.append("without timestamps")
             case _:
                 pass
         return ", ".join(parts)

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from tests.host.spark.crashes import ALL_POINTS, Crashes, KilledError
 from tests.host.spark.inline import InlineQuery
 from tests.host.spark.support import SparkRunner
 from tests.host.support import InputRecord
-from tests.host.test_store_format import FORMATS, SETTINGS, START, Application, named, part, program
+from tests.host.test_store_format import FORMATS, PLAIN, SETTINGS, START, Application, named, part, program, reduced
 from tests.host.threads.runner import ThreadsRunner
 from tests.support.brokers import EMBEDDED_ONLY
 
@@ -220,3 +221,18 @@ def test_global_stores_are_read_in_their_format_only(
         assert dict(state.store(wanted).all()) == {"a": "Ada"}
     with open_state(topology, other) as state, pytest.raises(IncompatibleCheckpointError, match="names: timestamped"):
         dict(state.store(wanted).all())
+
+
+@pytest.mark.parametrize("stores", [("s", PLAIN), (PLAIN, "s")], ids=["without timestamps", "with timestamps"])
+def test_a_table_with_timestamps_is_not_read_without(
+    spark_runner: SparkRunner, unique_name: Callable[[str], str], application: str, stores: tuple[Any, Any]
+) -> None:
+    topics = source, target = unique_name("in"), unique_name("out")
+    spark_runner.create_topics(dict.fromkeys(topics, 1))
+    config = spark_runner.config(application, SETTINGS)
+    before, after = (reduced(source, target, store) for store in stores)
+    spark_runner.write(source, part(0))
+    spark_runner.run_here(before, config)
+    with pytest.raises(IncompatibleCheckpointError, match="'timestamped_key_value, without timestamps'"):
+        InlineQuery(after, config, spark_runner.admin)
+    spark_runner.run_here(before, config)

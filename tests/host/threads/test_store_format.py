@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.host.support import wait_for
-from tests.host.test_store_format import FORMATS, Application, part, program
+from tests.host.test_store_format import FORMATS, PLAIN, SETTINGS, Application, part, program, reduced
 from tests.host.threads.runner import ThreadsProgram, ThreadsRunner
 
 pytestmark = pytest.mark.one_broker
@@ -44,3 +45,20 @@ def test_a_task_goes_on_in_an_instance_with_another_format(
             each.host.close(60_000)
     lasting.run(formats[1])
     assert mixed.output() == lasting.output()
+
+
+@pytest.mark.parametrize("stores", [("s", PLAIN), (PLAIN, "s")], ids=["without timestamps", "with timestamps"])
+def test_a_table_goes_on_with_timestamps_or_without(
+    threads_runner: ThreadsRunner, unique_name: Callable[[str], str], application: str, stores: tuple[Any, Any]
+) -> None:
+    topics = source, target = unique_name("in"), unique_name("out")
+    threads_runner.create_topics(dict.fromkeys(topics, 1))
+    for number, store in enumerate(stores):
+        threads_runner.write(source, part(number))
+        running = threads_runner.program(reduced(source, target, store), threads_runner.config(application, SETTINGS))
+        try:
+            running.run_to_end()
+        finally:
+            running.close()
+    last = {each.key: each.value for each in threads_runner.read(target)}
+    assert (last[b"a"], last[b"b"]) == (b"a0+a30+a40+a70", b"b5+b45")

@@ -1,4 +1,4 @@
-"""Checkpoints and savepoints of format 3, whose layouts do not name the stores that keep headers."""
+"""Checkpoints and savepoints of format 3, whose layouts do not say which stores keep headers or timestamps."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from penstock.errors import IncompatibleCheckpointError
 from penstock.host.spark.checkpoints.checkpoint import FORMAT, Checkpoint, Metadata, RemovedStore
 from penstock.host.spark.checkpoints.stored_description import load_from_checkpoint
 from penstock.host.spark.protocol.application_description import ApplicationDescription
-from penstock.state.kept_headers import has_headers, layout_with_headers, store_layout
+from penstock.state.kept_headers import layout_with_headers, store_layout
 
 
 def with_headers_named(checkpoint: Checkpoint, metadata: Metadata) -> Metadata:
-    """Return `metadata` with layouts that name the stores that keep headers.
+    """Return `metadata` with layouts that say which stores keep headers or timestamps.
 
     For older formats, the stored description of the program has the configuration that decided it. It is missing only
     in checkpoints from before 0.2.0: their stores count as without headers.
@@ -34,14 +34,13 @@ def with_headers_named(checkpoint: Checkpoint, metadata: Metadata) -> Metadata:
             f"(dsl.store.format). The program that ran with it tells that, but cannot be loaded ({error}). Start that "
             "program once with its modules, and Python, as they were and this version of Penstock; then start this one."
         ) from error
-    keeping = {
-        builder.name
+    known = {
+        builder.name: store_layout(builder, stored.config)
         for spec in stored.topology.subtopologies
         for builder in spec.stores.values()
-        if has_headers(store_layout(builder, stored.config))
     }
     stores = {
-        subtopology: {name: layout_with_headers(layout, name in keeping) for name, layout in layouts.items()}
+        subtopology: {name: known.get(name, layout) for name, layout in layouts.items()}
         for subtopology, layouts in metadata.shape["stores"].items()
     }
     return replace(metadata, shape={**metadata.shape, "stores": stores}, removed=_removed(metadata.removed, stored))
