@@ -678,10 +678,12 @@ def test_each_start_warns_of_records_whose_operator_has_lost_its_calls(
         program.change(without)
         told = "2 records of operator ask wait for calls in store ask-calls, and the program has no such operator"
         assert told in caplog.text
+        runner.write(topics[0], rows("c1"))
+        program.run_to_end()
     service.release()
     caplog.clear()
     program.change(asking(*topics))
     assert "wait for calls" not in caplog.text
-    advance_until(program, lambda: len(values(runner, topics[1])) == 2)
+    advance_until(program, lambda: len(values(runner, topics[1])) == 4)
     program.change(without)
     assert "wait for calls" not in caplog.text
