@@ -55,6 +55,21 @@ def test_a_lookup_reads_the_store_of_its_table_and_is_not_below_it() -> None:
 
 
 @pytest.mark.parametrize(
+    ("supplier", "lookup", "answer"),
+    [
+        (Stores.persistent_key_value_store("rows"), "BatchStreamTableJoin", "BatchResponseJoin"),
+        (Stores.persistent_versioned_key_value_store("rows", 9), "StreamTableJoin", "ResponseJoin"),
+    ],
+)
+def test_only_a_table_without_versions_is_read_column_by_column(supplier: Any, lookup: str, answer: str) -> None:
+    builder = StreamsBuilder()
+    table = builder.table("t", materialized=Materialized.as_(supplier))
+    builder.stream("a").join(table, first)
+    table.join(builder.table("people"), first, foreign_key_extractor=str.lower)
+    assert {lookup, answer, "BatchSubscriptionJoin"} <= set(kinds(build(builder)))
+
+
+@pytest.mark.parametrize(
     ("table", "says"),
     [
         (None, NOT_VERSIONED),
@@ -100,7 +115,7 @@ def test_a_foreign_key_join_has_a_topic_for_each_direction() -> None:
     asking, answering = sinks(built)
     assert list(built.repartition_topics) == [asking.topic, answering.topic]
     assert {part.sink_topics for part in built.subtopologies} == {(asking.topic,), (answering.topic,)}
-    assert {"SubscriptionSend", "SubscriptionReceive", "ForeignTableJoin", "ResponseJoin"} <= set(kinds(built))
+    assert {"SubscriptionSend", "SubscriptionReceive", "ForeignTableJoin", "BatchResponseJoin"} <= set(kinds(built))
     assert len(built.copartition_groups) == 2
 
 
