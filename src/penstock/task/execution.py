@@ -178,6 +178,11 @@ class Execution:
                     below.extend(node.children)
         return not sharing(reached)
 
+    def run_by_record(self, sources: Iterable[SourceNode]) -> bool:
+        """Return whether all records of `sources` run record by record, whatever their number."""
+        plans = [self._plans[source.name] for source in sources]
+        return all(plan.record_sections and not plan.nodes for plan in plans)
+
     def run_serialized(
         self, source: SourceNode, partition: TopicPartition, batch: RecordBatch, stream_times: Int64Array
     ) -> None:

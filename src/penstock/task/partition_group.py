@@ -141,6 +141,9 @@ class RunRules(Protocol):
         sources: those of the partitions.
         """
 
+    def run_by_record(self, sources: Iterable[SourceNode]) -> bool:
+        """Return whether all records of these sources run record by record: then turns need no runs of their own."""
+
 
 class PartitionGroup:
     """The queues of one task.
@@ -420,8 +423,9 @@ class PartitionGroup:
         changes = numbers[1:] != numbers[:-1]
         if source_records:  # an offset identifies one record of a lane, not of a partition
             changes |= lanes[1:] != lanes[:-1]
-        if self._mixes and not serialized and len(numbers) < _FEW_ROWS * (1 + np.count_nonzero(changes)):
-            sources = [self._sources[partition.topic] for partition in partitions]
+        sources = [self._sources[partition.topic] for partition in partitions]
+        are_few = len(numbers) < _FEW_ROWS * (1 + np.count_nonzero(changes))
+        if self._mixes and not serialized and (are_few or self._rules.run_by_record(sources)):
             yield MixedRun(sources, partitions, numbers, lanes, merged)
             return
         cuts = [0, *(np.flatnonzero(changes) + 1).tolist(), len(numbers)]
