@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -83,13 +84,18 @@ def listed(heading: str, columns: int) -> set[tuple[str, ...]]:
     return {tuple(cell.strip(" `") for cell in row) for row in rows}
 
 
-def found(wanted: set[str]) -> set[tuple[str, str]]:
+@functools.cache
+def all_readers() -> set[tuple[str, str, str]]:
+    """Return each call of the code that decodes something, as (module of the reader, path, function)."""
     return {
-        (module.name.removeprefix("penstock/"), inside)
+        (read, module.name.removeprefix("penstock/"), inside)
         for module in limits.modules()
         for read, inside in readers_of(module.tree)
-        if read in wanted
     }
+
+
+def found(wanted: set[str]) -> set[tuple[str, str]]:
+    return {(path, inside) for read, path, inside in all_readers() if read in wanted}
 
 
 def test_the_page_lists_whatever_can_run_code_that_stands_in_data() -> None:
