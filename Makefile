@@ -20,10 +20,10 @@ demo: bootstrap ## count the words of a real text on Spark, and watch the counts
 PYTEST = PENSTOCK_BROKERS=$(BROKERS) exec $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --max-worker-restart 0
 
 # The parts of `make quick`, one for each building: tests in this process, without a JVM and mostly without a broker.
-core := tests/aggregations tests/application tests/config tests/dsl tests/kip28 tests/metrics tests/plan tests/processor tests/serdes tests/state \
-  tests/task $(wildcard tests/test_*.py)
+core := tests/aggregations tests/application tests/config tests/dsl tests/kip28 tests/lake tests/metrics tests/plan tests/processor tests/serdes \
+  tests/state tests/task $(wildcard tests/test_*.py)
 broker := tests/broker
-threads := tests/host/test_crashpoints.py tests/host/calls tests/host/commits tests/host/deployment tests/host/measuring tests/host/storage tests/host/supervision tests/host/threads
+threads := tests/host/test_crashpoints.py tests/host/calls tests/host/commits tests/host/deployment tests/host/lake tests/host/measuring tests/host/storage tests/host/supervision tests/host/threads
 tools := tests/house tests/tools/otel $(addprefix tests/docs/,test_contributing.py test_divergences.py test_readme.py test_snippets.py) tests/packaging tests/scripts
 # Processes, simulations and waits for time-outs are too slow for it; `make test` runs them.
 LATER := $(addprefix tests/broker/,groups/test_simulation.py test_bounds.py test_fuzz.py test_power.py common/test_log_limits.py test_process.py test_quotas.py) \
