@@ -127,11 +127,11 @@ def _fits(stored: pa.DataType, new: pa.DataType) -> bool:
         return _fits(stored.value_type, new.value_type)
     if pa.types.is_map(stored) and pa.types.is_map(new):
         return _fits(stored.key_type, new.key_type) and _fits(stored.item_type, new.item_type)
-    return bool(stored == new) or any({stored, new} <= alike for alike in _ALIKE) or (new, stored) in _WIDER
+    return bool(stored == new or any({stored, new} <= alike for alike in _ALIKE) or (new, stored) in _WIDER)
 
 
 def _is_list(kind: pa.DataType) -> bool:
-    return pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
 
 
 def _type_of(serde: Serde) -> pa.DataType:
