@@ -46,7 +46,11 @@ FROM auction a JOIN person p ON a.seller = p.id
 WHERE a.category = 10 AND p.state IN ('OR', 'ID', 'CA');
 
 -- q4 updated: mean STRING
-SELECT CAST(category AS STRING), CAST(AVG(CAST(price AS DOUBLE)) AS STRING) FROM winning GROUP BY category;
+SELECT CAST(category AS STRING), CAST(AVG(CAST(price AS DOUBLE)) AS STRING)
+FROM (
+    SELECT auction, category, MAX(price) AS price
+    FROM sold WHERE date_time BETWEEN opens AND expires GROUP BY auction, category
+) GROUP BY category;
 
 -- q5 updated: bids BIGINT, auctions ARRAY<STRING>
 SELECT CAST(1000 * UNIX_TIMESTAMP(CAST(n.window_start AS STRING)) AS STRING), MAX(n.bids),
