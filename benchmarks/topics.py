@@ -42,10 +42,10 @@ def topics(
 
 
 def delete_topics_of(bootstrap: str, application_id: str) -> None:
-    """Delete the internal topics of an application."""
+    """Delete the internal topics of an application: those with its id in their names."""
     admin = ConfluentAdmin(client_config(bootstrap))
     with suppress(StreamsError):
-        admin.delete_topics([name for name in admin.topics() if name.startswith(f"{application_id}-")])
+        admin.delete_topics([name for name in admin.topics() if f"{application_id}-" in name])
     admin.close()
 
 

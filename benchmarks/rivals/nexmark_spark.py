@@ -312,7 +312,7 @@ def _session(job: Job, heap: str, jars: list[str]) -> SparkSession:
 def _events(spark: SparkSession, job: Job) -> DataFrame:
     options = {
         "kafka.bootstrap.servers": job.bootstrap,
-        "subscribePattern": f"{job.source}|{_end_topic(job)}",
+        "subscribePattern": f"^({job.source}|{_end_topic(job)})$",
         "startingOffsets": "earliest",
     }
     if job.events is not None:
