@@ -81,9 +81,9 @@ class TopicIncarnation(NamedTuple):
 
 
 class LakeConflictError(StreamsError):
-    """Another program has changed the table since it was read. The rows were not written.
+    """Another program has changed the table, or created the topic again, since they were read. No row was written.
 
-    What to do: Nothing. The application reads the table again and continues with its offsets.
+    What to do: Nothing. The application reads both again and continues with the offsets of the table.
     """
 
 

@@ -234,7 +234,9 @@ def test_a_commit_has_as_many_bytes_as_allowed() -> None:
     assert (len(table.rows), table.version) == (12, 4)  # 2 records of each partition, then 4 of the longer one
 
 
-def test_a_table_that_changes_all_the_time_is_left_for_the_next_round(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_that_changes_all_the_time_is_left_for_the_next_round(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     topic, table = Topic(), Table()
     topic.write(0, b"a")
     copy = copy_of(topic, table)
@@ -244,6 +246,7 @@ def test_a_table_that_changes_all_the_time_is_left_for_the_next_round(monkeypatc
 
     at_points(monkeypatch, change)
     copy.run(is_last=False)
+    assert f"The table of {TOPIC} changed 10 times" in caplog.text
     with pytest.raises(LakeConflictError, match=f"The table of {TOPIC} changed 10 times .* the next start adds them"):
         copy.run(is_last=True)
     at_points(monkeypatch, lambda _: None)
@@ -260,6 +263,74 @@ def test_records_that_were_deleted_before_the_copy_are_an_error() -> None:
     topic.delete_records({TopicPartition(TOPIC, 1): 2})
     with pytest.raises(StreamsError, match=r"Records 1 to 1 of app-orders-lake-1 were deleted before"):
         copy.run(is_last=False)
+
+
+def test_a_partition_without_copied_records_loses_none_in_silence() -> None:
+    topic, table = Topic(), Table()
+    copy = copy_of(topic, table)
+    topic.write(0, b"a")
+    copy.run(is_last=False)
+    topic.write(1, b"b", b"c")
+    topic.delete_records({TopicPartition(TOPIC, 1): 1})
+    with pytest.raises(StreamsError, match=r"Records 0 to 0 of app-orders-lake-1 were deleted before"):
+        copy.run(is_last=False)
+
+
+def test_a_new_table_begins_at_the_first_records_that_partitions_still_have() -> None:
+    topic, table = Topic(), Table()
+    topic.write(0, b"a")
+    topic.write(1, b"b")
+    topic.delete_records({TopicPartition(TOPIC, 1): 1})
+    copy = copy_of(topic, table)
+    copy.run(is_last=False)
+    topic.write(1, b"c")
+    copy.run(is_last=False)
+    assert table.rows == [(0, 0, b"a"), (0, 1, b"c")]
+
+
+def test_another_process_may_copy_records_that_are_newer_than_the_ends_of_this_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topic, table = Topic(), Table()
+    copy, other = copy_of(topic, table), copy_of(topic, table)
+    topic.write(0, b"a")
+    copy.run(is_last=False)
+    ask = topic.end_offsets
+
+    def ask_late(partitions: Sequence[TopicPartition], read_committed: bool = False) -> dict[TopicPartition, int]:
+        ends = ask(partitions, read_committed)
+        monkeypatch.setattr(topic, "end_offsets", ask)
+        topic.write(0, b"b")
+        other.run(is_last=True)
+        return ends
+
+    monkeypatch.setattr(topic, "end_offsets", ask_late)
+    copy.run(is_last=True)
+    assert table.rows == topic.rows()
+
+
+@pytest.mark.parametrize("moment", ["read", "ends"])
+def test_a_topic_that_is_created_again_during_a_copy_is_copied_from_its_beginning(
+    monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    topic, table = Topic(), Table()
+    copy = copy_of(topic, table)
+    topic.write(0, b"a", b"b")
+    copy.run(is_last=False)
+    before = topic.rows()
+    topic.write(0, b"c")
+    name = {"read": "fetch", "ends": "beginning_offsets"}[moment]
+    ask = getattr(topic, name)
+
+    def ask_after_a_reset(*arguments: Any, **options: Any) -> Any:
+        monkeypatch.setattr(topic, name, ask)
+        topic.recreate()
+        topic.write(0, *([b"d", b"e", b"f"] if moment == "read" else [b"d"]))
+        return ask(*arguments, **options)
+
+    monkeypatch.setattr(topic, name, ask_after_a_reset)
+    copy.run(is_last=False)
+    assert table.rows == [*before, *topic.rows()]
 
 
 def test_a_topic_that_is_shorter_than_its_copy_is_an_error() -> None:

@@ -106,12 +106,12 @@ class TopicCopy:
                 conflicts = 0
             except (LakeConflictError, OffsetOutOfRangeError) as error:  # another process was faster
                 _log.info("The copy of %s begins again: %s", self._topic, error)
+                ends = None
                 conflicts += 1
+        refused = f"The table of {self._topic} changed {_MAX_CONFLICTS} times while records were added."
         if is_last:
-            raise LakeConflictError(
-                f"The table of {self._topic} changed {_MAX_CONFLICTS} times while records were added. They remain in "
-                "the topic, and the next start adds them."
-            )
+            raise LakeConflictError(f"{refused} They remain in the topic, and the next start adds them.")
+        _log.warning("%s They remain in the topic, and the next round adds them.", refused)
 
     def _copy_part(
         self, ends: Mapping[TopicPartition, int] | None, is_last: bool
@@ -127,7 +127,8 @@ class TopicCopy:
             ends = self._clients.admin.end_offsets(partitions, read_committed=True)
         self._table.refresh()
         copied = self._table.offsets(source)
-        begin = {each: self._begin(each, copied, first[each], ends.get(each)) for each in partitions}
+        begin = {each: self._begin(each, copied, first[each]) for each in partitions}
+        self._check_ends(source, begin, ends)
         left = {each: offset for each, offset in begin.items() if offset < ends.get(each, 0)}
         if not left or (self._is_left_to_another(copied) and not is_last):
             return None
@@ -135,7 +136,10 @@ class TopicCopy:
         if not part.tables:
             return None
         crash_point("lake.read", self._commits)
-        offsets = {**copied, **part.offsets}
+        self._check_incarnation(source)
+        if not copied:
+            self._warn_of_deleted(begin)
+        offsets = {**{each.partition: offset for each, offset in begin.items()}, **part.offsets}
         self._table.append(self._join(part.tables), source, offsets)
         self._seen = offsets
         crash_point("lake.committed", self._commits)
@@ -151,28 +155,52 @@ class TopicCopy:
                 f"Topic {self._topic}, which is copied to a table, does not exist any more. If it was deleted by "
                 "mistake, start the application again: it creates the topic."
             )
-        source = TopicIncarnation(self._topic, admin.topic_ids([self._topic]).get(self._topic, ""), count)
+        source = TopicIncarnation(self._topic, self._topic_id(), count)
         return source, [TopicPartition(self._topic, number) for number in range(count)]
 
-    def _begin(self, partition: TopicPartition, copied: Mapping[int, int], first: int, end: int | None) -> int:
-        """Return the first offset to copy."""
-        offset = copied.get(partition.partition)
-        if offset is None:
-            if first > 0 and self._seen is None:
-                _log.warning("The table has no offset of %s, whose records before %d are deleted.", partition, first)
-            return first
+    def _topic_id(self) -> str:
+        return self._clients.admin.topic_ids([self._topic]).get(self._topic, "")
+
+    def _begin(self, partition: TopicPartition, copied: Mapping[int, int], first: int) -> int:
+        """Return the first offset to copy.
+
+        Each commit has an offset of each partition, so a partition without one is new.
+        """
+        offset = copied.get(partition.partition, 0 if copied else first)
         if offset < first:
             raise StreamsError(
                 f"Records {offset} to {first - 1} of {partition} were deleted before they were copied to the table. "
                 f"Only the application may delete records of {self._topic}: check its retention and who calls "
                 "DeleteRecords. To continue without them, name another table."
             )
-        if end is not None and offset > end:
-            raise StreamsError(
-                f"The table has the records before offset {offset} of {partition}, which ends at {end}: the topic has "
-                "lost records, or another cluster has a topic of that name. Name another table."
-            )
         return offset
+
+    def _check_ends(
+        self, source: TopicIncarnation, begin: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+    ) -> None:
+        """Check that no partition ends before its copy.
+
+        `ends` are older than the copy, so another process may have copied more since.
+        """
+        beyond = [each for each, offset in begin.items() if offset > ends.get(each, offset)]
+        now = self._clients.admin.end_offsets(beyond, read_committed=True) if beyond else {}
+        for partition, end in now.items():
+            if begin[partition] > end:
+                self._check_incarnation(source)
+                raise StreamsError(
+                    f"The table has the records before offset {begin[partition]} of {partition}, which ends at {end}: "
+                    "the topic has lost records, or another cluster has a topic of that name. Name another table."
+                )
+
+    def _check_incarnation(self, source: TopicIncarnation) -> None:
+        """Check that the topic still exists: if so, the records that were read are its own."""
+        if self._topic_id() != source.id:
+            raise LakeConflictError(f"Topic {self._topic} was created again while its records were read.")
+
+    def _warn_of_deleted(self, begin: Mapping[TopicPartition, int]) -> None:
+        for partition, first in begin.items():
+            if first > 0:
+                _log.warning("The table has no offset of %s, whose records before %d are deleted.", partition, first)
 
     def _is_left_to_another(self, copied: Mapping[int, int]) -> bool:
         """Return whether another process copies the topic: it has made progress in the last rounds."""
