@@ -41,6 +41,10 @@ class IcebergFormat:
         """Return the name of the table."""
         return Iceberg("shop.orders", "local", self._properties)
 
+    def prepare(self) -> None:
+        """Create the catalog in SQLite, and the namespace."""
+        self.catalog().create_namespace("shop")
+
     def open(self, schema: pa.Schema) -> LakeTable:
         """Open the table as a program does."""
         return IcebergTable(self.table(), schema)
@@ -66,6 +70,9 @@ class DeltaFormat:
     def table(self) -> Delta:
         """Return the name of the table."""
         return Delta(self._uri)
+
+    def prepare(self) -> None:
+        """Do nothing: Delta Lake has no catalog."""
 
     def open(self, schema: pa.Schema) -> LakeTable:
         """Open the table as a program does."""

@@ -45,6 +45,20 @@ def test_a_table_that_is_rolled_back_to_before_its_first_offsets_has_none(tmp_pa
     assert lake.open(SCHEMA).offsets(SOURCE) == {}
 
 
+def test_a_table_that_is_rolled_back_to_before_its_offsets_after_an_expiry_is_an_error(tmp_path: Path) -> None:
+    lake = IcebergFormat(tmp_path)
+    lake.open(SCHEMA)
+    lake.append_elsewhere(some(1))
+    lake.append_elsewhere(some(2))
+    lake.open(SCHEMA).append(some(3), SOURCE, {0: 5})
+    stored = lake.catalog().load_table("shop.orders")
+    first, second, _ = (each.snapshot_id for each in stored.history())
+    stored.maintenance.expire_snapshots().by_ids([first]).commit()
+    stored.manage_snapshots().rollback_to_snapshot(second).commit()
+    with pytest.raises(StreamsError, match="was rolled back to a snapshot without offsets of app-orders-lake"):
+        lake.open(SCHEMA).offsets(SOURCE)
+
+
 def test_a_name_without_a_namespace_is_refused(tmp_path: Path) -> None:
     properties = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}"}
     with pytest.raises(StreamsError, match=r"has a namespace, as in shop\.orders; got 'orders'"):

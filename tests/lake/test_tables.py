@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,7 +12,7 @@ import pytest
 from penstock.errors import StreamsError
 from penstock.lake import Delta, Iceberg
 from penstock.lake.columns import check_columns
-from penstock.lake.tables import LakeConflictError, TopicIncarnation
+from penstock.lake.tables import LakeConflictError, LakeTable, TopicIncarnation
 from tests.lake.formats import FORMATS, LakeFormat, rows_of
 
 SCHEMA = pa.schema([("_key", pa.string()), ("n", pa.int32())])
@@ -45,9 +47,26 @@ def test_offsets_belong_to_one_topic_from_its_creation_to_its_deletion(lake: Lak
     table.refresh()
     other, again = TopicIncarnation("other", "id-2", 1), TopicIncarnation(SOURCE.topic, "id-3", 3)
     assert table.offsets(again) == table.offsets(other) == {}
-    table.append(some(2), other, {0: 9})
-    table.refresh()
-    assert (table.offsets(SOURCE), table.offsets(other)) == ({0: 5}, {0: 9})
+    for number, source in enumerate([other, again]):
+        table.append(some(2), source, {0: 9 + number})
+        table.refresh()
+    assert [table.offsets(source) for source in (SOURCE, other, again)] == [{0: 5}, {0: 9}, {0: 10}]
+
+
+def test_instances_that_start_at_once_create_one_table(lake: LakeFormat) -> None:
+    lake.prepare()
+    starts = threading.Barrier(4)
+
+    def start() -> LakeTable:
+        starts.wait()
+        return lake.open(SCHEMA)
+
+    with ThreadPoolExecutor(4) as threads:
+        tables = [each.result() for each in [threads.submit(start) for _ in range(4)]]
+    tables[0].append(some(1), SOURCE, {0: 1})
+    for table in tables:
+        table.refresh()
+    assert [table.offsets(SOURCE) for table in tables] == [{0: 1}] * 4
 
 
 @pytest.mark.parametrize("has_rows", [False, True])

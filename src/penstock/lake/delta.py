@@ -1,19 +1,25 @@
 """Tables of Delta Lake, by the package deltalake (the extra `lake`).
 
 Each commit has an application transaction for each partition of the topic, whose version is the offset. A commit is the
-next version of the table or fails, so no other writer comes in between.
+next version of the table or fails, so no other writer comes in between. Transactions outlive all versions, unless the
+table limits their time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
+from typing import Final
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
+from penstock.errors import StreamsError
 from penstock.lake.columns import check_columns
 from penstock.lake.tables import Delta, LakeConflictError, TopicIncarnation
+
+_RETENTION: Final = "delta.setTransactionRetentionDuration"
 
 
 class DeltaLakeTable:
@@ -27,7 +33,8 @@ class DeltaLakeTable:
     def __init__(self, table: Delta, schema: pa.Schema) -> None:
         self._name = str(table)
         self._uri, self._options = table.uri, dict(table.storage_options)
-        DeltaTable.create(self._uri, schema=schema, mode="ignore", storage_options=self._options)
+        with suppress(CommitFailedError):  # another instance has created it meanwhile
+            DeltaTable.create(self._uri, schema=schema, mode="ignore", storage_options=self._options)
         self._table = DeltaTable(self._uri, storage_options=self._options)
 
     def refresh(self) -> None:
@@ -35,7 +42,17 @@ class DeltaLakeTable:
         self._table = DeltaTable(self._uri, storage_options=self._options)
 
     def offsets(self, source: TopicIncarnation) -> Mapping[int, int]:
-        """Return the versions of the application transactions of `source`."""
+        """Return the versions of the application transactions of `source`.
+
+        Raises StreamsError if the table deletes them after a time.
+        """
+        retention = self._table.metadata().configuration.get(_RETENTION)
+        if retention is not None:
+            raise StreamsError(
+                f"{self._name} has the property {_RETENTION} = {retention}, which deletes the offsets of the records "
+                "that it has, and they would be appended again. Remove the property, by ALTER TABLE ... UNSET "
+                "TBLPROPERTIES."
+            )
         versions = {n: self._table.transaction_version(_writer_of(source, n)) for n in range(source.partitions)}
         return {partition: version for partition, version in versions.items() if version is not None}
 

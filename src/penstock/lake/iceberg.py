@@ -2,7 +2,9 @@
 
 Each snapshot that this module commits has the offsets in its summary, so a table that is rolled back to an older
 snapshot receives the later records again. Snapshots expire; the properties of the table repeat the offsets for the time
-after that. The requirement of a commit is the snapshot that was read, so no other writer comes in between.
+after that, with the parent of their snapshot: a table that has the parent and not the snapshot was rolled back. The
+requirement of a commit is the snapshot that was read, so no other writer comes in between. The key of the offsets has
+the id of the topic, because applications on several clusters may share a table.
 """
 
 from __future__ import annotations
@@ -47,23 +49,33 @@ class IcebergTable:
 
     def offsets(self, source: TopicIncarnation) -> Mapping[int, int]:
         """Return the offsets of the newest snapshot that has some of `source`."""
-        key = _PREFIX + source.topic
-        snapshot, is_first = self._table.current_snapshot(), True
+        key = _key_of(source)
+        known = {each.snapshot_id: each for each in self._table.snapshots()}
+        snapshot, passed, is_first = self._table.current_snapshot(), set(), True
         while snapshot is not None:
             found = None if snapshot.summary is None else snapshot.summary.additional_properties.get(key)
             if found is not None:
-                return _parsed(found, source)
+                return _parsed(found)
+            passed.add(snapshot.snapshot_id)
             is_first = snapshot.sequence_number == _FIRST_SEQUENCE_NUMBER
             parent = snapshot.parent_snapshot_id
-            snapshot = None if parent is None else self._table.snapshot_by_id(parent)
-        return {} if is_first else _parsed(self._table.properties.get(key), source)
+            snapshot = None if parent is None else known.get(parent)
+        kept = self._table.properties.get(key)
+        if is_first or kept is None:
+            return {}
+        if orjson.loads(kept)["parent"] in passed:
+            raise StreamsError(
+                f"{self._name} was rolled back to a snapshot without offsets of {source.topic}, and older snapshots "
+                "have expired: its records are unknown. Roll it forward again, or name another table."
+            )
+        return _parsed(kept)
 
     def append(self, rows: pa.Table, source: TopicIncarnation, offsets: Mapping[int, int]) -> None:
         """Add `rows` in one snapshot with `offsets`, see `LakeTable`."""
         check_columns(self._name, self._table.schema().as_arrow(), rows.schema)
         known = {str(partition): offset for partition, offset in offsets.items()}
-        text = orjson.dumps({"topic-id": source.id, "offsets": known}).decode()
-        properties = {_PREFIX + source.topic: text}
+        parent = self._table.metadata.current_snapshot_id
+        properties = {_key_of(source): orjson.dumps({"parent": parent, "offsets": known}).decode()}
         self._table.metadata.properties[_RETRIES] = "0"
         try:
             with self._table.transaction() as transaction:
@@ -87,10 +99,9 @@ def _opened(table: Iceberg, schema: pa.Schema) -> Table:
     return catalog.load_table(table.name)
 
 
-def _parsed(text: str | None, source: TopicIncarnation) -> dict[int, int]:
-    if text is None:
-        return {}
-    known = orjson.loads(text)
-    if known["topic-id"] != source.id:
-        return {}
-    return {int(partition): offset for partition, offset in known["offsets"].items()}
+def _key_of(source: TopicIncarnation) -> str:
+    return f"{_PREFIX}{source.topic}.{source.id}"
+
+
+def _parsed(text: str) -> dict[int, int]:
+    return {int(partition): offset for partition, offset in orjson.loads(text)["offsets"].items()}
