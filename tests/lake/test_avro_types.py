@@ -49,6 +49,18 @@ def test_each_schema_has_a_type(schema: Any, expected: pa.DataType) -> None:
     assert type_of_avro(json.dumps(schema)) == expected
 
 
+def test_types_of_one_name_in_several_namespaces_differ() -> None:
+    def line(field: str, *more: Any, **names: str) -> dict[str, Any]:
+        return {"type": "record", **names, "fields": [{"name": field, "type": "int"}, *more]}
+
+    inner = {"name": "of", "type": "Color"}
+    color = {"name": "color", "type": {"type": "enum", "name": "Color", "symbols": ["RED"]}}
+    ours, theirs = line("n", name="Line", namespace="ours"), line("s", color, inner, name="theirs.Line")
+    kinds = [field.type for field in type_of_avro(json.dumps(record(ours, theirs, "ours.Line", "theirs.Line")))]
+    assert kinds[0] == kinds[2] == pa.struct([("n", pa.int32())])
+    assert kinds[1] == kinds[3] == pa.struct([("s", pa.int32()), ("color", pa.string()), ("of", pa.string())])
+
+
 @pytest.mark.parametrize(
     ("schema", "where"),
     [

@@ -45,42 +45,45 @@ class _AvroTypes:
     """The types of one schema.
 
     Args:
-        records: the finished definitions by their names.
+        named: the finished definitions by their full names.
     """
 
-    def __init__(self, records: dict[str, pa.DataType]) -> None:
-        self._named = records
+    def __init__(self, named: dict[str, pa.DataType]) -> None:
+        self._named = named
 
-    def type_of(self, schema: Any, where: str) -> pa.DataType:
+    def type_of(self, schema: Any, where: str, namespace: str = "") -> pa.DataType:
         match schema:
             case [*types] if len(parts := [each for each in types if each != "null"]) == 1:
-                return self.type_of(parts[0], where)
+                return self.type_of(parts[0], where, namespace)
             case {"logicalType": "decimal", "precision": int(precision)}:
                 return pa.decimal128(precision, schema.get("scale", 0))
             case {"logicalType": str(name)} if name in _LOGICAL:
                 return _LOGICAL[name]
             case {"type": "record", "name": str(name), "fields": [*fields]}:
-                return self._define(name, self._record(fields, where))
+                full = _full_name(name, schema.get("namespace", namespace))
+                return self._named.setdefault(full, self._record(fields, where, full.rpartition(".")[0]))
             case {"type": "enum" | "fixed" as kind, "name": str(name)}:
-                return self._define(name, _PRIMITIVES[kind])
+                full = _full_name(name, schema.get("namespace", namespace))
+                return self._named.setdefault(full, _PRIMITIVES[kind])
             case {"type": "array", "items": items}:
-                return pa.list_(self.type_of(items, f"{where}[]"))
+                return pa.list_(self.type_of(items, f"{where}[]", namespace))
             case {"type": "map", "values": values}:
-                return pa.map_(pa.string(), self.type_of(values, f"{where} (value)"))
+                return pa.map_(pa.string(), self.type_of(values, f"{where} (value)", namespace))
             case {"type": inner}:
-                return self.type_of(inner, where)
+                return self.type_of(inner, where, namespace)
             case str(name) if name in _PRIMITIVES:
                 return _PRIMITIVES[name]
-            case str(name) if name.rpartition(".")[2] in self._named:
-                return self._named[name.rpartition(".")[2]]
+            case str(name) if _full_name(name, namespace) in self._named:
+                return self._named[_full_name(name, namespace)]
         raise StreamsError(
             f"{where} has no type of a column: {json.dumps(schema)}. A column has one type, with or without null, and "
             "no record that contains itself; map the value to another one."
         )
 
-    def _record(self, fields: list[Any], where: str) -> pa.DataType:
-        return pa.struct([(field["name"], self.type_of(field["type"], f"{where}.{field['name']}")) for field in fields])
+    def _record(self, fields: list[Any], where: str, namespace: str) -> pa.DataType:
+        types = {field["name"]: self.type_of(field["type"], f"{where}.{field['name']}", namespace) for field in fields}
+        return pa.struct(list(types.items()))
 
-    def _define(self, name: str, kind: pa.DataType) -> pa.DataType:
-        self._named[name.rpartition(".")[2]] = kind
-        return kind
+
+def _full_name(name: str, namespace: str) -> str:
+    return name if "." in name or not namespace else f"{namespace}.{name}"
