@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+import msgspec
 import pyarrow as pa
 import pydantic
 import pytest
@@ -37,6 +38,23 @@ class Order:
 class Model(pydantic.BaseModel):
     name: str
     at: datetime
+
+
+class Short(msgspec.Struct, omit_defaults=True, rename="camel"):
+    unit_price: int = 5
+    note: str | None = "none"
+
+
+class Listed(msgspec.Struct, array_like=True):
+    first: int
+    second: str
+
+
+@dataclass
+class Shortened:
+    shorts: list[Short]
+    by_name: dict[str, Listed]
+    at: datetime | None = None
 
 
 def rows(key_serde: Serde, value_serde: Serde, *records: tuple[Any, Any]) -> pa.Table:
@@ -83,10 +101,36 @@ def test_a_model_of_pydantic_is_a_row() -> None:
     assert made.select(["name", "at"]).to_pylist() == [{"name": "tea", "at": at}]
 
 
+@pytest.mark.parametrize("serde_of", [Serdes.json, Serdes.msgpack])
+def test_fields_and_names_that_a_serde_leaves_out_are_columns(serde_of: Any) -> None:
+    made = rows(TEXT, serde_of(Short), ("a", Short()), ("b", Short(5, None)), ("c", None))
+    assert made.select(["unitPrice", "note"]).to_pylist() == [
+        {"unitPrice": 5, "note": "none"},
+        {"unitPrice": 5, "note": None},
+        {"unitPrice": None, "note": None},
+    ]
+    nested = Shortened([Short()], {"x": Listed(1, "one")})
+    assert rows(serde_of(Listed), serde_of(Shortened), (Listed(2, "two"), nested)).to_pylist() == [
+        {
+            "_key": {"first": 2, "second": "two"},
+            "shorts": [{"unitPrice": 5, "note": "none"}],
+            "by_name": [("x", {"first": 1, "second": "one"})],
+            "at": None,
+            "_timestamp": datetime(1970, 1, 1, 0, 0, 1, 500_000, tzinfo=UTC),
+        }
+    ]
+
+
 def test_a_record_of_avro_is_a_row() -> None:
     schema = '{"type": "record", "name": "Order", "fields": [{"name": "n", "type": ["null", "int"]}]}'
     made = rows(TEXT, AvroSerde("mock://columns", schema), ("a", {"n": 7}), ("b", {"n": None}))
     assert made.select(["n"]).to_pylist() == [{"n": 7}, {"n": None}]
+
+
+def test_a_record_of_avro_with_a_class_has_the_values_that_are_defaults() -> None:
+    schema = '{"type": "record", "name": "Short", "fields": [{"name": "unitPrice", "type": "int", "default": 5}]}'
+    made = rows(TEXT, AvroSerde("mock://defaults", schema, Short), ("a", Short()))
+    assert made.column("unitPrice").to_pylist() == [5]
 
 
 @pytest.mark.parametrize(

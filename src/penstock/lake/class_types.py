@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
+import msgspec
 import pyarrow as pa
 from msgspec import inspect
 
@@ -32,6 +34,50 @@ def type_of_class(kind: Any) -> pa.DataType:
     Raises StreamsError for a part without such a type, such as a union of several classes.
     """
     return _type(inspect.type_info(kind), name_of(kind), ())
+
+
+def omits_fields(kind: Any) -> bool:
+    """Return whether msgspec leaves fields or their names out of some objects in `kind`, by options of their classes.
+
+    `kind` has a type of Arrow.
+    """
+    structs = [info.cls for info in _parts(inspect.type_info(kind)) if isinstance(info, inspect.StructType)]
+    return any(cls.__struct_config__.omit_defaults or cls.__struct_config__.array_like for cls in structs)
+
+
+def with_all_fields(value: Any) -> Any:
+    """Return an object with dicts of all their fields in place of structs and dataclasses."""
+    match value:
+        case msgspec.Struct():
+            names = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
+            return {encoded: with_all_fields(getattr(value, name)) for encoded, name in names}
+        case dict():
+            return {key: with_all_fields(each) for key, each in value.items()}
+        case list() | tuple() | set() | frozenset():
+            return [with_all_fields(each) for each in value]
+        case msgspec.UnsetType():
+            return None
+        case _ if dataclasses.is_dataclass(value):
+            return {each.name: with_all_fields(getattr(value, each.name)) for each in dataclasses.fields(value)}
+        case _:
+            return value
+
+
+def _parts(info: inspect.Type) -> Iterator[inspect.Type]:
+    yield info
+    match info:
+        case inspect.UnionType(types=types):
+            inner = types
+        case inspect.CollectionType(item_type=item) | inspect.VarTupleType(item_type=item):
+            inner = (item,)
+        case inspect.DictType(key_type=key, value_type=value):
+            inner = (key, value)
+        case inspect.DataclassType() | inspect.StructType() | inspect.TypedDictType():
+            inner = tuple(field.type for field in info.fields)
+        case _:
+            inner = ()
+    for each in inner:
+        yield from _parts(each)
 
 
 def _type(info: inspect.Type, where: str, outer: tuple[Any, ...]) -> pa.DataType:

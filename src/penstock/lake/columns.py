@@ -6,7 +6,7 @@ timestamp of the record. All columns may be null, because a table gets new colum
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any, Final
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from penstock.errors import SerializationError, StreamsError
 from penstock.lake.avro_types import type_of_avro
-from penstock.lake.class_types import type_of_class
+from penstock.lake.class_types import omits_fields, type_of_class, with_all_fields
 from penstock.record import RecordBatch, TopicPartition
 from penstock.serdes import Serde
 from penstock.serdes.annotated import AnnotatedSerde
@@ -72,6 +72,7 @@ class LakeColumns:
     def __init__(self, key_serde: Serde, value_serde: Serde) -> None:
         self._key_serde, self._value_serde = key_serde, value_serde
         self._key, self._value = _type_of(key_serde), _type_of(value_serde)
+        self._plain_keys, self._plain_values = _plain_of(key_serde), _plain_of(value_serde)
         fields = list(self._value) if pa.types.is_struct(self._value) else [pa.field(VALUE, self._value)]
         self.schema = pa.schema([pa.field(KEY, self._key), *fields, pa.field(TIMESTAMP, pa.timestamp("us", tz="UTC"))])
         if len(set(self.schema.names)) < len(self.schema.names):
@@ -98,10 +99,10 @@ class LakeColumns:
     def _rows(self, topic: str, batch: RecordBatch) -> pa.Table:
         keys = self._key_serde.deserialize_column(topic, batch.keys, batch.headers)
         values = self._value_serde.deserialize_column(topic, batch.values, batch.headers)
-        read = pa.array(_plain(values), self._value)
+        read = pa.array(self._plain_values(values), self._value)
         columns = read.flatten() if pa.types.is_struct(self._value) else [read]
         times = pa.array(batch.timestamps * 1000, pa.int64()).cast(pa.timestamp("us", tz="UTC"))
-        return pa.Table.from_arrays([pa.array(_plain(keys), self._key), *columns, times], schema=self.schema)
+        return pa.Table.from_arrays([pa.array(self._plain_keys(keys), self._key), *columns, times], schema=self.schema)
 
 
 def check_columns(table: str, stored: pa.Schema, new: pa.Schema) -> None:
@@ -135,8 +136,7 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def _type_of(serde: Serde) -> pa.DataType:
-    if isinstance(serde, AnnotatedSerde):
-        serde = serde.with_defaults(None, None)
+    serde = _chosen(serde)
     schema = avro_schema_of(serde)
     if schema is not None:
         return type_of_avro(schema)
@@ -149,6 +149,18 @@ def _type_of(serde: Serde) -> pa.DataType:
         "UUIDs, classes as JSON (Serdes.json(Order)) or MessagePack, and Avro with a schema; map other keys and values "
         "to one of them."
     )
+
+
+def _chosen(serde: Serde) -> Serde:
+    return serde.with_defaults(None, None) if isinstance(serde, AnnotatedSerde) else serde
+
+
+def _plain_of(serde: Serde) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """Return the conversion of the objects of a serde."""
+    chosen = _chosen(serde)
+    if avro_schema_of(chosen) is not None or (isinstance(chosen, _OF_CLASSES) and omits_fields(chosen.type)):
+        return lambda objects: _plain([with_all_fields(each) for each in objects])
+    return _plain
 
 
 def _plain(objects: Sequence[Any]) -> Sequence[Any]:
