@@ -160,10 +160,14 @@ def test_the_numbers_of_batches_do_not_go_back_when_the_checkpoint_is_lost(tmp_p
     files, seen = CheckpointFiles(f"{scheme}://{tmp_path}"), list[int]()
     for now in (5_000, 6_000):
         number = numbered_from(first_number(files, "t", MockClock(now)), lambda _, number: seen.append(number))
+        files.write("t/offsets/0", b"the first batch")
         number(None, 0), number(None, 1)
     files.clear()
     numbered_from(first_number(files, "t", MockClock(7_000)), lambda _, number: seen.append(number))(None, 0)
-    assert seen == [5_000, 5_001, 5_000, 5_001, 7_000]
+    files.write("t/offsets/0", b"the first batch")
+    files.delete_directory("t")  # the checkpoint of the function alone
+    numbered_from(first_number(files, "t", MockClock(8_000)), lambda _, number: seen.append(number))(None, 0)
+    assert seen == [5_000, 5_001, 5_000, 5_001, 7_000, 8_000]
     files.write("earlier/offsets/0", b"a batch of an earlier version")
     assert [first_number(files, "earlier", MockClock(now)) for now in (8_000, 9_000)] == [0, 0]
 

@@ -25,7 +25,8 @@ _SPARK_OFFSETS: Final = "offsets"
 def first_number(files: Files, topic: str, clock: Clock) -> int:
     """Return the number of the first batch of `topic` in its checkpoint.
 
-    It is durable before it is returned. A checkpoint with numbered batches keeps its numbers.
+    It is durable before it is returned. A checkpoint with numbered batches keeps its numbers; if Spark's log of them is
+    gone, new ones begin.
 
     Args:
         files: the directory with the checkpoints of the queries.
@@ -33,12 +34,12 @@ def first_number(files: Files, topic: str, clock: Clock) -> int:
         clock: provides the first number, in ms.
     """
     path = f"{topic}.first"
-    data = files.read(path)
-    if data is not None:
+    data, has_batches = files.read(path), bool(files.below(topic).find(_SPARK_OFFSETS))
+    if data is not None and has_batches:
         name = f"{files.uri}/{path}"
         known: dict[str, int] = parsed(unsealed(data, name), name)
         return known["first"]
-    first = 0 if files.below(topic).find(_SPARK_OFFSETS) else clock.milliseconds()
+    first = 0 if has_batches else clock.milliseconds()
     files.write(path, sealed(orjson.dumps({"first": first})))
     return first
 
