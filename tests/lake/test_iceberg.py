@@ -1,15 +1,21 @@
-"""The offsets in snapshots of Iceberg: snapshots that expire or are rolled back, and names without a namespace."""
+"""The offsets in snapshots of Iceberg: snapshots that expire or are rolled back; partitions, and wrong names."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import DayTransform
+from pyiceberg.types import NestedField, StringType, TimestamptzType
 
 from penstock.errors import StreamsError
 from penstock.lake import Iceberg
 from penstock.lake.iceberg import IcebergTable
-from tests.lake.formats import IcebergFormat
+from tests.lake.formats import IcebergFormat, rows_of
 from tests.lake.test_tables import SCHEMA, SOURCE, some
 
 
@@ -57,6 +63,19 @@ def test_a_table_that_is_rolled_back_to_before_its_offsets_after_an_expiry_is_an
     stored.manage_snapshots().rollback_to_snapshot(second).commit()
     with pytest.raises(StreamsError, match="was rolled back to a snapshot without offsets of app-orders-lake"):
         lake.open(SCHEMA).offsets(SOURCE)
+
+
+def test_a_table_may_be_partitioned_by_days(tmp_path: Path) -> None:
+    lake = IcebergFormat(tmp_path)
+    lake.prepare()
+    columns = NestedField(1, "_key", StringType()), NestedField(2, "_timestamp", TimestamptzType())
+    days = PartitionSpec(PartitionField(2, 1000, DayTransform(), "day"))
+    lake.catalog().create_table("shop.orders", Schema(*columns), partition_spec=days)
+    schema = pa.schema([("_key", pa.string()), ("_timestamp", pa.timestamp("us", tz="UTC"))])
+    rows = [{"_key": str(day), "_timestamp": datetime(2026, 1, day, tzinfo=UTC)} for day in (1, 2)]
+    lake.open(schema).append(pa.Table.from_pylist(rows, schema=schema), SOURCE, {0: 2})
+    assert len(lake.files()) == 2
+    assert rows_of(lake, "_key") == [("1",), ("2",)]
 
 
 def test_a_name_without_a_namespace_is_refused(tmp_path: Path) -> None:

@@ -8,12 +8,11 @@ table limits their time.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Final
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from deltalake.exceptions import CommitFailedError
+from deltalake.exceptions import CommitFailedError, DeltaError
 
 from penstock.errors import StreamsError
 from penstock.lake.columns import check_columns
@@ -33,8 +32,11 @@ class DeltaLakeTable:
     def __init__(self, table: Delta, schema: pa.Schema) -> None:
         self._name = str(table)
         self._uri, self._options = table.uri, dict(table.storage_options)
-        with suppress(CommitFailedError):  # another instance has created it meanwhile
+        try:
             DeltaTable.create(self._uri, schema=schema, mode="ignore", storage_options=self._options)
+        except DeltaError:
+            if not DeltaTable.is_deltatable(self._uri, self._options):
+                raise  # else another instance has created it meanwhile
         self._table = DeltaTable(self._uri, storage_options=self._options)
 
     def refresh(self) -> None:
