@@ -16,7 +16,13 @@ from penstock.errors import StreamsError
 from penstock.plan.subtopology import TaskId
 from penstock.processor.foreign_key_join import SingletonPartitioner, partition_of_response
 from penstock.record import Headers, RecordBatch
-from penstock.serdes.subscription import SubscriptionResponseWrapper, SubscriptionResponseWrapperSerde, hash_of
+from penstock.serdes.subscription import (
+    SubscriptionResponseWrapper,
+    SubscriptionResponseWrapperSerde,
+    SubscriptionWrapper,
+    SubscriptionWrapperSerde,
+    hash_of,
+)
 from penstock.state.memory import MemoryBase
 from penstock.task.stream_task import StreamTask, TaskCommit
 from penstock.testing import TopologyTestDriver
@@ -125,6 +131,21 @@ def test_columns_give_what_records_give(turns: list[Any], type: str, cache_bytes
         return tasks.output, changes, [dict(commit.dropped_records) for commit in commits]
 
     assert outcome("auto") == outcome("record")
+
+
+def test_a_batch_reads_the_subscriptions_to_a_foreign_key_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    deserialize, read = SubscriptionWrapperSerde.deserialize, list[bytes]()
+
+    def counted(self: SubscriptionWrapperSerde, topic: str, data: bytes, headers: Headers = ()) -> SubscriptionWrapper:
+        read.append(data)
+        return deserialize(self, topic, data, headers)
+
+    monkeypatch.setattr(SubscriptionWrapperSerde, "deserialize", counted)
+    tasks = JoiningTasks("auto", "join", 0, False)
+    tasks.process(LEFT, [(b"a", b"xp", 0, ()), (b"b", b"xq", 0, ())], False)
+    read.clear()
+    tasks.process(RIGHT, [(b"x", value, 1, ()) for value in (b"xp", b"xq", b"xr")], False)
+    assert (len(read), len(tasks.output)) == (2, 12)
 
 
 def test_a_partitioner_of_a_foreign_key_join_must_choose_one_partition() -> None:

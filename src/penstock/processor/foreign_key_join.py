@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -103,7 +104,11 @@ class SubscriptionSend(BatchProcessor, UsesResults):
         """Return the subscription changes of all rows."""
         headers = [()] * len(batch) if batch.headers is None else batch.headers
         applied = apply(self._subscriptions, (batch.keys, batch.values, headers), failures)
-        return _multiplied(batch, applied.results, applied.kept)
+        rows = np.arange(len(batch), dtype=np.int64) if applied.kept is None else applied.kept
+        pairs = list(chain.from_iterable(applied.results))
+        keys, subscriptions = [key for key, _ in pairs], [subscription for _, subscription in pairs]
+        counts = np.fromiter(map(len, applied.results), np.int64, len(rows))
+        return _multiplied(batch, keys, subscriptions, np.repeat(rows, counts))
 
     def _subscriptions(self, key: Any, change: Change, headers: Headers) -> Sequence[tuple[Any, SubscriptionWrapper]]:
         """Return the subscription changes of the row `key`, each with its foreign key."""
@@ -334,30 +339,45 @@ class ForeignTableJoin(BatchProcessor, StoreReader):
 
     def process(self, record: Record[Any, Change]) -> None:
         """Forward a response for each subscription, in the byte order of the primary keys."""
-        for primary_key, response in self._responses(record.key, record.value, record.headers):
-            self.context.forward(Record(primary_key, response, record.timestamp, record.headers))
+        prefix = self._prefix(record.key, record.value, record.headers)
+        if prefix is not None:
+            for subscription in self._subscriptions(prefix):
+                response = _updated(subscription, record.value.new_value)
+                self.context.forward(Record(subscription.primary_key, response, record.timestamp, record.headers))
 
     def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
-        """Return the responses to the subscriptions of all rows."""
+        """Return the responses to the subscriptions of all rows; reads those to each foreign key once."""
         headers = [()] * len(batch) if batch.headers is None else batch.headers
-        rows = zip(batch.keys, batch.values, headers, strict=True)
-        return _multiplied(batch, [list(self._responses(*row)) for row in rows], None)
+        prefixes = list(map(self._prefix, batch.keys, batch.values, headers))
+        found = {
+            prefix: [] if prefix is None else list(self._subscriptions(prefix)) for prefix in dict.fromkeys(prefixes)
+        }
+        keys: list[Any] = []
+        responses: list[SubscriptionResponseWrapper] = []
+        for prefix, change in zip(prefixes, batch.values, strict=True):
+            keys += [subscription.primary_key for subscription in found[prefix]]
+            responses += [_updated(subscription, change.new_value) for subscription in found[prefix]]
+        rows = np.arange(len(batch), dtype=np.int64)
+        counts = np.fromiter((len(found[prefix]) for prefix in prefixes), np.int64, len(batch))
+        return _multiplied(batch, keys, responses, np.repeat(rows, counts))
 
-    def _responses(
-        self, key: Any, change: Change, headers: Headers
-    ) -> Iterator[tuple[Any, SubscriptionResponseWrapper]]:
-        """Yield a response for each subscription to `key`, with its primary key."""
+    def _prefix(self, key: Any, change: Change, headers: Headers) -> bytes | None:
+        """Return the store keys' prefix for the foreign key of an update, None if the update is dropped."""
         if key is None or (self._drop_out_of_order and not change.is_latest):
             reason = DropReason.NULL_KEY if key is None else DropReason.OUT_OF_ORDER
             cast(EngineContext, self.context).count_dropped(reason)
-            return
-        prefix = combined_key_prefix(self._foreign_keys.serialize(f"{self._full_topic}-fk", key, headers))
-        with self._store.prefix_scan(prefix, _BYTES) as subscriptions:
-            for _, (subscription, _) in subscriptions:
-                yield (
-                    subscription.primary_key,
-                    SubscriptionResponseWrapper(subscription.hash, change.new_value, subscription.primary_partition),
-                )
+            return None
+        return combined_key_prefix(self._foreign_keys.serialize(f"{self._full_topic}-fk", key, headers))
+
+    def _subscriptions(self, prefix: bytes) -> Iterator[SubscriptionWrapper]:
+        with self._store.prefix_scan(prefix, _BYTES) as entries:
+            for _, (subscription, _) in entries:
+                yield subscription
+
+
+def _updated(subscription: SubscriptionWrapper, foreign_value: Any) -> SubscriptionResponseWrapper:
+    """Return the response to a stored subscription after an update of its foreign key."""
+    return SubscriptionResponseWrapper(subscription.hash, foreign_value, subscription.primary_partition)
 
 
 class ResponseJoin(Processor, UsesResults, StoreReader):
@@ -477,15 +497,11 @@ class BatchResponseJoin(ResponseJoin, BatchProcessor):
 
 
 def _multiplied(
-    batch: RecordBatch, results: Sequence[Sequence[tuple[Any, Any]]], kept: Int64Array | None
+    batch: RecordBatch, keys: list[Any], values: list[Any], origin: Int64Array
 ) -> tuple[RecordBatch, Int64Array]:
-    """Return the results of the rows `kept` (None: all), any number of keys and values for each."""
-    rows = np.arange(len(batch), dtype=np.int64) if kept is None else kept
-    origin = np.repeat(rows, np.fromiter(map(len, results), np.int64, len(results)))
-    caused = batch.take(origin)
-    keys = [key for pairs in results for key, _ in pairs]
-    values = [value for pairs in results for _, value in pairs]
-    return RecordBatch(keys, values, caused.timestamps, caused.offsets, caused.headers), origin
+    """Return records with the times and headers of the rows `origin` of `batch`, and `origin`."""
+    headers = None if batch.headers is None else take_from(batch.headers, origin)
+    return RecordBatch(keys, values, batch.timestamps[origin], batch.offsets[origin], headers), origin
 
 
 # ---------- destinations of subscriptions and responses
