@@ -36,7 +36,7 @@ _BEHIND_THE_API = (
     r"host.spark.(checkpoints.savepoint.StoreFigures|frames.topic_source.TopicReader)",
     "host.threads.takeover.(Store|Input)",
     "metrics.(sensors.SensorReport|measurements.Sampled)",
-    r"plan.(picture.Figure|subtopology.\w+|topic_history.TopicHistory)",
+    r"plan.(nodes.stream.ProcessorCalling|picture.Figure|processor_calls.ProcessorCalls|subtopology.\w+|topic_history.TopicHistory)",
     r"processor.(calls.CallSpec|column_functions.\w+|model.MakesModel|waiting_records.WaitingRecord)",
     "record.ArrayColumn",
     "state.(api.StoreSource|bytes_store.BufferedBytesStore|table.StoreTable|ttl.Ttl)",

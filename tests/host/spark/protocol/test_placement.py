@@ -20,6 +20,7 @@ from penstock.record import TopicPartition
 STRING = Serdes.string()
 PAIRS = Grouped.with_(key_serde=STRING)  # values keep the serde that they have
 TEXT = Consumed.with_(key_serde=STRING, value_serde=STRING)
+CONFIG = StreamsConfig()
 
 
 def counts(*levels: str) -> BuiltTopology:
@@ -81,7 +82,8 @@ def test_a_user_groups_partitions_into_tasks() -> None:
 def test_a_checkpoint_is_compared_with_the_groups_of_the_user() -> None:
     topology = counts()
     before, now = (
-        shape(topology, place(topology, {"in": 4, "out": 1}, 2, grouper)) for grouper in (Pairs(), PartitionGrouper())
+        shape(topology, place(topology, {"in": 4, "out": 1}, 2, grouper), CONFIG)
+        for grouper in (Pairs(), PartitionGrouper())
     )
     assert "partitions of tasks" in before
     assert any(line.startswith("partitions of tasks") for line in differences(before, now))
@@ -178,13 +180,13 @@ def test_a_loop_begins_with_the_subtopology_that_reads_from_the_brokers(
 
 
 def topology_shape(built: BuiltTopology, partitions: int = 2) -> dict[str, object]:
-    return shape(built, place(built, {"in": partitions, "out": 1}, parallelism=2))
+    return shape(built, place(built, {"in": partitions, "out": 1}, parallelism=2), CONFIG)
 
 
 def test_the_same_program_has_the_same_shape_whatever_the_parallelism() -> None:
     built = counts("one")
     topics = {"in": 2, "out": 1}
-    assert shape(built, place(built, topics, 1)) == shape(built, place(built, topics, 8))
+    assert shape(built, place(built, topics, 1), CONFIG) == shape(built, place(built, topics, 8), CONFIG)
     assert differences(topology_shape(counts("one")), topology_shape(counts("one"))) == []
 
 
@@ -237,6 +239,6 @@ def test_a_placement_of_earlier_versions_keeps_the_partitions_of_answers() -> No
 
 def test_answers_are_no_part_of_the_topics_that_a_checkpoint_is_compared_with() -> None:
     built = calling()
-    found = shape(built, place(built, {"in": 3, "out": 1}, parallelism=2))
+    found = shape(built, place(built, {"in": 3, "out": 1}, parallelism=2), CONFIG)
     assert found["partitions of source topics"] == {"app-words-repartition": 3, "in": 3}
     assert found["stores"]["1"].keys() >= {"ask-calls"}
