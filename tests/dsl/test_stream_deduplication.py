@@ -167,7 +167,7 @@ MISTAKES: list[tuple[Callable[[Any], object], type[Exception], str]] = [
     (
         lambda s: s.deduplicate_by_key_value(length, 5),
         TypeError,
-        "the annotation int of length selects none, so name one, such as Deduplicated(id_serde=Serdes.long())",
+        "the annotation int of length selects no serde, so name one, such as Deduplicated(id_serde=Serdes.long())",
     ),
     (lambda s: s.deduplicate_by_key_value(lambda value: value, 5), TypeError, "cannot be called as mapper(key, value)"),
     (lambda s: s.deduplicate_by_key(5, Deduplicated.with_(LONG)), TypeError, "the keys are of type str, but LongSerde"),

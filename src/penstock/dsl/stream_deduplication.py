@@ -127,8 +127,8 @@ def _how_to_name_ids(mapper: Callable[..., Any]) -> str:
         return "name one, such as Deduplicated(id_serde=Serdes.string()), or annotate the result of the mapper"
     example = "long" if annotation is int else "string"
     return (
-        f"the annotation {getattr(annotation, '__name__', annotation)} of {name_of_function(mapper)} selects none, so "
-        f"name one, such as Deduplicated(id_serde=Serdes.{example}())"
+        f"the annotation {getattr(annotation, '__name__', annotation)} of {name_of_function(mapper)} selects no serde, "
+        f"so name one, such as Deduplicated(id_serde=Serdes.{example}())"
     )
 
 

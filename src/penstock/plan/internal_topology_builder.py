@@ -296,7 +296,7 @@ class InternalTopologyBuilder:
         return () if isinstance(node, SourceSpec) else node.parents
 
     def source_above(self, names: Iterable[str], topic: str) -> str | None:
-        """Return the source of a topic above some nodes, with its line; None if none of their sources reads it."""
+        """Return the source of a topic above some nodes, with its line, or None."""
         rest = list(names)
         seen: set[str] = set()
         while rest:

@@ -114,8 +114,7 @@ class Topology(InternalTopologyBuilder):
             supplier: a ProcessorSupplier, or any callable without arguments that returns a new Processor; its stores
                 are added and connected.
             parents: names of the nodes whose records it receives.
-            calls: a Calls, how `ProcessorContext.call` calls functions outside of the task; None if the processor calls
-                none.
+            calls: a Calls, how `ProcessorContext.call` calls functions outside of the task; None without such calls.
             call_functions: these functions, each with one argument and a name of its own.
 
         Raises:

@@ -295,7 +295,7 @@ class BatchSubscriptionJoin(SubscriptionJoin, BatchProcessor):
 
 
 def _response(subscription: SubscriptionWrapper, foreign_value: Any) -> SubscriptionResponseWrapper | None:
-    """Return the response to `subscription`; None if it requests none.
+    """Return the response that `subscription` requests, if any.
 
     foreign_value: that of its foreign key, None if absent.
     """

@@ -16,8 +16,8 @@ def test_the_warning_has_the_number_of_records_and_what_to_do(caplog: pytest.Log
     warn_of_uncalled_records({"pay-calls": 2, "ask-calls": 1, "old-calls": 0}, "drop {store}")
     assert caplog.messages == [
         f"{told} calls in store {name}-calls, and the program has no such operator with calls: nothing calls for them. "
-        f"Give the operator its name (named='{name}') and its calls= again until none waits, or give them up: drop "
-        f"{name}-calls."
+        f"Give the operator its name (named='{name}') and its calls= again until no record waits, or give them up: "
+        f"drop {name}-calls."
         for name, told in (
             ("ask", "1 record of operator ask waits for"),
             ("pay", "2 records of operator pay wait for"),

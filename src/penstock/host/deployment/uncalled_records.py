@@ -42,8 +42,8 @@ def warn_of_uncalled_records(waiting: Mapping[str, int], drop: str) -> None:
             operator = store.removesuffix(INBOX_SUFFIX)
             _log.warning(
                 "%d record%s of operator %s wait%s for calls in store %s, and the program has no such operator with "
-                "calls: nothing calls for them. Give the operator its name (named=%r) and its calls= again until none "
-                "waits, or give them up: %s.",
+                "calls: nothing calls for them. Give the operator its name (named=%r) and its calls= again until no "
+                "record waits, or give them up: %s.",
                 records,
                 "" if records == 1 else "s",
                 operator,

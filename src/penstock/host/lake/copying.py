@@ -3,7 +3,7 @@
 The table has the offsets of the records that it contains, and changes them in the commit that adds the rows. A commit
 is refused if the table has changed since the offsets were read. So any number of processes may copy one topic, after
 crashes of any kind, and each record is added once. To avoid commits that are refused, one process copies at a time: a
-process that sees progress by another one waits until that makes none in several rounds.
+process that sees the progress of another one waits until several rounds bring no progress.
 """
 
 from __future__ import annotations
