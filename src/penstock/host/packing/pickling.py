@@ -1,8 +1,8 @@
 """Pickles user code: by name if importable, by value otherwise or on request.
 
 It extends cloudpickle: cached functions (`functools.lru_cache`) are pickled by value whenever their modules are, while
-cloudpickle considers them importable everywhere; modules pickled by value may refer to one another; and msgspec's cache
-in classes is not pickled.
+cloudpickle considers them importable everywhere; modules pickled by value may refer to one another; msgspec's cache in
+classes is not pickled; and a field of a dataclass without a default has no default in the copy either.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import MISSING
 from functools import _lru_cache_wrapper, lru_cache, partial
 from hashlib import blake2b
 from types import CodeType, FunctionType, GetSetDescriptorType, MemberDescriptorType, MethodType, ModuleType
@@ -228,6 +229,8 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no
                 return ModuleType, (obj.__name__,), content, None, None, _fill
         elif isinstance(obj, _lru_cache_wrapper) and not _is_imported(obj):
             return _with_cache, (obj.__wrapped__, dict(obj.cache_parameters()))
+        elif obj is MISSING:
+            return "MISSING"  # the name in its module: for msgspec, a copy of it is a default like any other object
         elif isinstance(obj, CodeType):  # cloudpickle omits the file since 3.1.3, but tracebacks and debuggers need it
             return _code_in, (obj.co_filename, *self.dispatch_table[CodeType](obj))
         reduced = super().reducer_override(obj)

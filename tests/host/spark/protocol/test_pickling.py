@@ -69,6 +69,18 @@ def test_a_json_serde_of_a_class_of_the_program_goes_to_other_processes(cls: typ
     assert loaded.stdout.decode() == json
 
 
+def test_a_record_without_a_required_field_is_refused_in_other_processes(tmp_path: Path) -> None:
+    @dataclass
+    class Order:
+        id: int
+        product: str
+        note: str = ""
+
+    command = [sys.executable, "-c", LOAD, '{"id":1}']
+    loaded = subprocess.run(command, input=dump(Serdes.json(Order)), cwd=tmp_path, capture_output=True, check=False)
+    assert b"Object missing required field `product`" in loaded.stderr
+
+
 # ---------- what cannot be pickled
 
 
