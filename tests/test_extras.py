@@ -38,6 +38,13 @@ def test_tables_and_files_name_the_extra_that_brings_arrow(monkeypatch: pytest.M
         Files(str(tmp_path))
 
 
+def test_a_feature_names_the_extra_with_all_of_its_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "pyarrow", raising=False)
+    monkeypatch.setattr(extras, "import_module", lambda module: missing("pyarrow"))
+    with pytest.raises(ConfigError, match=r"^to_lake needs the package pyarrow, .*'penstock-streams\[lake\]'\.$"):
+        extras.load("penstock.host.lake.writing", "to_lake", extra="lake")
+
+
 def missing(module: str) -> None:
     raise ModuleNotFoundError(f"No module named {module!r}", name=module.partition(".")[0])
 

@@ -29,12 +29,13 @@ _EXTRA_OF: Final[Mapping[str, str]] = {
 """Package -> its extra; py4j comes with pyspark."""
 
 
-def load(module: str, needed_for: str) -> ModuleType:
+def load(module: str, needed_for: str, extra: str | None = None) -> ModuleType:
     """Return the module `module`, which may need optional packages.
 
     Args:
         module: its full name.
         needed_for: the feature that needs it, as the subject of the message.
+        extra: the extra with all packages of the feature; None for the extra of the missing package.
 
     Raises:
         ConfigError: a package is missing; the message names its extra.
@@ -42,7 +43,7 @@ def load(module: str, needed_for: str) -> ModuleType:
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        raise ConfigError(f"{needed_for} needs {what_is_missing(error)}") from error
+        raise ConfigError(f"{needed_for} needs {what_is_missing(error, extra)}") from error
 
 
 def load_package(name: str, needed_for: str) -> ModuleType:

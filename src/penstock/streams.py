@@ -121,7 +121,7 @@ class KafkaStreams(ApplicationLife[Host], RunningTopology):
     def _serve(self) -> None:
         super()._serve()
         if self._built.lake_sinks:
-            writing = load("penstock.host.lake.writing", "to_lake")
+            writing = load("penstock.host.lake.writing", "to_lake", extra="lake")
             self._lake = writing.LakeWriter(self._built.lake_sinks, self._config, self._is_ended_by)
             self._servers.append(self._lake)
 

@@ -83,8 +83,8 @@ KAFKA_KEYS: Final = (
         one_of(AT_LEAST_ONCE, EXACTLY_ONCE_V2),
         None,
         "medium",
-        "at_least_once or exactly_once_v2. The default on Spark is the best that the brokers support, on threads that of "
-        "Kafka Streams, at_least_once.",
+        "at_least_once or exactly_once_v2. The default on Spark is the best that the brokers support, on threads "
+        "that of Kafka Streams, at_least_once.",
     ),
     ConfigKey(
         "default.key.serde",

@@ -140,9 +140,9 @@ def _columns(sink: LakeSink, config: StreamsConfig) -> LakeColumns:
 
 def _table(sink: LakeSink, schema: pa.Schema) -> LakeTable:
     if isinstance(sink.table, Iceberg):
-        opened: LakeTable = load("penstock.lake.iceberg", "to_lake").IcebergTable(sink.table, schema)
+        opened: LakeTable = load("penstock.lake.iceberg", "to_lake", extra="lake").IcebergTable(sink.table, schema)
     else:
-        opened = load("penstock.lake.delta", "to_lake").DeltaLakeTable(sink.table, schema)
+        opened = load("penstock.lake.delta", "to_lake", extra="lake").DeltaLakeTable(sink.table, schema)
     return opened
 
 
