@@ -63,10 +63,11 @@ def test_a_system_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.kafka
 @pytest.mark.parametrize("system", ["flink", "structured-streaming", "quix", "bytewax"])
 def test_a_rival_answers_as_the_straight_program(system: str, capsys: pytest.CaptureFixture[str]) -> None:
-    code = nexmark.main(["--events", "20000", "--queries", "q2", "--systems", system, "--json"])
+    code = nexmark.main(["--events", "200000", "--queries", "q2", "--systems", system, "--json"])
     report = json.loads(capsys.readouterr().out)
     if SYSTEMS[system].title in report["missing"]:
         pytest.skip(report["missing"][SYSTEMS[system].title])

@@ -99,6 +99,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -234,7 +235,7 @@ def _strike(order: _Order, epoch: int) -> None:
     except FileExistsError:
         return
     if order.also == "stop":
-        os.kill(os.getpid(), signal.SIGSTOP)
+        signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)  # os.kill would let this thread run for a moment
         return
     if order.also == "driver":
         os.kill(_ancestors()[-1], signal.SIGKILL)
