@@ -423,11 +423,12 @@ class PartitionGroup:
         changes = numbers[1:] != numbers[:-1]
         if source_records:  # an offset identifies one record of a lane, not of a partition
             changes |= lanes[1:] != lanes[:-1]
-        sources = [self._sources[partition.topic] for partition in partitions]
-        are_few = len(numbers) < _FEW_ROWS * (1 + np.count_nonzero(changes))
-        if self._mixes and not serialized and (are_few or self._rules.run_by_record(sources)):
-            yield MixedRun(sources, partitions, numbers, lanes, merged)
-            return
+        if self._mixes and not serialized:
+            sources = [self._sources[partition.topic] for partition in partitions]
+            are_few = len(numbers) < _FEW_ROWS * (1 + np.count_nonzero(changes))
+            if are_few or self._rules.run_by_record(sources):
+                yield MixedRun(sources, partitions, numbers, lanes, merged)
+                return
         cuts = [0, *(np.flatnonzero(changes) + 1).tolist(), len(numbers)]
         for start, stop in pairwise(cuts):
             partition = partitions[int(numbers[start])]
