@@ -494,6 +494,10 @@ class RecordBatch:
             headers=headers if any(headers) else None,
         )
 
+    def header_column(self) -> Sequence[Headers]:
+        """Return the headers of all rows."""
+        return [()] * len(self) if self.headers is None else self.headers
+
     def headers_at(self, index: int) -> Headers:
         """Return the headers of the row `index`."""
         return () if self.headers is None else self.headers[index]
@@ -529,7 +533,7 @@ class RecordBatch:
             return RecordBatch([], [], np.empty(0, np.int64), np.empty(0, np.int64))
         headers: list[Headers] | None = None
         if any(batch.headers is not None for batch in batches):
-            headers = [h for b in batches for h in (b.headers if b.headers is not None else [()] * len(b))]
+            headers = [each for batch in batches for each in batch.header_column()]
         keys = _concatenated([batch.keys for batch in batches])
         return RecordBatch(
             keys,

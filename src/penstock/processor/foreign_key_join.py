@@ -102,8 +102,7 @@ class SubscriptionSend(BatchProcessor, UsesResults):
 
     def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
         """Return the subscription changes of all rows."""
-        headers = [()] * len(batch) if batch.headers is None else batch.headers
-        applied = apply(self._subscriptions, (batch.keys, batch.values, headers), failures)
+        applied = apply(self._subscriptions, (batch.keys, batch.values, batch.header_column()), failures)
         rows = np.arange(len(batch), dtype=np.int64) if applied.kept is None else applied.kept
         pairs = list(chain.from_iterable(applied.results))
         keys, subscriptions = [key for key, _ in pairs], [subscription for _, subscription in pairs]
@@ -280,13 +279,8 @@ class BatchSubscriptionJoin(SubscriptionJoin, BatchProcessor):
 
     def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
         """Return the responses that the subscriptions request."""
-        keyed = [row for row, (foreign_key, _) in enumerate(batch.keys) if foreign_key is not None]
-        found, found_timestamps = self._foreign_store.get_columns([batch.keys[row].foreign_key for row in keyed])
-        values: list[Any] = [None] * len(batch)
-        for row, value in zip(keyed, found, strict=True):
-            values[row] = value
-        timestamps = batch.timestamps.copy()
-        timestamps[keyed] = np.maximum(timestamps[keyed], found_timestamps)
+        values, found_timestamps = self._foreign_store.get_nullable_columns([key for key, _ in batch.keys])
+        timestamps = np.maximum(batch.timestamps, found_timestamps)
         responses = list(map(_response, batch.values, values))
         rows = np.flatnonzero(np.fromiter((response is not None for response in responses), np.bool_, len(batch)))
         asked = batch.take(rows)
@@ -347,8 +341,7 @@ class ForeignTableJoin(BatchProcessor, StoreReader):
 
     def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
         """Return the responses to the subscriptions of all rows; reads those to each foreign key once."""
-        headers = [()] * len(batch) if batch.headers is None else batch.headers
-        prefixes = list(map(self._prefix, batch.keys, batch.values, headers))
+        prefixes = list(map(self._prefix, batch.keys, batch.values, batch.header_column()))
         found = {
             prefix: [] if prefix is None else list(self._subscriptions(prefix)) for prefix in dict.fromkeys(prefixes)
         }

@@ -76,6 +76,17 @@ class KeyValueStoreWrapper:
         """
         return self.store.get_columns(cast("list[bytes]", self.store.serialize_keys(keys)))
 
+    def get_nullable_columns(self, keys: Sequence[Any]) -> tuple[list[Any], Int64Array]:
+        """As `get_columns`; a None among the keys is absent."""
+        asked = [row for row, key in enumerate(keys) if key is not None]
+        if len(asked) == len(keys):
+            return self.get_columns(keys)
+        values, timestamps = [None] * len(keys), np.full(len(keys), NO_TIMESTAMP, np.int64)
+        found, timestamps[asked] = self.get_columns([keys[row] for row in asked])
+        for row, value in zip(asked, found, strict=True):
+            values[row] = value
+        return values, timestamps
+
     def put(self, key: Any, value: Any, timestamp: int) -> bool | None:
         """Write a value (None deletes) with its timestamp (ms).
 

@@ -7,7 +7,7 @@ advanced by it, so that they see late updates of the table.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import chain
 from typing import Any, cast
 
@@ -109,7 +109,7 @@ class BatchStreamTableJoin(StreamTableJoin, BatchProcessor):
     def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
         """Return the results of the records that have one."""
         batch, origin = self._with_input(batch)
-        table_values = self._table_values(batch.keys)
+        table_values, _ = self._store.get_nullable_columns(batch.keys)
         if not self._keeps_left and has_null(table_values):
             found = np.flatnonzero(np.fromiter((value is not None for value in table_values), np.bool_, len(batch)))
             batch, origin = batch.take(found), composed(origin, found)
@@ -135,15 +135,6 @@ class BatchStreamTableJoin(StreamTableJoin, BatchProcessor):
             self._engine.drop_rows(reason, np.array(rows, np.int64))
         kept = np.delete(np.arange(len(batch), dtype=np.int64), list(chain.from_iterable(missing.values())))
         return batch.take(kept), kept
-
-    def _table_values(self, keys: Sequence[Any]) -> list[Any]:
-        if not has_null(keys):
-            return self._store.get_columns(keys)[0]
-        values: list[Any] = [None] * len(keys)
-        asked = [row for row, key in enumerate(keys) if key is not None]
-        for row, value in zip(asked, self._store.get_columns([keys[row] for row in asked])[0], strict=True):
-            values[row] = value
-        return values
 
 
 class StreamGlobalTableJoin(StreamTableJoin):
