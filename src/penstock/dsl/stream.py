@@ -416,20 +416,8 @@ class KStream(StatelessOperators[K, V], StreamJoins[K, V], StreamDeduplication[K
             ValueError: `partitions` is below 1.
         """
         checked(function, "function(data_frame, epoch)")
-        options = option(produced, Produced())
-        name = self._name(options.name, names.STREAM_SINK)
-        options = inherited(f"Sink {name}", options, self._key_serde, self._value_serde)
-        self._graph.add(
-            nodes.StreamSinkNode(
-                name=name,
-                parents=(self._id,),
-                topic=f"{name}{DATA_FRAME_SINK_SUFFIX}",
-                key_serde=options.key_serde,
-                value_serde=options.value_serde,
-                partitioner=options.partitioner,
-                data_frame=DataFrameSink(function, checked_partitions(partitions)),
-            )
-        )
+        sink = self._sink_to_internal_topic(DATA_FRAME_SINK_SUFFIX, produced)
+        self._graph.add(replace(sink, data_frame=DataFrameSink(function, checked_partitions(partitions))))
 
     def to_lake(self, table: Iceberg | Delta, produced: Produced | None = None, partitions: int | None = None) -> None:
         """Append the records to a table of a data lake, each once.
@@ -452,18 +440,20 @@ class KStream(StatelessOperators[K, V], StreamJoins[K, V], StreamDeduplication[K
         """
         if not isinstance(table, Iceberg | Delta):
             raise TypeError(f"to_lake takes an Iceberg or a Delta of penstock.lake, got {table!r}.")
+        sink = self._sink_to_internal_topic(LAKE_SUFFIX, produced)
+        lake = LakeSink(table, sink.key_serde, sink.value_serde, checked_partitions(partitions))
+        self._graph.add(replace(sink, lake=lake))
+
+    def _sink_to_internal_topic(self, suffix: str, produced: Produced | None) -> nodes.StreamSinkNode:
+        """Return the sink of a topic that is named after the sink and read outside of the topology."""
         options = option(produced, Produced())
         name = self._name(options.name, names.STREAM_SINK)
         options = inherited(f"Sink {name}", options, self._key_serde, self._value_serde)
-        sink = LakeSink(table, options.key_serde, options.value_serde, checked_partitions(partitions))
-        self._graph.add(
-            nodes.StreamSinkNode(
-                name=name,
-                parents=(self._id,),
-                topic=f"{name}{LAKE_SUFFIX}",
-                key_serde=options.key_serde,
-                value_serde=options.value_serde,
-                partitioner=options.partitioner,
-                lake=sink,
-            )
+        return nodes.StreamSinkNode(
+            name=name,
+            parents=(self._id,),
+            topic=f"{name}{suffix}",
+            key_serde=options.key_serde,
+            value_serde=options.value_serde,
+            partitioner=options.partitioner,
         )
