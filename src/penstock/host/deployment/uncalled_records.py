@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
+from penstock.errors import counted
 from penstock.plan.internal_topics import ANSWERS_SUFFIX
 from penstock.plan.names import INBOX_SUFFIX
 
@@ -41,11 +42,10 @@ def warn_of_uncalled_records(waiting: Mapping[str, int], drop: str) -> None:
         if records:
             operator = store.removesuffix(INBOX_SUFFIX)
             _log.warning(
-                "%d record%s of operator %s wait%s for calls in store %s, and the program has no such operator with "
+                "%s of operator %s wait%s for calls in store %s, and the program has no such operator with "
                 "calls: nothing calls for them. Give the operator its name (named=%r) and its calls= again until no "
                 "record waits, or give them up: %s.",
-                records,
-                "" if records == 1 else "s",
+                counted(records, "record"),
                 operator,
                 "s" if records == 1 else "",
                 store,
