@@ -170,11 +170,12 @@ class Application:
         return [(each.key, each.value, each.timestamp) for each in self._runner.read(self.target)]
 
 
-@pytest.fixture
-def application_of(runner: Runner, unique_name: Callable[[str], str]) -> Callable[[str], Application]:
-    """Makes applications that read one topic."""
+def makes_applications(
+    runner: Runner, unique_name: Callable[[str], str], partitions: int
+) -> Callable[[str], Application]:
+    """Return a function that makes applications, which read one topic of so many partitions."""
     source = unique_name("in")
-    runner.create_topics({source: 1})
+    runner.create_topics({source: partitions})
 
     def made(name: str) -> Application:
         target = unique_name("out")
@@ -182,6 +183,12 @@ def application_of(runner: Runner, unique_name: Callable[[str], str]) -> Callabl
         return Application(runner, unique_name(name), source, target)
 
     return made
+
+
+@pytest.fixture
+def application_of(runner: Runner, unique_name: Callable[[str], str]) -> Callable[[str], Application]:
+    """Makes applications that read one topic."""
+    return makes_applications(runner, unique_name, 1)
 
 
 @pytest.mark.parametrize("formats", [(*FORMATS, FORMATS[0]), (*FORMATS[::-1], FORMATS[1])], ids="-".join)

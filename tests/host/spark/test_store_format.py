@@ -18,7 +18,18 @@ from tests.host.spark.crashes import ALL_POINTS, Crashes, KilledError
 from tests.host.spark.inline import InlineQuery
 from tests.host.spark.support import SparkRunner
 from tests.host.support import InputRecord
-from tests.host.test_store_format import FORMATS, PLAIN, SETTINGS, START, Application, named, part, program, reduced
+from tests.host.test_store_format import (
+    FORMATS,
+    PLAIN,
+    SETTINGS,
+    START,
+    Application,
+    makes_applications,
+    named,
+    part,
+    program,
+    reduced,
+)
 from tests.host.threads.runner import ThreadsRunner
 from tests.support.brokers import EMBEDDED_ONLY
 
@@ -30,15 +41,7 @@ DIRECTIONS = pytest.mark.parametrize("formats", [FORMATS, FORMATS[::-1]], ids="-
 @pytest.fixture
 def made(spark_runner: SparkRunner, unique_name: Callable[[str], str]) -> Callable[[str], Application]:
     """Makes applications that read one topic of two partitions."""
-    source = unique_name("in")
-    spark_runner.create_topics({source: 2})
-
-    def make(name: str) -> Application:
-        target = unique_name("out")
-        spark_runner.create_topics({target: 1})
-        return Application(spark_runner, unique_name(name), source, target)
-
-    return make
+    return makes_applications(spark_runner, unique_name, 2)
 
 
 def query(runner: SparkRunner, application: Application, config: StreamsConfig) -> InlineQuery:
