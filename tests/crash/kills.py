@@ -15,8 +15,8 @@ from penstock.host.crashpoints import POINTS, TOPOLOGY_POINTS
 
 SOURCE_POINTS = tuple(point for point in POINTS if point.startswith("source."))
 COMMIT_POINTS = tuple(point for point in POINTS if point.startswith("manifest."))
-EPOCH_POINTS = tuple(point for point in POINTS if not point.startswith("carried."))
-"""Points of an epoch that a word count comes to: no task of it hands rows to the next epoch."""
+EPOCH_POINTS = tuple(point for point in POINTS if not point.startswith(("carried.", "result.")))
+"""Points of an epoch that a word count comes to: no task of it hands rows to the next epoch, or parks records."""
 TASK_POINTS = tuple(point for point in EPOCH_POINTS if point not in SOURCE_POINTS + COMMIT_POINTS)
 
 SEEN = ("planned", "manifest", "committed")

@@ -51,7 +51,12 @@ _ORDERS_OF_PARKED = (
     "task.after_process@4",
     "base.after_apply@7",
     "transaction.after@10:driver",
-    "manifest.before_write@13",
+    "transaction.open@12:driver",
+    "manifest.before_write@14",
+    "result.torn_write@16",
+    "result.after_write@18:driver",
+    "transaction.after@20",
+    "transaction.before@22:driver",
 )
 _SAMPLE = ("call.answered@5", "call.written@5:driver", "task.after_process@4", "transaction.after@10:driver")
 

@@ -21,6 +21,15 @@ PENSTOCK_KEYS: Final = (
         without_effect={THREADS: _EPOCHS},
     ),
     ConfigKey(
+        "penstock.result.log",
+        boolean,
+        False,
+        "medium",
+        "Whether all tasks keep their results of an epoch in the checkpoint until it is committed, for functions that "
+        "are not deterministic. Tasks that park records always do.",
+        without_effect={THREADS: _EPOCHS},
+    ),
+    ConfigKey(
         "penstock.read.dead.letters",
         boolean,
         False,

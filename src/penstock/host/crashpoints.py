@@ -21,6 +21,8 @@ The points, in the order of an epoch:
     segment.after_write     the segments of a task are durable, unknown to the driver
     carried.torn_write      the rows carried over to the next epoch are written under a temporary name
     carried.after_write     they are durable, unknown to the driver
+    result.torn_write       the result of a task is written to the result log under its temporary name
+    result.after_write      the result of a task is in the result log, no row has left the worker
     base.after_apply        the base of a task has been advanced to its head
     transaction.before      a sink partition has all its rows, no record is sent
     transaction.open        the records are sent, the transaction is open
@@ -114,6 +116,8 @@ POINTS = (
     "segment.after_write",
     "carried.torn_write",
     "carried.after_write",
+    "result.torn_write",
+    "result.after_write",
     "base.after_apply",
     "transaction.before",
     "transaction.open",

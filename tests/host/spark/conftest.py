@@ -10,7 +10,7 @@ import pytest
 from penstock.host.spark.checkpoints import savepoint, topology_versions
 from penstock.host.spark.planner import epoch_planner
 from penstock.host.spark.protocol import transactions
-from penstock.host.spark.worker import global_state, sink, task_epoch, task_state
+from penstock.host.spark.worker import global_state, logged_results, sink, task_epoch, task_state
 from tests.host.spark.crashes import Crashes
 from tests.host.spark.inline import end_clients
 from tests.host.spark.support import SparkRunner
@@ -38,6 +38,7 @@ def crashes(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Crashes]:
         for module in (
             epoch_planner,
             global_state,
+            logged_results,
             savepoint,
             sink,
             task_epoch,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 from penstock.host import crashpoints
 from tests.host.spark.inline import InlineQuery
@@ -59,3 +60,20 @@ def run_to_end_over_kills(query: InlineQuery) -> None:
             return
         except KilledError:
             killed = True
+
+
+def is_killed(query: InlineQuery) -> bool:
+    """Run to the end; return whether a process is killed before."""
+    try:
+        query.run_to_end()
+    except KilledError:
+        return True
+    return False
+
+
+def calls_so_far(path: Path) -> int:
+    """Count a call in a file; return the number of calls before. A run that is repeated does not repeat it."""
+    before = path.stat().st_size if path.exists() else 0
+    with path.open("ab") as file:
+        file.write(b".")
+    return before

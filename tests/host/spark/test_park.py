@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from penstock import Backoff, savepoints
+from penstock import Backoff, Materialized, Park, Produced, StreamsBuilder, Topology, savepoints
 from penstock.plan.partitioning import partition_for
 from penstock.processor.parked_requests import ParkedAction, ParkedRequest, ParkedRequestSerde
-from tests.host.spark.crashes import Crashes, run_to_end_over_kills
+from tests.host.spark.crashes import Crashes, calls_so_far, is_killed, run_to_end_over_kills
 from tests.host.spark.inline import InlineQuery
 from tests.host.spark.support import SparkRunner
 from tests.host.support import InputRecord
-from tests.host.test_park import PARK, SETTINGS, charging
+from tests.host.test_park import PARK, SETTINGS, STRING, TEXT, charging
 from tests.host.test_time import FileClock
 
 pytestmark = [pytest.mark.one_broker]
@@ -68,6 +70,63 @@ def test_each_record_has_one_result_in_order_whatever_fails_when(
         for key in KEYS
     }
     assert by_key(spark_runner, topics[1]) == expected
+
+
+def charge_by_chance(calls: Path, seed: int, _key: str, value: str) -> str:
+    """Fail, or return the number of the call, by chance: each run of an epoch has other outcomes."""
+    number = calls_so_far(calls)
+    if random.Random(seed << 32 | number).random() < 0.5:
+        raise ConnectionError(f"no answer for {value}")
+    return f"{value} {number}"
+
+
+def charging_by_chance(source: str, target: str, calls: Path, seed: int) -> Topology:
+    """Return a topology that charges by chance, and counts the answers of each key in a store."""
+    builder = StreamsBuilder()
+    park = Park(backoff=Backoff(1_000, limit=1_000), attempts=1_000)
+    charged = builder.stream(source, TEXT).map_values(
+        partial(charge_by_chance, calls, seed), named="charge", on_error=park
+    )
+    charged.to(target, Produced.with_(STRING, STRING))
+    charged.group_by_key().aggregate(
+        str,
+        lambda _key, answer, before: f"{before}{answer},",
+        materialized=Materialized.as_("answers").with_key_serde(STRING).with_value_serde(STRING),
+    )
+    return builder.build()
+
+
+@pytest.mark.partitions(2, 2)
+@pytest.mark.parametrize("same_driver", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+def test_an_epoch_that_runs_again_keeps_the_outcomes_of_its_first_run(
+    spark_runner: SparkRunner,
+    application: str,
+    topics: tuple[str, str],
+    crashes: Callable[..., Crashes],
+    tmp_path: Path,
+    seed: int,
+    same_driver: bool,
+) -> None:
+    clock = FileClock(tmp_path / "clock")
+    config = spark_runner.config(application, SETTINGS)
+    topology = charging_by_chance(*topics, tmp_path / "calls", seed)
+    query = InlineQuery(topology, config, spark_runner.admin, clock=clock)
+    installed = crashes(seed, 0.02, 10)
+    spark_runner.write(topics[0], rows(clock.milliseconds(), 0, 12, 2))
+    for _ in range(30):
+        installed.at = "transaction.after"  # one sink partition has committed, the other has not
+        while is_killed(query):
+            if not same_driver:
+                query.restart()
+        clock.advance(1_000)
+    found = by_key(spark_runner, topics[1])
+    values = {key: [value.partition(b" ")[0] for value in values if value] for key, values in found.items()}
+    assert values == {key.encode(): [b"%s%d" % (key.encode(), n) for n in (i, i + 6)] for i, key in enumerate(KEYS)}
+    stored = spark_runner.store(config, "answers")
+    assert {key: value[8:] for key, value in stored.items()} == {
+        key: b"".join(b"%s," % value for value in values if value) for key, values in found.items()
+    }
 
 
 @pytest.mark.partitions(2, 1)

@@ -21,11 +21,12 @@ from penstock.host.spark.checkpoints.checkpoint import (
 from penstock.host.spark.checkpoints.cleaner import Cleaner
 from penstock.host.spark.checkpoints.documents import unsealed
 from penstock.host.spark.checkpoints.manifests import NewManifests
+from penstock.host.spark.checkpoints.result_log import ResultLog
 from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.spark.protocol.placement import Placement
 from penstock.host.spark.protocol.task_entry import TaskEntry
 from penstock.host.storage.sealed_files import sealed
-from penstock.plan.subtopology import BuiltTopology, TaskId
+from penstock.plan.subtopology import BuiltTopology, SubtopologySpec, TaskId, requests_source
 
 
 @pytest.fixture
@@ -188,11 +189,12 @@ def test_works_on_a_file_system_given_by_uri(tmp_path: Path) -> None:
     assert checkpoint.read_segment("0_0", "bb") is None
 
 
-def cleaner(checkpoint: Checkpoint, retained: int, start_epoch: int = 0) -> Cleaner:
+def cleaner(checkpoint: Checkpoint, retained: int, start_epoch: int = 0, parks: bool = False) -> Cleaner:
+    parked = (requests_source("requests", "parked"),) if parks else ()
     tasks = (TaskId(0, 0),)
     description = ApplicationDescription(
         config=StreamsConfig({"application.id": "a", "penstock.manifests.retained": retained}, environment={}),
-        topology=BuiltTopology(()),
+        topology=BuiltTopology((SubtopologySpec(0, parked),)),
         placement=Placement((tasks,), (1,), 1, {}, {}, {}),
         topic_partitions={},
         begin={},
@@ -200,11 +202,26 @@ def cleaner(checkpoint: Checkpoint, retained: int, start_epoch: int = 0) -> Clea
         checkpoint_id="c",
         query_id="q",
         generation=1,
-        transactional=False,
+        transactional=parks,
         control_directory="",
         start_epoch=start_epoch,
     )
     return Cleaner(description, checkpoint)
+
+
+def results_of(checkpoint: Checkpoint) -> list[int]:
+    return sorted(int(each.name) for each in checkpoint.results().find(""))
+
+
+def test_results_are_kept_until_the_next_epoch_is_committed(checkpoint: Checkpoint) -> None:
+    for epoch in range(1, 6):
+        write(checkpoint, epoch, {"0_0": entry("a")})
+        ResultLog(checkpoint, epoch, "0_0", "a").write(b"", never)
+    cleaning = cleaner(checkpoint, retained=100, parks=True)
+    cleaning.clean(3)
+    assert results_of(checkpoint) == [3, 4, 5]
+    cleaning.clean(4)
+    assert results_of(checkpoint) == [4, 5]
 
 
 def segments(checkpoint: Checkpoint) -> set[str]:

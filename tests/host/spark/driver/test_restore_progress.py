@@ -199,7 +199,7 @@ def test_news_of_another_run_or_a_committed_epoch_is_void(
 
 def test_news_of_another_version_is_void(description: ApplicationDescription) -> None:
     checkpoint = Checkpoint(description.checkpoint)
-    checkpoint.write_restore_state("1_1", b"[3,5,40,100]")
+    checkpoint.restores().write("1_1", b"[3,5,40,100]")
     RestoreWatch(checkpoint).look(GENERATION, EPOCH - 1)
     assert not files(description)
 
@@ -262,7 +262,7 @@ def test_a_machine_that_begins_with_nothing_restores_tasks_and_global_stores(
         listener = Listener()
         checkpoint = Checkpoint(query.description.checkpoint)
         RestoreWatch(checkpoint, listener).end(query.description.generation, query.epochs)
-        assert not checkpoint.restore_states()
+        assert not checkpoint.restores().find("")
         return listener.told
 
     global_topic, changelog = TopicPartition(names, 0), TopicPartition(f"{application}-counts-changelog", 0)

@@ -11,6 +11,7 @@
       manifests/<epoch>     one per epoch: the head and the live segments of each task (`Manifest`); epoch 0 is empty
                             and has no manifest
       state/<task>/<id>     segments, and files of rows carried to the next epoch: immutable, named by a digest
+      results/<epoch>/      the results of tasks in an epoch that is not yet in a manifest (`result_log`)
       histories/<topic>/    the rows that precede a topic (`stored_history`)
       restoring/<task>.<id> the progress of a worker that restores stores of a task, during long restores; for
                             information, not state
@@ -507,25 +508,19 @@ class Checkpoint:
         found = [each for each in self._files.find(f"state/{task}") if not each.is_directory]
         return [(each.name, _NEVER if each.modified_ms is None else each.modified_ms) for each in found]
 
-    # ------------------------------------------------------------------------------------------------ restores
-
     def state_directories(self) -> list[str]:
         """Return the tasks, and holders of removed state, with a directory of segments. Lists a directory."""
         return sorted(each.name for each in self._files.find("state") if each.is_directory)
 
-    def write_restore_state(self, name: str, data: bytes) -> None:
-        """Record the progress of the restore `name`."""
-        self._files.write(_restore_path(name), data)
+    # ------------------------------------------------------------------------------------------------ directories
 
-    def delete_restore_state(self, name: str) -> None:
-        """Delete the progress of the restore `name`."""
-        self._files.delete(_restore_path(name))
+    def restores(self) -> Files:
+        """Return the directory with the progress of each restore."""
+        return self._files.below("restoring")
 
-    def restore_states(self) -> dict[str, bytes]:
-        """Return the progress file of each restore, by name; lists a directory."""
-        names = [each.name for each in self._files.find("restoring") if each.name[0] != "."]
-        found = {name: self._files.read(_restore_path(name)) for name in names}
-        return {name: data for name, data in found.items() if data is not None}
+    def results(self) -> Files:
+        """Return the directory with the result log of each epoch."""
+        return self._files.below("results")
 
 
 def checkpoint_of(config: StreamsConfig) -> Checkpoint:
@@ -590,10 +585,6 @@ def _offset_path(epoch: int, generation: int) -> str:
 
 def _manifest_path(epoch: int) -> str:
     return f"manifests/{epoch:012d}"
-
-
-def _restore_path(name: str) -> str:
-    return f"restoring/{name}"
 
 
 def _segment_path(task: str, segment: str) -> str:

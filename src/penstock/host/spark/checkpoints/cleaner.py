@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from penstock.host.spark.checkpoints.carried import file_bytes
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest
+from penstock.host.spark.checkpoints.result_log import delete_results, delete_results_before
 from penstock.host.spark.checkpoints.stored_history import delete_chunks
 from penstock.host.spark.protocol.application_description import ApplicationDescription
 
@@ -44,7 +45,8 @@ class Cleaner:
         self._histories = dict(description.histories)
         self._tasks: list[str] | None = None
         self._oldest: int | None = None
-        self._offsets_from: int | None = None
+        self._logs_results = any(map(description.logs_results, description.topology.subtopologies))
+        self._logged_from: int | None = None
         self._named: set[tuple[str, str]] = set()
         self._named_to = 0
 
@@ -52,7 +54,7 @@ class Cleaner:
         """Delete the files that the commit of `epoch` made obsolete; return their number."""
         if self._checkpoint.read_generation() > self._generation:
             return 0
-        self._drop_offsets(epoch)
+        self._drop_epochs_before(epoch)
         deleted = self._drop_carried(epoch - _CARRIED_RETAINED)
         keep_from = epoch - self._retained + 1
         if keep_from <= 1:
@@ -70,18 +72,20 @@ class Cleaner:
             deleted += self._sweep(task, self._read(self._oldest), self._read(epoch), _DELETIONS - deleted)
         return deleted
 
-    def _drop_offsets(self, epoch: int) -> None:
-        """Delete the log of the epochs before `epoch`, the last committed one.
+    def _drop_epochs_before(self, epoch: int) -> None:
+        """Delete the log of the epochs before `epoch`, the last committed one, and their results.
 
-        The offset of `epoch` itself stays, so that a driver that no longer finds its manifest runs the same epoch
-        again.
+        Those of `epoch` itself stay, so that a driver that no longer finds its manifest runs the same epoch again.
         """
-        if self._offsets_from is None:
+        if self._logged_from is None:
             self._checkpoint.delete_offsets_before(epoch)
+            delete_results_before(self._checkpoint, epoch)
         else:
-            for each in range(self._offsets_from, epoch):
+            for each in range(self._logged_from, epoch):
                 self._checkpoint.delete_offset(each, self._generation)
-        self._offsets_from = epoch
+                if self._logs_results:
+                    delete_results(self._checkpoint, each)
+        self._logged_from = epoch
 
     def _drop_carried(self, epoch: int) -> int:
         """Delete the large files of rows that `epoch` carried to the next epoch."""

@@ -57,8 +57,10 @@ class RestoreWatch:
 
     def _look(self, generation: int, committed_epoch: int) -> None:
         running: set[str] = set()
-        for name, data in self._checkpoint.restore_states().items():
-            state = RestoreState.decode(data)
+        files = self._checkpoint.restores()
+        for name in [each.name for each in files.find("") if each.name[0] != "."]:
+            data = files.read(name)
+            state = None if data is None else RestoreState.decode(data)
             if state is not None and state.generation > generation:
                 continue  # belongs to a driver that has taken over
             if state is not None and state.generation == generation and (state.done or state.epoch > committed_epoch):
@@ -66,7 +68,7 @@ class RestoreWatch:
                 if not state.done:
                     running.add(name)
                     continue
-            self._checkpoint.delete_restore_state(name)
+            files.delete(name)
         for name in self._states.keys() - running:
             self._gone(name)
 

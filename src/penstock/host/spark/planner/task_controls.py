@@ -47,6 +47,7 @@ def task_controls(
     placement = description.placement
     carried = carried_ranges(before, placement)
     lagging = {TopicPartition(topic, each) for topic, numbers in end.lagging.items() for each in numbers}
+    digest = end.digest()
     held, most_held = held_bytes(before), description.config["penstock.held.max.bytes"]
     for task in placement.places:
         call_again_before = {
@@ -67,6 +68,7 @@ def task_controls(
                 end.planned_ms < start.planned_ms,
                 taps,
                 call_again_before,
+                digest,
             ),
         )
 

@@ -107,6 +107,14 @@ class ApplicationDescription:
         """Whether the sink writes changelog topics and commits the offsets of the group (penstock.changelog.topics)."""
         return bool(self.config["penstock.changelog.topics"])
 
+    def logs_results(self, spec: SubtopologySpec) -> bool:
+        """Return whether the tasks of a sub-topology write their results to the result log of the checkpoint.
+
+        Those that park records do: their functions are expected to have another outcome next time. Without
+        transactions, an epoch that runs again writes all of its output again, and needs no log.
+        """
+        return self.transactional and bool(self.config["penstock.result.log"] or spec.requests_topics)
+
     @cached_property
     def topics_for_other_hosts(self) -> frozenset[str]:
         """The changelog and repartition topics, which the tasks write and do not read."""

@@ -49,6 +49,7 @@ class TaskControl(NamedTuple):
         clock_went_back: whether the clock is before that of the previous epoch.
         taps: number of last records to keep for inspection, by node.
         call_again_before: the offsets before which failed answers are ignored, by partition of an answers topic.
+        offset_digest: the digest of the epoch's offset, which is the same if the epoch runs again.
     """
 
     epoch: int
@@ -61,23 +62,24 @@ class TaskControl(NamedTuple):
     clock_went_back: bool = False
     taps: Mapping[str, int] = MappingProxyType({})
     call_again_before: Mapping[TopicPartition, int] = MappingProxyType({})
+    offset_digest: str = ""
 
     def encode(self) -> bytes:
         """Return the control as a blob."""
         carried = tuple(map(tuple, self.carried))
         positions, lagging = dict(self.global_positions), tuple(map(tuple, self.lagging))
         again = tuple((*partition, before) for partition, before in self.call_again_before.items())
-        rest = self.idle_ms, self.clock_went_back, dict(self.taps), again
+        rest = self.idle_ms, self.clock_went_back, dict(self.taps), again, self.offset_digest
         return encode_message((self.epoch, self.planned_ms, self.entry.fields(), carried, positions, lagging, *rest))
 
     @staticmethod
     def decode(blob: bytes) -> TaskControl:
         """Return the control of a blob."""
-        epoch, planned_ms, entry, carried, global_positions, lagging, *rest, again = decode_message(blob)
+        epoch, planned_ms, entry, carried, global_positions, lagging, *rest, again, digest = decode_message(blob)
         ranges = tuple(map(CarriedRange._make, carried))
         inputs = tuple(map(TopicPartition._make, lagging))
         calls = {TopicPartition(topic, partition): before for topic, partition, before in again}
-        fields = TaskEntry.of_fields(entry), ranges, global_positions, inputs, *rest, calls
+        fields = TaskEntry.of_fields(entry), ranges, global_positions, inputs, *rest, calls, digest
         return TaskControl(epoch, planned_ms, *fields)
 
     def global_control(self) -> GlobalControl:
@@ -117,7 +119,7 @@ class TaskPhases(NamedTuple):
 
 
 class TaskReport(NamedTuple):
-    """The results of a task in an epoch.
+    """The results of a task in an epoch. Other fields are another version of a result in the result log.
 
     Args:
         task: id of the task.

@@ -130,7 +130,7 @@ class RestoreProgress(ABC):
     def _tell(self) -> None:
         self._told_ms, self._told = elapsed_milliseconds(), True
         self._state = self._state._replace(stores=self._stores() if self._is_restore else ())
-        self._checkpoint.write_restore_state(self._name, self._state.encode())
+        self._checkpoint.restores().write(self._name, self._state.encode())
 
     def __enter__(self) -> Self:
         return self
@@ -142,7 +142,7 @@ class RestoreProgress(ABC):
             self._state = self._state._replace(done=True)
             self._tell()
         elif self._told:
-            self._checkpoint.delete_restore_state(self._name)
+            self._checkpoint.restores().delete(self._name)
 
 
 class TaskRestore(RestoreProgress):

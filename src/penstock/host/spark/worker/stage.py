@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import pyarrow as pa
 
@@ -25,11 +25,12 @@ from penstock.host.packing.record_blobs import decode_batch, encode_batch
 from penstock.host.spark.clients import open_checkpoint
 from penstock.host.spark.protocol.application_description import ApplicationDescription, load_description
 from penstock.host.spark.protocol.failures import QueryFailedError, encode_failure
-from penstock.host.spark.protocol.messages import TaskControl, TaskReport
+from penstock.host.spark.protocol.messages import TaskControl
 from penstock.host.spark.protocol.rows import CONTROL, DATA, FAILURE, HEAD, OUTPUT, Row, read_rows, write_rows
 from penstock.host.spark.worker.determinism import TaskResult, check_same
 from penstock.host.spark.worker.global_state import global_stores
-from penstock.host.spark.worker.printing import captured_print
+from penstock.host.spark.worker.logged_results import logged_result
+from penstock.host.spark.worker.printing import PrintBuffer, captured_print
 from penstock.host.spark.worker.task_epoch import TaskEpoch
 from penstock.log_context import logged_as, mark_log_records
 from penstock.plan.subtopology import TaskId
@@ -143,19 +144,27 @@ def _run(
     control: TaskControl,
     inputs: Iterable[PartitionBatch],
     global_stores: Mapping[str, StateStore],
-) -> tuple[list[PartitionBatch], TaskReport]:
+) -> TaskResult:
     with captured_print() as printed, logged_as(description.application_id, str(task), control.epoch):
         try:
             checkpoint = open_checkpoint(description.checkpoint)
+
+            def run(inputs: Iterable[PartitionBatch], printed: PrintBuffer) -> TaskResult:
+                epoch = TaskEpoch(description, checkpoint, task, control, global_stores)
+                return TaskResult(*epoch.run(inputs, printed))
+
+            spec = description.subtopologies[task.subtopology]
+            if description.logs_results(spec):
+                return logged_result(description, checkpoint, task, control, partial(run, inputs, printed))
             every: int = description.config["penstock.determinism.check.epochs"]
             if every == 0 or control.epoch % every:
-                return TaskEpoch(description, checkpoint, task, control, global_stores).run(inputs, printed)
+                return run(inputs, printed)
             kept = list(inputs)
-            first = TaskResult(*TaskEpoch(description, checkpoint, task, control, global_stores).run(kept, printed))
+            first = run(kept, printed)
             with captured_print() as again:
-                second = TaskEpoch(description, checkpoint, task, control, global_stores).run(kept, again)
-            check_same(description.subtopologies[task.subtopology], checkpoint, first, TaskResult(*second))
-            return list(first.output), first.report
+                second = run(kept, again)
+            check_same(spec, checkpoint, first, second)
+            return first
         except StreamsError as error:
             raise _TaskFailedError(printed.text()) from error
 

@@ -1,0 +1,74 @@
+"""Results of tasks that survive in the result log, and count for each attempt of their epoch.
+
+A task whose functions may have another outcome next time runs once in an epoch; see `checkpoints/result_log`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from penstock.errors import IncompatibleCheckpointError
+from penstock.host.crashpoints import crash_point
+from penstock.host.packing.record_blobs import decode_batch, encode_batch
+from penstock.host.spark.checkpoints.checkpoint import Checkpoint
+from penstock.host.spark.checkpoints.result_log import ResultLog
+from penstock.host.spark.protocol.application_description import ApplicationDescription
+from penstock.host.spark.protocol.messages import TaskControl, TaskReport
+from penstock.host.spark.protocol.rows import decode_message, encode_message
+from penstock.host.spark.worker.bases import keep_base
+from penstock.host.spark.worker.determinism import TaskResult
+from penstock.plan.subtopology import TaskId
+
+_VERSION = 1
+"""Version of the format of a result, which contains a TaskReport."""
+
+
+def logged_result(
+    description: ApplicationDescription,
+    checkpoint: Checkpoint,
+    task: TaskId,
+    control: TaskControl,
+    run: Callable[[], TaskResult],
+) -> TaskResult:
+    """Return the result of a task: that of its first attempt in the epoch, or that of `run`.
+
+    Raises the errors of `run`, which the log does not keep.
+    """
+    log = ResultLog(checkpoint, control.epoch, str(task), f"{control.offset_digest}{control.entry.head}")
+    found = log.find()
+    if found is not None:
+        keep_base(description, str(task), checkpoint)
+        return _decoded(found, description.generation)
+    result = run()
+    if result.report.phases is None:  # it had nothing to do
+        return result
+    mine = _encoded(result, description.config["penstock.row.max.bytes"])
+    agreed = log.write(mine, partial(crash_point, "result.torn_write", control.epoch))
+    crash_point("result.after_write", control.epoch)
+    return result if agreed == mine else _decoded(agreed, description.generation)
+
+
+def _encoded(result: TaskResult, row_max_bytes: int) -> bytes:
+    """Return a result for `_decoded`."""
+    blobs = [
+        blob
+        for topic, partition, batch, _ in result.output
+        for blob in encode_batch(topic, partition, batch, row_max_bytes)
+    ]
+    return encode_message((_VERSION, result.report.encode(), blobs))
+
+
+def _decoded(data: bytes, generation: int) -> TaskResult:
+    """Return the result of another attempt, as of the driver of `generation`, without the taps of its own driver.
+
+    Raises IncompatibleCheckpointError for a result of another version of the format.
+    """
+    version, report, blobs = decode_message(data)
+    if version != _VERSION:
+        raise IncompatibleCheckpointError(
+            f"The result log has a result in version {version} of its format; this version of Penstock reads version "
+            f"{_VERSION}. Finish the epoch with the version of Penstock that began it, then start this one."
+        )
+    decoded = TaskReport.decode(report)._replace(generation=generation, tapped={})
+    return TaskResult([decode_batch(blob) for blob in blobs], decoded)

@@ -1,0 +1,85 @@
+"""With `penstock.result.log`, functions that are not deterministic have one result, whatever is killed and when."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from penstock import Grouped, Materialized, Produced, StreamsBuilder, Topology
+from tests.host.spark.crashes import Crashes, calls_so_far, is_killed
+from tests.host.spark.inline import InlineQuery
+from tests.host.spark.support import SparkRunner
+from tests.host.support import InputRecord
+from tests.host.test_park import STRING, TEXT
+
+pytestmark = [pytest.mark.one_broker, pytest.mark.partitions(2, 2)]
+
+RECORDS = 24
+
+
+def numbered_by_chance(calls: Path, seed: int, value: str) -> str:
+    """Return the number of the call, or fail, by chance."""
+    number = calls_so_far(calls)
+    if random.Random(seed << 32 | number).random() < 0.3:
+        raise ConnectionError(f"no answer for {value}")
+    return f"{value} {number}"
+
+
+def numbers(source: str, target: str, calls: Path, seed: int) -> Topology:
+    """Return a topology that writes numbers to a topic, and stores them by last digit in another sub-topology."""
+    builder = StreamsBuilder()
+    numbered = builder.stream(source, TEXT).map_values(partial(numbered_by_chance, calls, seed), named="numbered")
+    numbered.to(target, Produced.with_(STRING, STRING))
+    numbered.group_by(lambda _, value: value[-1], Grouped.with_(key_serde=STRING, value_serde=STRING)).aggregate(
+        str,
+        lambda _key, value, before: f"{before}{value},",
+        materialized=Materialized.as_("numbers").with_key_serde(STRING).with_value_serde(STRING),
+    )
+    return builder.build()
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_each_record_has_one_result_in_topics_and_state(
+    spark_runner: SparkRunner,
+    application: str,
+    topics: tuple[str, str],
+    crashes: Callable[..., Crashes],
+    unique_name: Callable[[str], str],
+    tmp_path: Path,
+    seed: int,
+    elsewhere: bool,
+) -> None:
+    letters = unique_name("letters")
+    spark_runner.create_topics({letters: 2})
+    config = spark_runner.config(
+        application,
+        {
+            "penstock.result.log": True,
+            "penstock.determinism.check.epochs": 1,
+            "processing.exception.handler": "LogAndContinueProcessingExceptionHandler",
+            "errors.dead.letter.queue.topic.name": letters,
+            **({"penstock.checkpoint.dir": f"fsspec+memory://{tmp_path}/checkpoint"} if elsewhere else {}),
+        },
+    )
+    query = InlineQuery(numbers(*topics, tmp_path / "calls", seed), config, spark_runner.admin)
+    installed = crashes(seed, 0.02, 10)
+    for part in range(0, RECORDS, 6):
+        numbers_written = range(part, part + 6)
+        spark_runner.write(topics[0], [InputRecord(b"%d" % n, b"v%d" % n, n, n % 2) for n in numbers_written])
+        installed.at = "transaction.after"  # one sink partition has committed, another has not
+        while is_killed(query):
+            query.restart()
+    written = [each.value for each in spark_runner.read(topics[1]) if each.value is not None]
+    dead = [each.value for each in spark_runner.read(letters) if each.value is not None]
+    assert sorted([*dead, *(value.partition(b" ")[0] for value in written)]) == sorted(
+        b"v%d" % number for number in range(RECORDS)
+    )
+    stored = spark_runner.store(config, "numbers")
+    assert sorted(b"".join(value[8:] for value in stored.values()).split(b",")[:-1]) == sorted(written)
+    assert installed.struck["transaction.after"] >= 3
+    assert dead
