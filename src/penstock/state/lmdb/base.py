@@ -41,6 +41,7 @@ class LmdbBase(LmdbEntries):
         self._path = Path(path)
         self._process = os.getpid()
         self._reading: lmdb.Transaction | None = None
+        self._numbers: dict[str, bytes | None] = {}  # as of that transaction
         self._snapshots: WeakSet[LmdbSnapshot] = WeakSet()  # a snapshot without references ends
         self._lock = threading.RLock()  # for snapshots, which other threads create and close
         try:
@@ -77,6 +78,12 @@ class LmdbBase(LmdbEntries):
     def cursor(self) -> AbstractContextManager[lmdb.Cursor]:
         """Return a cursor over the entries; close it before the next `apply`."""
         return cast("AbstractContextManager[lmdb.Cursor]", self._reader().cursor(db=self._entries))
+
+    def number(self, store_name: str) -> bytes | None:
+        """Return the two-byte key prefix of a store, None before its first entry."""
+        if store_name not in self._numbers:  # a read of LMDB lets other threads run
+            self._numbers[store_name] = super().number(store_name)
+        return self._numbers[store_name]
 
     # ---------- helpers
 
@@ -137,6 +144,7 @@ class LmdbBase(LmdbEntries):
         if self._reading is not None:
             self._reading.abort()
             self._reading = None
+            self._numbers.clear()
 
     def _begin(self, write: bool) -> lmdb.Transaction:
         """Return a new transaction, adapting the map if other processes have grown it."""
