@@ -24,7 +24,7 @@ STRING, LONG = Serdes.string(), Serdes.long()
 
 
 def waiting(key: str, value: bytes, offset: int = 0) -> WaitingRecord:
-    return WaitingRecord(key.encode(), value, 5, (), "in", 2, offset).of_call(f"in-2-{offset}-call")
+    return WaitingRecord(key.encode(), value, 5, (), "in", 2, offset, call_id=f"in-2-{offset}-call")
 
 
 def made(function: Any, *values: int | bytes, make: type[ColumnFunction] = ColumnFunction, **options: Any) -> MadeCall:

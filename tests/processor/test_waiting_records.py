@@ -114,7 +114,7 @@ def test_a_digest_depends_on_each_field() -> None:
     one = record(b"k")
     assert len(one.digest()) == 8
     assert one.digest() == unpack_waiting(one.pack(), "waiting").digest()
-    others = [replace(one, value=b"w"), replace(one, offset=18), one.of_call("in-2-17-op:1")]
+    others = [replace(one, value=b"w"), replace(one, offset=18), replace(one, call_id="in-2-17-op:1")]
     assert len({each.digest() for each in (one, *others)}) == 4
 
 

@@ -6,6 +6,7 @@ Rules:
 - A host makes calls only for committed entries: `commit` tells which ones are new.
 - The id of a call is kept with its record: it is the same for each attempt, and no other call has it.
 - Two nodes of a task use one inbox: the first adds records, and the second removes them.
+- Records that the inbox has added are also in memory, as their calls are, so their answers cost no read of the store.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any, Final, Protocol, cast
 
 from penstock.processor.api import EngineContext, Processor, ProcessorContext
 from penstock.processor.calls import CallOrder, CallSpec
-from penstock.processor.waiting_records import Waiting, WaitingRecord, WaitingRecords
+from penstock.processor.waiting_records import SourceBytes, Waiting, WaitingRecord, WaitingRecords
 from penstock.processor.waiting_serdes import serdes_of_store
 from penstock.record import NO_METADATA, Record, RecordMetadata
 
@@ -74,6 +75,7 @@ class CallInbox:
         self._metadata = context.processor_metadata()
         self._next_name = f"{spec.store}/next"
         self._records = WaitingRecords(store, self._metadata.get(self._next_name, 1))
+        self._kept: dict[int, WaitingRecord] = {}
         self._added: list[Waiting] = []
         self._committed = {sequence: record.that_waited() for sequence, record in self._records.waiting()}
         self._entries = self._bytes = 0
@@ -104,14 +106,29 @@ class CallInbox:
         """Whether records were added since the last commit."""
         return bool(self._added)
 
-    def add(self, record: WaitingRecord, origin: str | None) -> None:
-        """Add a record that follows from `origin` (see `CallsContext.call_origin`)."""
-        added = record.of_call(self._call_id(origin))
+    def add(
+        self, record: Record[Any, Any], place: RecordMetadata, source: SourceBytes | None, origin: str | None
+    ) -> None:
+        """Add a record.
+
+        Args:
+            record: the record.
+            place: of its input record.
+            source: key and value of its input record, None if unknown.
+            origin: the beginning of the id of its call (see `CallsContext.call_origin`).
+
+        Raises:
+            StreamsError: a serde cannot write its part.
+        """
+        key, value, headers = self.serdes.serialized(record)
+        call_id = self._call_id(origin)
+        added = WaitingRecord(key, value, record.timestamp, headers, *place, source=source, call_id=call_id)
         before = self._records.size_bytes
         sequence = self._records.append(added)
         self._entries += 1
         self._bytes += self._records.size_bytes - before
         self._metadata[self._next_name] = sequence + 1
+        self._kept[sequence] = added
         self._added.append((sequence, added))
 
     def _call_id(self, origin: str | None) -> str:
@@ -126,7 +143,7 @@ class CallInbox:
 
     def get(self, sequence: int) -> WaitingRecord | None:
         """Return the waiting record of a number, or None if absent."""
-        return self._records.get(sequence)
+        return self._kept.get(sequence) or self._records.get(sequence)
 
     def values(self) -> list[bytes | None]:
         """Return the serialised values of all waiting records."""
@@ -145,6 +162,7 @@ class CallInbox:
     def remove(self, sequence: int) -> None:
         """Remove the record of a number; raises KeyError if it does not wait."""
         self._records.remove(sequence)
+        self._kept.pop(sequence, None)
         self._committed.pop(sequence, None)  # answered before: an earlier run of the task has made the call
 
     def commit(self) -> None:
@@ -188,7 +206,7 @@ def keep_record(context: CallsContext, inbox: CallInbox, record: Record[Any, Any
     Raises StreamsError if a serde cannot write it.
     """
     place = context.record_metadata or NO_METADATA
-    inbox.add(inbox.serdes.waiting(record, place, context.source_record()), context.call_origin())
+    inbox.add(record, place, context.source_record(), context.call_origin())
 
 
 def opened_inbox(context: CallsContext, spec: CallSpec) -> CallInbox:

@@ -66,6 +66,7 @@ class WaitingRecord:
         call_id: the idempotency key of its call; empty for a record that waits for no call.
         was_waiting: whether the record was in the store when its task was opened, so its call may have been made; this
             is not stored.
+        known_digest: the result of `digest`, if it is known; this is not stored.
     """
 
     key: bytes | None
@@ -81,10 +82,7 @@ class WaitingRecord:
     source: SourceBytes | None = None
     call_id: str = ""
     was_waiting: bool = field(default=False, compare=False)
-
-    def of_call(self, call_id: str) -> WaitingRecord:
-        """Return the record with the idempotency key of its call."""
-        return replace(self, call_id=call_id)
+    known_digest: bytes = field(default=b"", init=False, compare=False, repr=False)
 
     def that_waited(self) -> WaitingRecord:
         """Return the record as one that was in the store when its task was opened."""
@@ -96,7 +94,10 @@ class WaitingRecord:
 
     def digest(self) -> bytes:
         """Return 8 bytes that tell this record from others, also after a change of its number."""
-        return blake2b(self.pack(), digest_size=_DIGEST_BYTES).digest()
+        if not self.known_digest:  # a task and the call of its record both need it
+            digest = blake2b(self.pack(), digest_size=_DIGEST_BYTES).digest()
+            object.__setattr__(self, "known_digest", digest)
+        return self.known_digest
 
     def pack(self) -> bytes:
         """Serialise the record."""
@@ -129,8 +130,8 @@ def unpack_waiting(data: bytes, store: str) -> WaitingRecord:
         fields = _DECODER.decode(data[1:])
     except msgspec.DecodeError as error:
         raise ProcessorStateError(f"Store {store!r} has a damaged waiting record: {error}.") from error
-    record, source = WaitingRecord(*fields[:10], call_id=fields[11]), fields[10]
-    return replace(record, source=(record.key, record.value) if source is True else source or None)
+    key, value, *_, source, call_id = fields
+    return WaitingRecord(*fields[:10], source=(key, value) if source is True else source or None, call_id=call_id)
 
 
 Waiting = tuple[int, WaitingRecord]
@@ -151,6 +152,7 @@ class WaitingRecords:
     def __init__(self, store: KeyValueStore, first_number: int = 1) -> None:
         self._store = store
         self._keys: dict[int, bytes | None] = {}
+        self._sizes: dict[int, int] = {}
         self._lines: dict[bytes, deque[int]] = {}
         self._heads: dict[int, int] = {}  # due times by the number of a line's first record
         self._by_due: list[tuple[int, int]] = []  # a heap of due times and numbers; some are outdated
@@ -160,7 +162,7 @@ class WaitingRecords:
             for entry_key, data in entries:
                 sequence, _ = split_sequenced_key(entry_key)
                 self._enter(sequence, unpack_waiting(data, store.name))
-                self._bytes += len(entry_key) + len(data)
+                self._size(sequence, len(entry_key) + len(data))
         self._next = max(self._next, first_number)
 
     def __len__(self) -> int:
@@ -234,7 +236,6 @@ class WaitingRecords:
                 f"Store {self._store.name!r}: waiting record {sequence} has the key {before!r}, not {record.key!r}; "
                 "its place depends on the key."
             )
-        self._bytes -= self._size_of(sequence)
         self._write(sequence, record)
         if sequence in self._heads:
             self._lead(sequence, record)
@@ -242,8 +243,8 @@ class WaitingRecords:
     def remove(self, sequence: int) -> None:
         """Remove a record; the next one of its key becomes its head. Raises KeyError if it does not wait."""
         key = self._key_of(sequence)
-        self._bytes -= self._size_of(sequence)
-        self._store.delete(sequenced_key(sequence, key))
+        self._bytes -= self._sizes.pop(sequence)
+        self._store.put(sequenced_key(sequence, key), None)  # delete would read it
         del self._keys[sequence]
         was_head = self._heads.pop(sequence, None) is not None
         if len(self._by_due) > 2 * len(self._heads) + _FEW_OUTDATED:
@@ -285,20 +286,20 @@ class WaitingRecords:
         return self._keys[sequence]
 
     def _read(self, sequence: int) -> WaitingRecord:
-        return unpack_waiting(self._data(sequence), self._store.name)
-
-    def _data(self, sequence: int) -> bytes:
+        """Return the stored record of a number."""
         data: bytes | None = self._store.get(sequenced_key(sequence, self._keys[sequence]))
         if data is None:
             raise ProcessorStateError(
                 f"Store {self._store.name!r} has lost waiting record {sequence}: only its operator may write to it."
             )
-        return data
-
-    def _size_of(self, sequence: int) -> int:
-        return len(sequenced_key(sequence, self._keys[sequence])) + len(self._data(sequence))
+        return unpack_waiting(data, self._store.name)
 
     def _write(self, sequence: int, record: WaitingRecord) -> None:
         entry_key, data = sequenced_key(sequence, record.key), record.pack()
         self._store.put(entry_key, data)
-        self._bytes += len(entry_key) + len(data)
+        self._size(sequence, len(entry_key) + len(data))
+
+    def _size(self, sequence: int, size: int) -> None:
+        """Note the size of an entry in bytes, in place of an earlier one."""
+        self._bytes += size - self._sizes.get(sequence, 0)
+        self._sizes[sequence] = size

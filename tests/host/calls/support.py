@@ -73,8 +73,8 @@ def spec(
 def record(key: str | None, value: str, offset: int = 0, partition: int = 0) -> WaitingRecord:
     """Return a waiting record of the topic `orders`."""
     packed = None if key is None else key.encode()
-    waiting = WaitingRecord(packed, value.encode(), 1_000 + offset, (), "orders", partition, offset)
-    return waiting.of_call(f"orders-{partition}-{offset}-risk")
+    call_id = f"orders-{partition}-{offset}-risk"
+    return WaitingRecord(packed, value.encode(), 1_000 + offset, (), "orders", partition, offset, call_id=call_id)
 
 
 def entries(*records: tuple[str | None, str]) -> list[tuple[int, WaitingRecord]]:
