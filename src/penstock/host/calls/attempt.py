@@ -13,6 +13,10 @@ CANCEL_SECONDS: Final = 5.0
 """The time in which a cancelled coroutine must end; after it, the coroutine is abandoned."""
 
 
+CALL: Final = "call"
+"""The word for the function of an operator in errors."""
+
+
 class AttemptOutcome(NamedTuple):
     """The end of an attempt: its result, or its error."""
 
@@ -26,7 +30,7 @@ class Attempt:
     The time begins with `begin`, not before: what precedes the call, such as opening a client, has no part of it.
 
     Args:
-        name: of the function and its record, for errors.
+        name: returns the name of a function and its record, for errors; it takes the word for the function.
         made: the coroutine.
         timeout: its maximum duration in seconds.
         cancel_seconds: the time in which it must end after it is cancelled.
@@ -35,13 +39,14 @@ class Attempt:
 
     def __init__(
         self,
-        name: str,
+        name: Callable[[str], str],
         made: Coroutine[Any, Any, Any],
         timeout: float,
         cancel_seconds: float,
         ended: Callable[[AttemptOutcome], None],
     ) -> None:
-        self._name = name
+        self._name_of = name
+        self._running = CALL
         self._timeout = timeout
         self._cancel_seconds = cancel_seconds
         self._ended: Callable[[AttemptOutcome], None] | None = ended
@@ -52,16 +57,20 @@ class Attempt:
         self._task = self._loop.create_task(outcome_of(made))
         self._task.add_done_callback(self._done)
 
-    def begin(self, name: str) -> None:
+    def begin(self, running: str) -> None:
         """Begin the time of the attempt, or begin it again; raises CancelledError if it is over.
 
-        name: of the function that runs from now on, and its record, for errors.
+        running: the word for the function that runs from now on, for errors.
         """
         if self._error is not None:
             raise asyncio.CancelledError(str(self._error))
-        self._name = name
+        self._running = running
         self._end_timer()
         self._timer = self._loop.call_later(self._timeout, self._time_out)
+
+    @property
+    def _name(self) -> str:
+        return self._name_of(self._running)  # when it is needed, as most attempts have no error
 
     def cancel(self) -> None:
         """Cancel the coroutine; the outcome is then an error, unless the coroutine returns regardless."""

@@ -6,8 +6,10 @@ It lives in the loop of the calls.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 from penstock.host.calls.answer_writer import AnswerWriter, CallAnswer
@@ -21,7 +23,7 @@ class LeavingAnswers:
     Args:
         topic: the name of the answers topic.
         writer: writes the answers.
-        settled: called in the loop after each answer that is written, or lost.
+        settled: called in the loop after answers are written, or lost.
     """
 
     def __init__(self, topic: str, writer: AnswerWriter, settled: Callable[[], None]) -> None:
@@ -30,6 +32,8 @@ class LeavingAnswers:
         self._settled = settled
         self._loop = asyncio.get_running_loop()
         self._unwritten: Counter[int] = Counter()
+        self._lock = threading.Lock()
+        self._done: list[int] = []  # partitions of answers that are written, and of which the loop has yet to learn
         self._waiting: defaultdict[int, list[Callable[[], None]]] = defaultdict(list)
 
     def __len__(self) -> int:
@@ -45,7 +49,7 @@ class LeavingAnswers:
             call.answer,
             max(call.record.timestamp, 0),
         )
-        self._writer.write(record, partial(_in, self._loop, partial(self._written, call.partition)))
+        self._writer.write(record, partial(self._written, call.partition))
 
     def when_written(self, partition: int, done: Callable[[], None]) -> None:
         """Call `done` when no answer of a partition is on its way, perhaps at once."""
@@ -55,17 +59,21 @@ class LeavingAnswers:
             done()
 
     def _written(self, partition: int) -> None:
-        """Note that an answer of a partition needs no memory any more."""
-        self._unwritten[partition] -= 1
-        if not self._unwritten[partition]:
-            del self._unwritten[partition]
-            for done in self._waiting.pop(partition, ()):
-                done()
+        """Note in any thread that an answer is written; the loop learns of several at once, as it has to be woken."""
+        with self._lock:
+            self._done.append(partition)
+            is_first = len(self._done) == 1
+        if is_first:
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._settle)
+
+    def _settle(self) -> None:
+        """Take written answers from the count."""
+        with self._lock:
+            written, self._done = Counter(self._done), []
+        self._unwritten -= written  # which also removes partitions without answers
+        for partition in written:
+            if partition not in self._unwritten:
+                for done in self._waiting.pop(partition, ()):
+                    done()
         self._settled()
-
-
-def _in(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:
-    try:
-        loop.call_soon_threadsafe(function)
-    except RuntimeError:  # the loop is closed
-        return

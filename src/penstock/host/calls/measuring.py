@@ -41,36 +41,40 @@ class CallCounters:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._now = CallFigures()
+        self._in_flight = self._waiting = 0
+        self._answered = self._failed = self._retries = 0
+        self._latency = NOTHING
         self._last: deque[float] = deque(maxlen=_KEPT_ATTEMPTS)
 
     def set(self, in_flight: int, waiting: int) -> None:
         """Note the current numbers."""
         with self._lock:
-            self._now = self._now._replace(in_flight=in_flight, waiting=waiting)
+            self._in_flight, self._waiting = in_flight, waiting
 
     def attempted(self, milliseconds: float) -> None:
         """Add an attempt that has ended."""
         with self._lock:
-            self._now = self._now._replace(latency=self._now.latency.plus(measured_once(milliseconds)))
+            self._latency = self._latency.plus(measured_once(milliseconds))
             self._last.append(milliseconds)
 
     def retried(self) -> None:
         """Add an attempt that follows a failed one."""
         with self._lock:
-            self._now = self._now._replace(retries=self._now.retries + 1)
+            self._retries += 1
 
     def answered(self, failures: int) -> None:
         """Add an answer. failures: 1 for a failure, else 0."""
         with self._lock:
-            now = self._now
-            self._now = now._replace(answered=now.answered + 1, failed=now.failed + failures)
+            self._answered += 1
+            self._failed += failures
 
     def take(self) -> CallFigures:
         """Return the figures since the last call."""
         with self._lock:
-            taken = self._now
-            self._now = CallFigures(taken.in_flight, taken.waiting)
+            counted = (self._answered, self._failed, self._retries, self._latency)
+            taken = CallFigures(self._in_flight, self._waiting, *counted)
+            self._answered = self._failed = self._retries = 0
+            self._latency = NOTHING
             last = sorted(self._last)
         return taken._replace(percentiles=(_at_share(last, 0.5), _at_share(last, 0.99)) if last else None)
 

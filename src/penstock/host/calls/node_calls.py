@@ -24,7 +24,7 @@ from functools import partial
 from typing import Any
 
 from penstock.host.calls.answer_writer import AnswerWriter
-from penstock.host.calls.attempt import CANCEL_SECONDS, Attempt, AttemptOutcome
+from penstock.host.calls.attempt import CALL, CANCEL_SECONDS, Attempt, AttemptOutcome
 from penstock.host.calls.blocking import BlockingThreads
 from penstock.host.calls.leaving_answers import LeavingAnswers
 from penstock.host.calls.lines import Call, CallLines
@@ -37,7 +37,7 @@ from penstock.host.crashpoints import crash_point
 from penstock.processor.call_batch import Attempted, CallOutcome
 from penstock.processor.call_function import CallFunction, ClientOpenError
 from penstock.processor.calls import NOT_CALLED, Answer, CallSpec
-from penstock.processor.waiting_records import Waiting
+from penstock.processor.waiting_records import Waiting, WaitingRecord
 
 
 class _Batch:
@@ -53,15 +53,21 @@ class _Batch:
         self.began = began
         self.attempt: Attempt | None = None
 
-    def begin(self, name: str) -> None:
-        """Begin the time of the attempt; name: as in `Attempt.begin`."""
+    def begin(self, running: str) -> None:
+        """Begin the time of the attempt; running: as in `Attempt.begin`."""
         if self.attempt is not None:
-            self.attempt.begin(name)
+            self.attempt.begin(running)
 
     def cancel_if_dropped(self) -> None:
         """Cancel the attempt if no call of it needs an answer."""
         if self.attempt is not None and all(call.is_dropped for call in self.calls):
             self.attempt.cancel()
+
+
+def _name_of(node: str, record: WaitingRecord, more: int, function: str) -> str:
+    """Return the name of the `function` of an operator and its record, and of how many more."""
+    others = f", and {more} more," if more else ","
+    return f"The {function} of {node} for {record.topic}-{record.partition}, offset {record.offset}{others}"
 
 
 class NodeCalls:
@@ -195,14 +201,11 @@ class NodeCalls:
         self._attempts.add(batch)
         timeout = self._spec.rules.timeout_ms / 1000
         ended = partial(self._ended, batch)
-        name = self._name_of("call", batch)
+        name = self._name_of(batch)
         batch.attempt = Attempt(name, self._made_call(batch), timeout, self._cancel_seconds, ended)
 
-    def _name_of(self, function: str, batch: _Batch) -> str:
-        record, more = batch.calls[0].record, len(batch.calls) - 1
-        others = f", and {more} more," if more else ","
-        place = f"{record.topic}-{record.partition}, offset {record.offset}"
-        return f"The {function} of {self._spec.node} for {place}{others}"
+    def _name_of(self, batch: _Batch) -> Callable[[str], str]:
+        return partial(_name_of, self._spec.node, batch.calls[0].record, len(batch.calls) - 1)
 
     async def _made_call(self, batch: _Batch) -> dict[Call, CallOutcome]:
         """Call the function for the records and return their outcomes, or the one that the service has already."""
@@ -216,14 +219,13 @@ class NodeCalls:
                 return {calls[0]: CallOutcome(found)}
         self._standstill.check()
         made = self._function.made(attempted, client)
-        return dict(zip(calls, made.outcomes(await self._result(batch, "call", made)), strict=True))
+        return dict(zip(calls, made.outcomes(await self._result(batch, CALL, made)), strict=True))
 
     async def _result(self, batch: _Batch, which: str, function: Callable[[], Any]) -> Any:
         """Return the result of the function `which`, whose time begins now."""
-        name = self._name_of(which, batch)
-        batch.begin(name)
+        batch.begin(which)
         if self._spec.rules.threads:
-            return await self._threads.run(name, function)
+            return await self._threads.run(self._name_of(batch)(which), function)
         return await function()
 
     def _ended(self, batch: _Batch, outcome: AttemptOutcome) -> None:
