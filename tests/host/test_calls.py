@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -130,6 +131,26 @@ def test_each_method_makes_calls(runner: Runner, application: str, topics: tuple
     ) == (sorted((name, value, key) for name, (_, results) in METHODS.items() for key, value in results))
     assert {(each.timestamp, each.headers) for each in found} == {(1_000, (("n", b"0"),)), (1_001, (("n", b"1"),))}
     assert service.calls["pair a1"] == 3  # of map, peek and foreach
+
+
+async def forgotten(value: str) -> Any:
+    value.upper()
+
+
+@pytest.mark.partitions(1, 1)
+@pytest.mark.parametrize("runner", ["driver", "threads"], indirect=True)
+def test_a_function_that_forgets_its_answer_is_named_in_a_warning(
+    runner: Runner, application: str, topics: tuple[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    builder = StreamsBuilder()
+    builder.stream(topics[0], TEXT).map_values(forgotten, "risk", calls=CALLS).to(topics[1], TEXTS)
+    runner.write(topics[0], rows("a1", "b1"))
+    with caplog.at_level(logging.WARNING):
+        runner.run_here(builder.build(), runner.config(application))
+    assert [each.value for each in runner.read(topics[1])] == [None, None]
+    (warning,) = (each for each in caplog.messages if "has returned no value before" in each)
+    place = f"{__file__}:{forgotten.__code__.co_firstlineno}"
+    assert warning.startswith(f"The mapper forgotten ({place}) of risk (created at {__file__}:")
 
 
 @pytest.mark.partitions(2, 1)

@@ -47,6 +47,18 @@ grouped.aggregate(list, add, lambda k, v, a: a.remove(v), Materialized.with_(S, 
     "mapper of a table": f'{TABLE}.map_values(lambda v: print(v)).to_stream().to("out") #!',
     "mapper of a group": f"{TABLE}.group_by(lambda k, v: print(k, v)).count() #!",
     "key selector": 'b.stream("in").select_key(lambda k, v: print(v)).to("out") #!',
+    "mapper with calls": """
+async def risk(v): #!
+    v.upper()
+b.stream("in").map_values(risk, calls=Calls()).to("out")""",
+    "key selector with calls": """
+def customer(k, v): #!
+    v.upper()
+b.stream("in").select_key(customer, calls=Calls(threads=1)).to("out")""",
+    "predicate with calls": """
+async def is_long(k, v): #!
+    len(v) > 3
+b.stream("in").filter(is_long, calls=Calls()).to("out")""",
     "joiner": """
 table = b.table("in")
 b.stream("in2")
@@ -178,6 +190,55 @@ def test_none_that_may_be_meant_is_not_named(program: str, caplog: pytest.LogCap
     function = 'def f(v): return None if v == "last" else v\n'
     records = '[("k", None), ("k", "v"), ("k", "w"), ("k", "last")]'
     assert shown_by(f"{function}{program}\ndrive({records})", caplog) == ""
+
+
+@pytest.mark.parametrize(
+    ("method", "expected"),
+    [
+        ("map", "a pair (key, value)"),
+        ("flat_map", "a list of pairs (key, value)"),
+        ("flat_map_values", "a list of values"),
+    ],
+)
+def test_a_called_function_that_forgets_a_needed_value_is_an_error_with_its_line(
+    method: str, expected: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    program = f"""
+async def split(*record): #!
+    record[-1].split()
+b.stream("in").{method}(split, named="split-orders", calls=Calls()).to("out")
+drive()"""
+    shown = shown_by(program, caplog)
+    line = f"program.py:{marked_line(program)}"
+    assert f"The mapper split ({line}) of split-orders returned None where {expected} was expected." in shown
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        """
+async def found(v):
+    return v if v == "2" else None
+b.stream("in").map_values(found, calls=Calls()).to("out")
+drive([("k", str(n)) for n in (2, 1, 2)])""",
+        """
+@vectorized
+async def found(values: list[str]):
+    return [None for _ in values]
+b.stream("in").map_values(found, calls=Calls()).to("out")
+drive()""",
+        """
+async def told(k, v):
+    v.upper()
+b.stream("in").peek(told, calls=Calls()).foreach(told, calls=Calls())
+drive()""",
+    ],
+    ids=["after a value", "columns", "actions"],
+)
+def test_called_functions_whose_none_is_no_mistake_cause_no_warning(
+    program: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert shown_by(program, caplog) == ""
 
 
 def test_columns_are_watched_until_the_first_value(caplog: pytest.LogCaptureFixture) -> None:

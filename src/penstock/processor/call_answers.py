@@ -13,7 +13,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, cast
 
 from penstock.errors import CallFailedError, StreamsError
@@ -21,6 +21,7 @@ from penstock.metrics.drop_reasons import DropReason
 from penstock.processor.api import Processor, ProcessorContext
 from penstock.processor.call_inbox import CallsContext, opened_inbox
 from penstock.processor.calls import Answer, CallFailure, CallSpec, FailedCall, unpack_answer
+from penstock.processor.first_results import NeedsResults, UsesResults, adapting, no_result_error
 from penstock.processor.kept_results import KeptResults
 from penstock.processor.waiting_records import WaitingRecord
 from penstock.record import NO_METADATA, Record
@@ -54,7 +55,7 @@ class _Result:
         return self.value
 
 
-class StreamCallAnswers(Processor):
+class StreamCallAnswers(Processor, UsesResults):
     """Forwards the results of an operator whose function is called outside of the task.
 
     Args:
@@ -63,10 +64,14 @@ class StreamCallAnswers(Processor):
         topic: the name of the answers topic, without prefix.
     """
 
+    held = ()
+
     def __init__(self, spec: CallSpec, make: Callable[[Callable[..., Any]], Processor], topic: str) -> None:
         self._spec = spec
         self._topic = topic
         self._result = _Result()
+        if spec.columns is None:  # a function on columns returns a column, or fails
+            adapting(spec.function, self._result)
         self._operator = make(self._result)
         self._results = KeptResults()
         self._turn: _Turn | None = None
@@ -99,6 +104,10 @@ class StreamCallAnswers(Processor):
         self._inbox.remove(turn.sequence)
         for result in results:
             self.context.forward(result)
+
+    def users(self) -> Iterable[UsesResults]:
+        """Return the operator, if it uses the results of calls."""
+        return (self._operator,) if isinstance(self._operator, UsesResults) else ()
 
     def close(self) -> None:
         """Close the operator."""
@@ -136,6 +145,8 @@ class StreamCallAnswers(Processor):
         if answer.failure:
             raise CallFailedError(self._spec.node, answer.failure, answer.attempts, answer.details)
         self._result.value = None if answer.result is None else self._deserialized(answer.result, turn.waiting)
+        if self._result.value is None and isinstance(self._operator, NeedsResults):
+            raise no_result_error(self._result, self._spec.node, self._operator)
         self._operator.process(record)
         return self._results.take()
 

@@ -7,7 +7,7 @@ An operator lists the functions whose results it uses (`UsesResults`). A wrapper
 function has returned a value: a None before that logs one line per node and process. Calls with a None argument, except
 as the key, do not count. Later calls have no overhead. A predicate may return None for false, so the code of a
 predicate is examined instead: does it ever return anything else? The wrappers of initializers and of `process` also
-exist for the first calls only.
+exist for the first calls only. The function of an operator with calls counts by its answers, and is examined likewise.
 """
 
 from __future__ import annotations
@@ -73,6 +73,13 @@ ID_MAPPER = MAPPER._replace(effect="which forwards the record without a search f
 FOREIGN_KEY = Held("_extract", "foreign key extractor", "which joins the row with nothing")
 
 
+class NeedsResults:
+    """An operator that refuses None as the result of its function."""
+
+    expected: ClassVar[str]
+    """The form of the results, for errors."""
+
+
 class UsesResults:
     """An operator, or a part of one, that uses the results of user functions."""
 
@@ -124,7 +131,7 @@ def watch_results(processor: object, supplier: ProcessorSupplier, node: str) -> 
 
 def _check_predicates(found: Any, held: Held, settled: set[str], node: str) -> None:
     settled.add(held.role)
-    for predicate in found if isinstance(found, tuple) else (found,):
+    for predicate in map(_written_by_user, found if isinstance(found, tuple) else (found,)):
         if _none_returns(predicate) == _ALL and not _is_lambda(predicate):
             _warn(predicate, held, node, "always returns None, which counts as false")
 
@@ -237,6 +244,20 @@ def _is_of_package(function: Any) -> bool:
     return str(getattr(function, "__module__", "")).partition(".")[0] == _OWN
 
 
+def no_result_error(function: Any, node: str, operator: NeedsResults) -> TypeError:
+    """Return the error of a called function that returned None.
+
+    Args:
+        function: the function, or an adapter of it.
+        node: the name of the node.
+        operator: of the node.
+    """
+    return TypeError(
+        f"The mapper{_shown(_written_by_user(function))} of {node} returned None where {operator.expected} was "
+        "expected. A function without return returns None: return the result of the call."
+    )
+
+
 def _shown(function: Any) -> str:
     """Return name and line of a Python function; empty for other callables."""
     code = _code(inspect.unwrap(function))
@@ -264,10 +285,10 @@ _NO, _SOME, _ALL = "no", "some", "all"
 def _none_returns(function: Any) -> str:
     """Return whether no, some or all returns of a function are None.
 
-    Only the constant None in plain Python functions counts.
+    Only the constant None in Python functions without `yield` counts.
     """
     code = _code(function)
-    if code is None or code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
+    if code is None or code.co_flags & (inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR):
         return _NO
     none, values = 0, 0
     before: dis.Instruction | None = None

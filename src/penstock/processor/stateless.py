@@ -25,7 +25,14 @@ from penstock.processor.api import (
 )
 from penstock.processor.arrays import items_in
 from penstock.processor.columns import NULL_NOT_ALLOWED, AppliedRows, ColumnCall, apply, composed, has_null, kept_rows
-from penstock.processor.first_results import KEY_SELECTOR, MAPPER, PREDICATE, PREDICATES, UsesResults
+from penstock.processor.first_results import (
+    KEY_SELECTOR,
+    MAPPER,
+    PREDICATE,
+    PREDICATES,
+    NeedsResults,
+    UsesResults,
+)
 from penstock.processor.not_awaited import check_awaited, check_first_awaited
 from penstock.record import ArrayColumn, Int64Array, KeyValue, LazyColumn, Record, RecordBatch, rows_of
 from penstock.serdes.api import Library
@@ -147,12 +154,14 @@ def _select(batch: RecordBatch, passing: Any, kept: Int64Array | None) -> tuple[
     return selected, rows
 
 
-class StreamMap(BatchProcessor):
+class StreamMap(BatchProcessor, NeedsResults):
     """Maps each record to another key and value (Kafka class: KStreamMap).
 
     Args:
         mapper: returns the new key and value, as a pair, from key and value.
     """
+
+    expected = "a pair (key, value)"
 
     def __init__(self, mapper: KeyValueMapper) -> None:
         self._mapper = mapper
@@ -252,12 +261,14 @@ class StreamMapValues(BatchProcessor, UsesResults):
         return RecordBatch(rows.keys, applied.results, rows.timestamps, rows.offsets, rows.headers), applied.kept
 
 
-class StreamFlatMap(BatchProcessor):
+class StreamFlatMap(BatchProcessor, NeedsResults):
     """Maps each record to any number of records (Kafka class: KStreamFlatMap).
 
     Args:
         mapper: returns an iterable of pairs from key and value.
     """
+
+    expected = "a list of pairs (key, value)"
 
     def __init__(self, mapper: KeyValueMapper) -> None:
         self._mapper = mapper
@@ -280,7 +291,7 @@ class StreamFlatMap(BatchProcessor):
         return repeated, origin
 
 
-class StreamFlatMapValues(BatchProcessor):
+class StreamFlatMapValues(BatchProcessor, NeedsResults):
     """Maps each value to any number of values of the same key (Kafka class: KStreamFlatMapValues).
 
     Args:
@@ -288,6 +299,7 @@ class StreamFlatMapValues(BatchProcessor):
         with_key: whether the mapper takes key and value, or only the value.
     """
 
+    expected = "a list of values"
     takes_arrays = True
 
     def __init__(self, mapper: Callable[..., Any], with_key: bool) -> None:
