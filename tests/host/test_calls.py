@@ -682,8 +682,10 @@ def waiting_to(service: Service, program: Program, runner: Runner, topics: tuple
 
 
 @pytest.mark.partitions(1, 1)
+@pytest.mark.parametrize("store", ["ask-calls", "questions"])
 @pytest.mark.parametrize("runner", ["threads", IN_PROCESSES, "spark"], indirect=True)
 def test_each_start_warns_of_records_whose_operator_has_lost_its_calls(
+    store: str,
     runner: Runner,
     start: Callable[..., Program],
     application: str,
@@ -691,19 +693,20 @@ def test_each_start_warns_of_records_whose_operator_has_lost_its_calls(
     service: Service,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    program = start(asking(*topics), runner.config(application))
+    with_calls = asking(*topics, calls=Calls(capacity=10, store_name=store))
+    program = start(with_calls, runner.config(application))
     waiting_to(service, program, runner, topics)
     for changed in ("ask", "demand"):
         without = calling(*topics, partial(uppercase, changed))
         caplog.clear()
         program.change(without)
-        told = "2 records of operator ask wait for calls in store ask-calls, and the program has no such operator"
+        told = f"2 records of operator ask wait for calls in store {store}, and the program has no such operator"
         assert told in caplog.text
         runner.write(topics[0], rows("c1"))
         program.run_to_end()
     service.release()
     caplog.clear()
-    program.change(asking(*topics))
+    program.change(with_calls)
     assert "wait for calls" not in caplog.text
     advance_until(program, lambda: len(values(runner, topics[1])) == 4)
     program.change(without)

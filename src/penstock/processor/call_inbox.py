@@ -179,6 +179,13 @@ class CallInbox:
         return [*taken.items()]
 
 
+def is_call_of(node: str, call_id: str) -> bool:
+    """Return whether an id of a call, as an inbox makes it, may be that of the operator `node`."""
+    before, last = ["", *call_id.split("/")][-2:]
+    named = last.partition(":")[0]
+    return named == node or named.endswith(f"-{node}") or (before == node and last.isdecimal())
+
+
 class StreamCallInbox(Processor):
     """Adds each record to the inbox of its operator.
 

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
+from functools import partial
 
 from penstock.client.api import Admin, Fetcher, OffsetAndMetadata
 from penstock.host.deployment.layout import Layout
 from penstock.host.deployment.lost_topics import recorded_topics
-from penstock.host.deployment.uncalled_records import answers_topic, stores_of_calls, warn_of_uncalled_records
-from penstock.record import TopicPartition
+from penstock.host.deployment.uncalled_records import (
+    UncalledStore,
+    answers_topic,
+    operator_of,
+    operators_with_answers,
+    warn_of_uncalled_records,
+)
+from penstock.record import RecordBatch, TopicPartition
 from penstock.topic_names import CHANGELOG_SUFFIX, changelog_name
 
 
@@ -35,27 +42,33 @@ class UncalledRecords:
             topics: the number of partitions of each topic.
             committed: the offsets of the group, with their metadata.
         """
-        stores = [each for each in self._stores(topics) if self._is_own(each, topics, committed)]
-        if stores:
-            with closing(self._open_fetcher()) as fetcher:
-                waiting = {store: self._waiting(fetcher, self._partitions(store, topics)) for store in stores}
-            delete = f"delete the topics {self._application_id}-{{store}}{CHANGELOG_SUFFIX} and that of its answers"
-            warn_of_uncalled_records(waiting, f"{delete} (penstock topics delete)")
+        operators, stores = operators_with_answers(self._application_id, topics), self._stores(topics)
+        if not operators or not stores:
+            return
+        found: list[UncalledStore] = []
+        with closing(self._open_fetcher()) as fetcher:
+            for store in stores:
+                partitions = self._partitions(store, topics)
+                operator = operator_of(store, operators, partial(self._first_value, fetcher, partitions))
+                if operator is not None and self._is_own(operator, topics, committed):
+                    found.append(UncalledStore(store, operator, self._waiting(fetcher, partitions)))
+        changelog = f"{self._application_id}-{{store}}{CHANGELOG_SUFFIX}"
+        answers = answers_topic(self._application_id, "{operator}")
+        warn_of_uncalled_records(found, f"delete the topics {changelog} and {answers} (penstock topics delete)")
 
     def _stores(self, topics: Mapping[str, int]) -> list[str]:
-        """Return the stores of calls whose changelogs are not read."""
+        """Return the stores whose changelogs are not read."""
         begin = f"{self._application_id}-"
         changelogs = (each for each in topics if each.startswith(begin) and each.endswith(CHANGELOG_SUFFIX))
-        stores = [
+        return [
             each.removeprefix(begin).removesuffix(CHANGELOG_SUFFIX) for each in changelogs if each not in self._read
         ]
-        return [*stores_of_calls(self._application_id, stores, topics)]
 
     def _is_own(
-        self, store: str, topics: Mapping[str, int], committed: Mapping[TopicPartition, OffsetAndMetadata]
+        self, operator: str, topics: Mapping[str, int], committed: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> bool:
         """Return whether the group has used the answers topic: another application's name may begin with this one's."""
-        answers = answers_topic(self._application_id, store)
+        answers = answers_topic(self._application_id, operator)
         if recorded_topics([answers], committed):
             return True
         partitions = [TopicPartition(answers, number) for number in range(topics[answers])]
@@ -67,13 +80,23 @@ class UncalledRecords:
 
     def _waiting(self, fetcher: Fetcher, partitions: list[TopicPartition]) -> int:
         """Return the number of keys with a value."""
+        live: set[tuple[TopicPartition, bytes]] = set()
+        for partition, batch in self._batches(fetcher, partitions):
+            for key, value in zip(batch.keys, batch.values, strict=True):
+                (live.discard if value is None else live.add)((partition, key))
+        return len(live)
+
+    def _first_value(self, fetcher: Fetcher, partitions: list[TopicPartition]) -> bytes | None:
+        """Return the first value that is there, None without one."""
+        with closing(self._batches(fetcher, partitions)) as batches:
+            return next((value for _, batch in batches for value in batch.values if value is not None), None)
+
+    def _batches(
+        self, fetcher: Fetcher, partitions: list[TopicPartition]
+    ) -> Generator[tuple[TopicPartition, RecordBatch]]:
+        """Yield the records of changelogs."""
         begins, ends = self._admin.beginning_offsets(partitions), self._admin.end_offsets(partitions, True)
-        return sum(_live_keys(fetcher, each, begins[each], ends[each]) for each in partitions)
-
-
-def _live_keys(fetcher: Fetcher, partition: TopicPartition, begin: int, end: int) -> int:
-    live: set[bytes] = set()
-    for batch in fetcher.fetch(partition, begin, end, read_committed=True) if begin < end else ():
-        for key, value in zip(batch.keys, batch.values, strict=True):
-            (live.discard if value is None else live.add)(key)
-    return len(live)
+        for partition in partitions:
+            if begins[partition] < ends[partition]:
+                for batch in fetcher.fetch(partition, begins[partition], ends[partition], read_committed=True):
+                    yield partition, batch

@@ -48,6 +48,20 @@ def read_states(checkpoint: Checkpoint, manifest: Manifest, holders: Iterable[st
     return states
 
 
+def first_value(checkpoint: Checkpoint, manifest: Manifest, store: str, holders: Iterable[str]) -> bytes | None:
+    """Return a value that an entry of `store` has, or had before, None without one; reads no more than it needs.
+
+    holders: of the state of the store.
+    """
+    for holder in holders:
+        entry = manifest.entry(holder)
+        for info in path(log_from_json(dict(entry.segments)), None).segments if entry.head else ():
+            changes = read_segment(checkpoint, holder, info, {store}).changes.get(store, {})
+            if (value := next((each for each in changes.values() if each is not None), None)) is not None:
+                return value
+    return None
+
+
 @contextmanager
 def _entries(checkpoint: Checkpoint, task: str, entry: TaskEntry) -> Iterator[Entries]:
     log = log_from_json(dict(entry.segments))

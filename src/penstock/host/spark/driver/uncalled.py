@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import partial
 
 from penstock.client.api import Admin
-from penstock.host.deployment.uncalled_records import stores_of_calls, warn_of_uncalled_records
+from penstock.host.deployment.uncalled_records import (
+    UncalledStore,
+    operator_of,
+    operators_with_answers,
+    warn_of_uncalled_records,
+)
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest
-from penstock.host.spark.checkpoints.task_segments import read_states
+from penstock.host.spark.checkpoints.task_segments import first_value, read_states
 
 
 def warn_of_removed_calls(checkpoint: Checkpoint, last: Manifest, admin: Admin, application_id: str) -> None:
@@ -22,11 +28,13 @@ def warn_of_removed_calls(checkpoint: Checkpoint, last: Manifest, admin: Admin, 
     metadata = checkpoint.read_metadata()
     if metadata is None or not metadata.removed:
         return
-    waiting = {
-        store: _waiting(checkpoint, last, store, metadata.removed[store].holders(store))
-        for store in stores_of_calls(application_id, metadata.removed, admin.topics())
-    }
-    warn_of_uncalled_records(waiting, "penstock savepoint drop FILE {store}")
+    operators, found = operators_with_answers(application_id, admin.topics()), list[UncalledStore]()
+    for store, removed in metadata.removed.items():
+        holders = removed.holders(store)
+        operator = operator_of(store, operators, partial(first_value, checkpoint, last, store, holders))
+        if operator is not None:
+            found.append(UncalledStore(store, operator, _waiting(checkpoint, last, store, holders)))
+    warn_of_uncalled_records(found, "penstock savepoint drop FILE {store}")
 
 
 def _waiting(checkpoint: Checkpoint, last: Manifest, store: str, holders: Collection[str]) -> int:
