@@ -59,9 +59,9 @@ def test_the_warning_has_the_number_of_records_and_what_to_do(caplog: pytest.Log
     stores = [UncalledStore("pay-calls", "pay", 2), UncalledStore("asked", "ask", 1), UncalledStore("old", "old", 0)]
     warn_of_uncalled_records(stores, "drop {store} and {operator}")
     assert caplog.messages == [
-        f"{told} calls in store {store}, and the program has no such operator with calls: nothing calls for them. Give the "
-        f"operator its name (named='{name}') and its calls= again{own} until no record waits, or give them up: drop "
-        f"{store} and {name}."
+        f"{told} calls in store {store}, and the program has no such operator with calls: nothing calls for them. "
+        f"Give the operator its name (named='{name}') and its calls= again{own} until no record waits, or give them "
+        f"up: drop {store} and {name}."
         for name, store, told, own in (
             ("ask", "asked", "1 record of operator ask waits for", ", with store_name='asked',"),
             ("pay", "pay-calls", "2 records of operator pay wait for", ""),
