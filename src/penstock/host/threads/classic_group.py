@@ -20,6 +20,7 @@ from penstock.host.threads.group_protocol import (
     instance_id,
     max_poll_interval_ms,
     now_ms,
+    session_timeout_ms,
 )
 from penstock.host.threads.member import Timing
 from penstock.host.threads.membership import ChangelogPositions
@@ -40,7 +41,7 @@ ASSIGNOR: Final = "penstock"
 """The protocol name that members agree on. A group with other protocols refuses it, and vice versa."""
 
 _PROTOCOL_TYPE: Final = "consumer"
-_SESSION_MS, _HEARTBEAT_MS = 10_000, 500  # a member learns of a rebalance from its next heartbeat
+_HEARTBEAT_MS = 500  # a member learns of a rebalance from its next heartbeat
 
 
 class ClassicProtocol:
@@ -76,7 +77,7 @@ class ClassicProtocol:
         self._state = state
         self._process = process
         self._workers = workers
-        self._session_ms = int(settings.get("session.timeout.ms", _SESSION_MS))
+        self._session_ms = session_timeout_ms(config)
         self._rebalance_ms = max_poll_interval_ms(config)
         heartbeat_ms = int(settings.get("heartbeat.interval.ms", min(_HEARTBEAT_MS, self._session_ms // 3)))
         if heartbeat_ms >= self._session_ms:

@@ -18,6 +18,7 @@ from penstock.host.threads.settings import MAX_POLL_INTERVAL_MS
 from penstock_broker.wire.codec import Message
 
 _TAG: Final = "client.tag."
+_SESSION_MS: Final = 10_000
 _THREAD: Final = 1
 """Kafka Streams appends the thread number to group.instance.id; here, one member represents the instance."""
 
@@ -67,6 +68,11 @@ class GroupProtocol(Protocol):
 def max_poll_interval_ms(config: StreamsConfig) -> int:
     """Return the longest time (ms) without progress before other members get an instance's tasks."""
     return int(client_settings(config, CONSUMER).get("max.poll.interval.ms", MAX_POLL_INTERVAL_MS))
+
+
+def session_timeout_ms(config: StreamsConfig) -> int:
+    """Return the time (ms) without heartbeats after which the coordinator removes a member of the classic protocol."""
+    return int(client_settings(config, CONSUMER).get("session.timeout.ms", _SESSION_MS))
 
 
 def instance_id(config: StreamsConfig) -> str:

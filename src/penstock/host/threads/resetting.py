@@ -12,10 +12,15 @@ from typing import Any
 from penstock.client.api import Admin
 from penstock.client.confluent import ConfluentAdmin
 from penstock.config import StreamsConfig
+from penstock.errors import KafkaError, counted
 from penstock.host.api import ApplicationReset
 from penstock.host.deployment.layout import own_topics
 from penstock.host.deployment.topics import resolve_patterns
 from penstock.host.threads.directories import StateDirectory
+from penstock.host.threads.group_protocol import session_timeout_ms
+from penstock.host.threads.keys import uses_streams_protocol
+from penstock.host.threads.streams_member import SESSION_MS
+from penstock.host.threads.takeover import clients_of
 from penstock.plan.subtopology import BuiltTopology
 from penstock.plan.topology import Topology, built_topology
 from penstock.record import TopicPartition
@@ -29,8 +34,8 @@ def reset(topology: Topology, config: StreamsConfig | Mapping[str, Any]) -> Appl
         config: its configuration.
 
     Raises:
-        LockError: an instance runs on this machine.
-        KafkaError: an instance runs elsewhere, or the brokers do not answer or do not allow it.
+        LockError: an instance runs on this machine. Nothing is deleted.
+        KafkaError: an instance runs elsewhere, and nothing is deleted; or the brokers do not answer or do not allow it.
     """
     checked, built = _checked(topology, config)
     return reset_built(built, checked)
@@ -43,14 +48,31 @@ def reset_built(built: BuiltTopology, config: StreamsConfig) -> ApplicationReset
         plan = _planned(built, config, directory, admin)
         directory.acquire()
         try:
-            directory.delete_state()
-            admin.delete_groups([plan.application_id])
+            _check_has_no_members(admin, config)
+            admin.delete_groups([plan.application_id])  # which brokers refuse if an instance has joined meanwhile
             admin.delete_topics(plan.topics)
+            directory.delete_state()  # last: state without its changelogs is cleared when it is opened
         finally:
             directory.release()
     finally:
         admin.close()
     return plan
+
+
+def _check_has_no_members(admin: ConfluentAdmin, config: StreamsConfig) -> None:
+    """Raise KafkaError if the group has members, which need the topics."""
+    group = admin.describe_group(str(config["application.id"]))
+    if group.members:
+        session = (
+            f"streams.session.timeout.ms of the group ({SESSION_MS} ms by default)"
+            if uses_streams_protocol(config)
+            else f"session.timeout.ms ({session_timeout_ms(config)} ms)"
+        )
+        raise KafkaError(
+            f"The group {group.group_id} has {counted(len(group.members), 'member')}: {clients_of(group.members)}. "
+            "Instances of the application run, or have ended without leaving the group. Stop them; a member that did "
+            f"not leave stays in the group until its {session} has passed. Nothing was deleted."
+        )
 
 
 def plan_reset(topology: Topology, config: StreamsConfig | Mapping[str, Any]) -> ApplicationReset:

@@ -157,8 +157,8 @@ def remove_dead_members(config: StreamsConfig, watch_s: float = WATCH_SECONDS) -
         while True:
             if back := admin.describe_group(group).members:
                 raise StreamsError(
-                    f"{counted(len(back), 'member')} of the group {group} ({_clients(back)}) joined again after being "
-                    "removed: the application still runs. Stop all of its instances first."
+                    f"{counted(len(back), 'member')} of the group {group} ({clients_of(back)}) joined again after "
+                    "being removed: the application still runs. Stop all of its instances first."
                 )
             if time.monotonic() >= deadline:
                 return found.members
@@ -171,13 +171,14 @@ def members_in_the_way(group: GroupDescription) -> Iterator[str]:
     """Yield the reasons why other clients cannot commit offsets of `group` now."""
     if group.members:
         yield (
-            f"The group {group.group_id} has {counted(len(group.members), 'member')}: {_clients(group.members)}. Stop "
-            "the application that they are of. A member that did not leave stays in the group until its "
+            f"The group {group.group_id} has {counted(len(group.members), 'member')}: {clients_of(group.members)}. "
+            "Stop the application that they are of. A member that did not leave stays in the group until its "
             "session.timeout.ms has passed, or until `penstock takeover --force` removes it."
         )
 
 
-def _clients(members: Iterable[MemberDescription]) -> str:
+def clients_of(members: Iterable[MemberDescription]) -> str:
+    """Return the clients that are members, with their hosts."""
     return ", ".join(sorted({f"{member.client_id} at {member.host}" for member in members}))
 
 
