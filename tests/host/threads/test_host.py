@@ -24,6 +24,7 @@ from penstock.errors import (
     LockError,
     MissingSourceTopicError,
     RecordTooLargeError,
+    RetriableError,
     StateStoreNotAvailableError,
     StreamsError,
     TaskMigratedError,
@@ -37,6 +38,7 @@ from penstock.host.group_membership_operation import GroupMembershipOperation
 from penstock.host.threads import assembly
 from penstock.host.threads import host as threads_host
 from penstock.host.threads import vocabulary as v
+from penstock.host.threads.clients import GroupAdmin
 from penstock.host.threads.host import ThreadsHost
 from penstock.host.threads.membership import Post
 from penstock.host.threads.resetting import plan_reset
@@ -1024,3 +1026,26 @@ def test_a_missing_source_topic_is_named_before_anything_starts(words: WordCount
     with pytest.raises(MissingSourceTopicError, match=words.source):
         host.start(Listening())
     host.clean_up()
+
+
+class LoadingAdmin(GroupAdmin):
+    """A coordinator that is loading answers its first requests for committed offsets."""
+
+    requests = 0
+
+    def committed_offsets(
+        self, group: str, partitions: Sequence[TopicPartition], stable: bool = True
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        LoadingAdmin.requests += 1
+        if LoadingAdmin.requests < 3:
+            raise RetriableError("Request failed: COORDINATOR_LOAD_IN_PROGRESS.")
+        return super().committed_offsets(group, partitions, stable)
+
+
+def test_a_start_waits_for_a_coordinator_that_is_loading(words: WordCount, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads_host, "GroupAdmin", LoadingAdmin)
+    monkeypatch.setattr(LoadingAdmin, "requests", 0)
+    words.write("a b a")
+    words.run_to_end(words.host())
+    assert LoadingAdmin.requests >= 3
+    assert words.counts() == {"a": 2, "b": 1}

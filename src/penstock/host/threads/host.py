@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from penstock.client.api import Admin
 from penstock.client.confluent.statistics import STATISTICS
 from penstock.config import StreamsConfig
 from penstock.config.kafka_keys import EXACTLY_ONCE_V2
@@ -34,7 +35,7 @@ from penstock.host.threads.housekeeping import Housekeeping, at_intervals
 from penstock.host.threads.instance_application import InstanceApplication
 from penstock.host.threads.keys import check_group_protocol, check_keys
 from penstock.host.threads.polling import Polling
-from penstock.host.threads.preparing import checked_layout, refused_change
+from penstock.host.threads.preparing import checked_layout, first_layout, refused_change
 from penstock.host.threads.processing import LAST_SECONDS
 from penstock.host.threads.queries import TaskQueries
 from penstock.log_context import logged_as
@@ -129,7 +130,7 @@ class ThreadsHost:
                 "or you give it up, move that directory away."
             )
         self._delete_outdated()
-        polling = self._opened(listener)
+        polling = self._opened(listener, partial(first_layout, wait=self._stopped.wait))
         name = f"penstock-{self._application_id}"
         self._thread = threading.Thread(
             target=logged_as(self._application_id)(self._run), args=(polling, listener), name=name, daemon=True
@@ -237,7 +238,9 @@ class ThreadsHost:
         if max_age_ms >= 0:
             self._directory.delete_outdated((SystemClock().milliseconds() - max_age_ms) / 1000)
 
-    def _opened(self, listener: HostListener) -> Polling:
+    def _opened(
+        self, listener: HostListener, prepare: Callable[[BuiltTopology, StreamsConfig, Admin], Layout] = checked_layout
+    ) -> Polling:
         """Check the topics, create clients and threads, and return the loop of the polling thread."""
         with ExitStack() as opened:
             self._directory.acquire()
@@ -246,7 +249,7 @@ class ThreadsHost:
             opened.callback(self._dropped.end)
             admin = GroupAdmin(self._config)
             opened.callback(admin.close)
-            layout = checked_layout(self._built, self._config, admin)
+            layout = prepare(self._built, self._config, admin)
             self._rebalancing.clear()
             watch = TopicWatch(self._built, self._config, own_topics(self._built))
             application = InstanceApplication(listener, lambda: self._rebalances_for(watch.changes(layout)))

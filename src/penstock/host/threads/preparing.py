@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -10,17 +11,55 @@ from functools import partial
 from penstock.client.api import Admin, OffsetAndMetadata
 from penstock.client.confluent import ConfluentFetcher
 from penstock.config import StreamsConfig
-from penstock.errors import StreamsError
+from penstock.errors import RetriableError, StreamsError
 from penstock.host.deployment.internal_topics import internal_topics, make_internal_topics
 from penstock.host.deployment.layout import Layout, layout_of
 from penstock.host.deployment.listed_topics import listed_topics
 from penstock.host.deployment.lost_topics import check_topics, recorded_topics
 from penstock.host.deployment.topics import check_sink_topics, named_topics, source_topics
+from penstock.host.supervision.restarts import TaskTimeout
 from penstock.host.threads.clients import GroupAdmin
 from penstock.host.threads.plan_check import refused_plan
 from penstock.host.threads.uncalled import UncalledRecords
 from penstock.plan.subtopology import BuiltTopology
 from penstock.record import TopicPartition
+from penstock_broker.common.clock import elapsed_milliseconds
+
+_log = logging.getLogger(__name__)
+
+
+def first_layout(
+    built: BuiltTopology,
+    config: StreamsConfig,
+    admin: Admin,
+    wait: Callable[[float], bool],
+    now_ms: Callable[[], int] = elapsed_milliseconds,
+) -> Layout:
+    """Return `checked_layout`, repeated while brokers answer but cannot serve the requests.
+
+    For example, the coordinator of the group loads after a failover. This may take `task.timeout.ms`.
+
+    Args:
+        built: the topology.
+        config: its configuration.
+        admin: the client.
+        wait: pauses for some seconds; returns True, at once, if the application is closed.
+        now_ms: the time (ms) on a monotonic clock.
+
+    Raises:
+        BrokerNotFoundError: no broker answers the first request.
+        StreamsError: as `checked_layout`.
+    """
+    admin.topics()  # a wrong address is an error at once
+    timeout = TaskTimeout(config["task.timeout.ms"])
+    pause_ms: int = config["penstock.restart.backoff.ms"]
+    while True:
+        try:
+            return checked_layout(built, config, admin)
+        except RetriableError as error:
+            if not timeout.allows(error, now_ms()) or wait(pause_ms / 1000):
+                raise
+            _log.warning("The brokers cannot prepare %s yet; they are asked again: %s", config["application.id"], error)
 
 
 def checked_layout(built: BuiltTopology, config: StreamsConfig, admin: Admin) -> Layout:
