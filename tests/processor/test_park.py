@@ -10,7 +10,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from penstock import Backoff, KStream, Park, Processor, Record, Serdes, StreamsBuilder
+from penstock import Backoff, Consumed, KStream, Park, Processor, Record, Serdes, StreamsBuilder
 from penstock.errors import StreamsError
 from penstock.exception_handlers import (
     DEAD_LETTER_QUEUE_TOPIC,
@@ -21,7 +21,9 @@ from penstock.exception_handlers import (
 )
 from penstock.record import Headers
 from penstock.serdes import StringSerde
+from penstock.state.memory import MemoryBase
 from penstock.testing import TestRecord, TopologyTestDriver
+from tests.task.topologies import batch_of, sent, task_of
 
 STRING = Serdes.string()
 PARK = Park(backoff=Backoff(1_000), attempts=3)
@@ -587,6 +589,25 @@ def test_a_metric_counts_the_parked_records(drive: Drive, service: Service) -> N
     service.down.clear()
     driven.wait(1_000)
     assert parked() == {"charge": 0}
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_no_record_waits_longer_than_the_backoff_though_the_clock_went_back(service: Service, restarts: bool) -> None:
+    park = Park(backoff=Backoff(1_000, limit=4_000), attempts=10)
+    builder = StreamsBuilder()
+    builder.stream("in", Consumed.with_(STRING, STRING)).map_values(service.upper, on_error=park).to("out")
+    base, ten_years = MemoryBase(), 10 * 365 * 86_400_000
+    task = task_of(builder.build(), base=base)
+    task.advance_wall_clock(ten_years)
+    service.down.add("a")
+    task.add_records("in", 0, batch_of(("a", "a1", 0)))
+    task.process()
+    if restarts:
+        base.apply(task.changes(), b"1")
+        task = task_of(builder.build(), base=base)
+    service.down.clear()
+    task.advance_wall_clock(10_000)
+    assert [value for _, _, value, _ in sent(task)] == ["A1"]
 
 
 class Model(RuleBasedStateMachine):

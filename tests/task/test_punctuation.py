@@ -83,11 +83,14 @@ def test_an_alarm_whose_punctuator_failed_fires_again_a_second_later() -> None:
     assert schedules.next_time(WALL_CLOCK) == 1_060
 
 
-def test_an_alarm_keeps_its_time_though_the_clock_went_back() -> None:
+def test_an_alarm_that_is_set_fires_when_the_clock_went_back() -> None:
     schedules = LivingSchedules()
-    _alarm(schedules).ring_at(5_000)
+    alarm = _alarm(schedules)
     schedules.go_back(100)
-    assert schedules.next_time(WALL_CLOCK) == 5_000
+    assert schedules.next_time(WALL_CLOCK) is None
+    alarm.ring_at(5_000)
+    schedules.go_back(90)
+    assert schedules.take_due(WALL_CLOCK, 90) is alarm
 
 
 def test_a_commit_has_the_time_of_an_alarm_that_is_set() -> None:

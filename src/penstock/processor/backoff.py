@@ -42,9 +42,14 @@ class Backoff:
                 f"{self.limit!r}."
             )
 
+    @property
+    def limit_ms(self) -> int:
+        """The longest wait in ms."""
+        return milliseconds(self.limit, "limit")
+
     def wait_ms(self, failures: int) -> int:
         """Return the wait in ms after this number of failures, 1 or more."""
-        wait, limit = milliseconds(self.initial, "wait"), milliseconds(self.limit, "limit")
+        wait, limit = milliseconds(self.initial, "wait"), self.limit_ms
         for _ in range(failures - 1):
             wait = int(wait * self.factor)
             if wait >= limit or self.factor == 1:

@@ -7,6 +7,7 @@ Rules:
 - After the last attempt, the record is a dead letter, or the task handles its error as without this operator. Then the
   next record of the key has its turn.
 - A function may have more than one result, so none is forwarded before all of them are known.
+- No record waits longer than the limit of the backoff, even if the wall clock has gone back since its last attempt.
 - If the store is full, the task handles the error of a record, as without this operator.
 - The operator also receives requests about parked records (`parked_requests`). A retry makes first records due at once,
   and their attempts begin again. A drop makes records dead letters, or drops them without a topic for these.
@@ -106,7 +107,8 @@ class StreamPark(Processor, UsesResults):
         self._next_name = f"{self._store_name}/next"
         self._records = WaitingRecords(store, self._metadata.get(self._next_name, 1))
         self._alarm = self._engine.alarm(self._retry)
-        self._alarm.ring_at(self._records.next_due())
+        now = self.context.current_system_time_ms()
+        self._alarm.ring_at(now if self._later_than_any_wait(now) else self._records.next_due())
 
     def process(self, record: Record[Any, Any]) -> None:
         """Forward the results of the operator, or park the record. A request concerns records that are parked.
@@ -177,11 +179,17 @@ class StreamPark(Processor, UsesResults):
 
     def _retry(self, now: int) -> None:
         """Try the records that are due, and those that follow them."""
+        for sequence, record in self._later_than_any_wait(now):
+            self._records.replace(sequence, replace(record, due=now))
         left = _MOST_AT_ONCE
         for sequence, record in self._records.due(now):
             left = self._retry_line(sequence, record, now, left)
         due = self._records.next_due()
         self._alarm.ring_at(None if due is None else max(due, now + 1))
+
+    def _later_than_any_wait(self, now: int) -> list[Waiting]:
+        """Return the heads of keys that are due later than any backoff allows: the wall clock has gone back."""
+        return self._records.due_after(now + self._rules.backoff.limit_ms)
 
     def _retry_line(self, sequence: int, record: WaitingRecord, now: int, left: int) -> int:
         """Try a record and, while they succeed or are given up, those of its key that follow.

@@ -219,6 +219,10 @@ class WaitingRecords:
             heappush(self._by_due, entry)
         return [(sequence, self._read(sequence)) for sequence in sorted({sequence for _, sequence in found})]
 
+    def due_after(self, time: int) -> list[Waiting]:
+        """Return the heads that are due after `time` (ms), in order of arrival."""
+        return [(each, self._read(each)) for each in sorted(each for each, due in self._heads.items() if due > time)]
+
     def next_due(self) -> int | None:
         """Return the earliest due time of the heads (ms), or None if no record waits."""
         return self._by_due[0][0] if self._drop_outdated() else None

@@ -127,7 +127,9 @@ class TaskAlarm(Schedule):
             self.next_time = now + self.interval
 
     def go_back(self, now: int) -> None:
-        """Keep the time, which is that of an entry in a store."""
+        """Fire soon: the operator sets the time again, by the clock that went back to `now` (ms)."""
+        if self.next_time != _NEVER:
+            self.next_time = min(self.next_time, now)
 
     def continue_at(self, next_time: int | None) -> None:
         """Ignore the time before: the operator sets it."""
