@@ -1,24 +1,29 @@
-"""Runs simulations: `python -m tests.host.threads.simulation 17` one of them, with its trace; `FIRST-LAST` several."""
+"""Runs simulations: `python -m tests.host.threads.simulation 17` one of them, with its trace; `FIRST-LAST` several.
+
+With `waiting` behind the numbers, those of programs with calls, or with parked records.
+"""
 
 from __future__ import annotations
 
 import sys
 import time
 
+from tests.host.threads.simulation.programs import PROGRAMS, WAITING_PROGRAMS
 from tests.host.threads.simulation.simulation import FailedSimulationError, Simulation
 
 
-def main(numbers: str) -> int:
+def main(numbers: str, kind: str = "") -> int:
+    programs = WAITING_PROGRAMS if kind == "waiting" else PROGRAMS
     first, _, last = numbers.partition("-")
     if not last:
-        simulation = Simulation(int(first))
+        simulation = Simulation(int(first), programs)
         simulation.run()
         print(simulation.story())
         return 0
     began, failed = time.process_time(), 0
     for seed in range(int(first), int(last) + 1):
         try:
-            Simulation(seed).run()
+            Simulation(seed, programs).run()
         except FailedSimulationError as error:
             failed += 1
             print(str(error).splitlines()[0][:300], flush=True)
@@ -28,4 +33,4 @@ def main(numbers: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))

@@ -20,6 +20,9 @@ from penstock.host.threads.vocabulary import Abort, CommitPrepared, Event, Outpu
 from penstock.host.threads.workers.messages import WorkerAction
 from penstock.host.threads.workers.worker_process import WorkerDiedError
 from penstock.host.threads.workers.worker_processes import WorkerProcesses
+from penstock.processor.calls import Answer
+from penstock.processor.park import StreamPark
+from penstock.processor.waiting_records import WaitingRecords
 from penstock.record import TopicPartition
 from tests.host.threads.simulation.broker import Broker
 from tests.host.threads.simulation.clients import SimulatedAdmin
@@ -166,3 +169,25 @@ FAULTS = (
     commit_without_the_task_of_a_dead_worker,
     keep_what_was_sent_before_an_error,
 )
+
+
+def take_answers_of_other_records(patch: pytest.MonkeyPatch) -> None:
+    """Begin the numbers of waiting records again when a task is opened, and use an answer by its number alone."""
+    init = WaitingRecords.__init__
+
+    def from_one(records: WaitingRecords, store: Any, first_number: int = 1) -> None:
+        init(records, store)
+
+    patch.setattr(WaitingRecords, "__init__", from_one)
+    patch.setattr(Answer, "answers", lambda answer, sequence, _: answer.sequence == sequence)
+
+
+def forget_parked_records_at_a_start(patch: pytest.MonkeyPatch) -> None:
+    """Set no alarm for the records that are parked when a task is opened."""
+    init = StreamPark.init
+
+    def without_alarm(park: Any, context: Any) -> None:
+        init(park, context)
+        park._alarm.ring_at(None)
+
+    patch.setattr(StreamPark, "init", without_alarm)

@@ -15,6 +15,7 @@ from penstock.client.confluent.refusals import fail_on_refused
 from penstock.client.sockets.offsets import MEMBER_FENCED
 from penstock.errors import KafkaError, OffsetOutOfRangeError, TaskMigratedError
 from penstock.host.api import StreamThreadExceptionResponse
+from penstock.host.calls.runner import CallRunner
 from penstock.host.commits.purging import RecordPurge
 from penstock.host.deployment.layout import Layout
 from penstock.host.group_membership_operation import GroupMembershipOperation
@@ -24,6 +25,7 @@ from penstock.host.threads.assignor import VERSION
 from penstock.host.threads.changelog_reader import ChangelogReader, RestoreStoppedError
 from penstock.host.threads.classic_member import ClassicMember
 from penstock.host.threads.instance import Instance
+from penstock.host.threads.instance_calls import InstanceCalls
 from penstock.host.threads.member import Timing
 from penstock.host.threads.output import AtLeastOnceOutput, ExactlyOnceOutput, Output
 from penstock.host.threads.phases import Phase
@@ -42,6 +44,7 @@ from penstock.state.api import Base
 from penstock.state.memory import MemoryBase
 from penstock_broker.wire.error_codes import ErrorCode
 from tests.host.threads.simulation.broker import Broker
+from tests.host.threads.simulation.calls import SimulatedCallRunner
 from tests.host.threads.simulation.clients import (
     LOT,
     Requests,
@@ -131,6 +134,7 @@ class Process:
         settings = Settings(setting.commit_interval_ms, limits, setting.exactly_once)
         self.deaths = Deaths(world)
         self.workers: list[SimulatedWorker] = []
+        self._calls = InstanceCalls(layout, cast(CallRunner, SimulatedCallRunner(world, broker, layout, self)))
         self._tasks, worker_of = self._processing()
         self.instance = Instance(layout, settings, world.now, worker_of=worker_of)
         fetcher = SimulatedFetcher(requests)
@@ -232,7 +236,8 @@ class Process:
     # ---------------------------------------- the polling thread
 
     def post(self, event: v.Event) -> None:
-        """Give an event to the core."""
+        """Give an event to the core, after the calls have followed it."""
+        self._calls.follow(event)
         self._events.append(event)
         self.wake()
 
@@ -327,7 +332,10 @@ class Process:
 
     def _do(self, action: v.Action) -> None:
         match action:
-            case v.Start() | v.RunTask() | v.Prepare() | v.Apply() | v.Close():
+            case v.Close(task):
+                self._calls.closed(task)
+                self._tasks(action)
+            case v.Start() | v.RunTask() | v.Prepare() | v.Apply():
                 self._tasks(action)
             case v.Restore() | v.Purge() | v.StandBy() | v.StandDown() | v.ResetPosition() | v.FindUnread():
                 self._restores.put(action)
@@ -355,6 +363,8 @@ class Process:
                 replace = StreamThreadExceptionResponse.REPLACE_THREAD
                 self.post(v.Decided(replace if is_replaced else self._setting.response))
             case v.GiveUp(tasks, assignments):
+                for task in tasks:
+                    self._calls.closed(task)
                 self.membership.give_up(tasks, assignments)
             case v.StepBack(error):
                 self.membership.step_back(error)
@@ -386,6 +396,7 @@ class Process:
         return processes.do, processes.worker_of
 
     def _answered(self, event: v.Event) -> None:
+        self._calls.answered(event)
         if isinstance(event, v.Closed) and event.stamp is not None:
             self.state.take(event.task, event.stamp)
         self.post(event)
@@ -395,6 +406,7 @@ class Process:
             case v.Purge(positions):
                 self._opener.purge(self._purge, positions)
             case v.Restore(task):
+                self._calls.await_written(task)
                 self.post(self._opened(task))
             case v.ResetPosition(partition):
                 self.post(self._reset(partition))

@@ -8,14 +8,17 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from random import Random
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
+from penstock.dsl.calls import Calls
 from penstock.dsl.options import Produced
+from penstock.dsl.park import Park
 from penstock.host.deployment.layout import Layout, layout_of
 from penstock.plan.topology import Topology, built_topology
 from penstock.processor.api import Processor, ProcessorContext, PunctuationType, Record
+from penstock.processor.backoff import Backoff
 from penstock.record import TopicPartition
 from penstock.serdes import Serdes
 from penstock.state.memory import MemoryBase
@@ -48,7 +51,8 @@ class Kind(Enum):
 @dataclass(frozen=True)
 class Program:
     """sources: its topics; words: the most words of a value; settles_ms: how long its output may wait for a
-    punctuation, and for the commit behind that."""
+    punctuation, and for the commit behind that; waits_in: a store that is empty once everything is processed;
+    keeps_order: whether the results of a key have the order of its records."""
 
     name: str
     build: Callable[[], Topology]
@@ -57,6 +61,8 @@ class Program:
     words: int = 1
     optimization: str = "none"
     settles_ms: int = 0
+    waits_in: str = ""
+    keeps_order: bool = False
 
 
 class Input(NamedTuple):
@@ -67,10 +73,11 @@ class Input(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """What the test driver gives. output: the records of the sink; changelogs: the last values by topic; stores: the
-    entries of each store as a base has them."""
+    """What the test driver gives. output: the records of the sink, and their values by key; changelogs: the last values
+    by topic; stores: the entries of each store as a base has them."""
 
     output: Counter[tuple[bytes | None, bytes | None]]
+    values: Mapping[bytes | None, list[bytes | None]]
     last: Last
     changelogs: Mapping[str, Last]
     stores: Mapping[str, dict[bytes, bytes]]
@@ -154,6 +161,59 @@ def _held() -> Topology:
     return builder.build()
 
 
+class Service:
+    """The service that a function of a program asks; `is_away` tells of each attempt whether it fails."""
+
+    def __init__(self) -> None:
+        self.is_away: Callable[[], bool] = lambda: False
+
+    def ask(self, value: str) -> str:
+        if self.is_away():
+            raise ConnectionError("The service is away.")
+        return f"{value}!"
+
+
+SERVICE = Service()
+
+
+def _called(value: str) -> str:
+    """Return what the calls of a simulation answer."""
+    return f"{value}!"
+
+
+def _calls(order: Literal["key", "partition", "unordered"]) -> Callable[[], Topology]:
+    def build() -> Topology:
+        builder = StreamsBuilder()
+        builder.stream("in").map_values(_called, named="called", calls=Calls(threads=1, order=order)).to("out")
+        return builder.build()
+
+    return build
+
+
+def _called_counts() -> Topology:
+    builder = StreamsBuilder()
+    called = builder.stream("in").map_values(_called, named="called", calls=Calls(threads=1))
+    called.group_by_key().count().to_stream().to("out", _LONG)
+    return builder.build()
+
+
+def _parked() -> Topology:
+    builder = StreamsBuilder()
+    park = Park(backoff=Backoff(100, limit=400), attempts=1_000)
+    builder.stream("in").map_values(SERVICE.ask, named="asked", on_error=park).to("out")
+    return builder.build()
+
+
+WAITING_PROGRAMS = (
+    Program("calls by key", _calls("key"), Kind.RECORDS, waits_in="called-calls", keeps_order=True),
+    Program("calls by partition", _calls("partition"), Kind.RECORDS, waits_in="called-calls", keeps_order=True),
+    Program("unordered calls", _calls("unordered"), Kind.RECORDS, waits_in="called-calls"),
+    Program("counts of calls", _called_counts, Kind.COUNTS, waits_in="called-calls", keeps_order=True),
+    Program("parked", _parked, Kind.RECORDS, waits_in="asked-parked", keeps_order=True),
+)
+"""Programs whose records wait in a store until a call is answered, or an attempt succeeds."""
+
+
 PROGRAMS = (
     Program("stateless", _stateless, Kind.RECORDS),
     Program("counts", _counts, Kind.COUNTS),
@@ -226,7 +286,8 @@ def expected(program: Program, variant: int) -> Expected:
         for store, (topic, _) in places.items():
             copy.apply(store, batch_of(list(enumerate(written.get(topic, [])))), len(written.get(topic, [])))
             stores[store] = dict(base.view(store).range(None, None, False))
-    return Expected(Counter((row.key, row.value) for row in output), last_of(output), changelogs, stores)
+    records = Counter((row.key, row.value) for row in output)
+    return Expected(records, values_of(output), last_of(output), changelogs, stores)
 
 
 def last_of(rows: Iterable[Row]) -> Last:
@@ -237,6 +298,14 @@ def last_of(rows: Iterable[Row]) -> Last:
         if row.value is not None:
             last[row.key] = row.value, row.timestamp
     return last
+
+
+def values_of(rows: Iterable[Row]) -> dict[bytes | None, list[bytes | None]]:
+    """Return the values of each key, in order."""
+    values: dict[bytes | None, list[bytes | None]] = {}
+    for row in rows:
+        values.setdefault(row.key, []).append(row.value)
+    return values
 
 
 def partition_of(row: Row, partitions: int) -> int:

@@ -8,7 +8,7 @@ A number is all that a simulation depends on: `python -m tests.host.threads.simu
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from penstock.host.api import StreamThreadExceptionResponse
@@ -19,15 +19,18 @@ from tests.host.threads.simulation.group import Group
 from tests.host.threads.simulation.process import SESSION_MS, Disk, Process, Setting
 from tests.host.threads.simulation.programs import (
     PROGRAMS,
+    SERVICE,
     VARIANTS,
     Kind,
     Last,
+    Program,
     changelog_partitions,
     expected,
     input_of,
     last_of,
     layout,
     partition_of,
+    values_of,
 )
 from tests.host.threads.simulation.world import World
 
@@ -66,13 +69,13 @@ class FailedSimulationError(AssertionError):
 
 
 class Simulation:
-    """See the module."""
+    """See the module. programs: one of them is drawn."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, programs: Sequence[Program] = PROGRAMS) -> None:
         self.seed = seed
         self.world = world = World(seed)
         random = world.random
-        self._program = random.choice(PROGRAMS)
+        self._program = random.choice(programs)
         self._variant = random.randrange(VARIANTS)
         self._exactly_once = self._program.kind is Kind.DIFFERENCES or world.chance(0.8)
         self._partitions = random.randint(1, 3)
@@ -111,6 +114,7 @@ class Simulation:
 
     def run(self) -> None:
         """Run to the end; raises FailedSimulationError with the trace if it is not the right one."""
+        SERVICE.is_away = lambda: not self.world.is_calm and self.world.chance(0.3)
         try:
             self._plan()
             self.world.run()
@@ -267,7 +271,15 @@ class Simulation:
     def _is_done(self) -> bool:
         owned = sorted(task for process in self._processes for task in process.owns())
         is_idle = all(one.is_member() and one.instance.phase is Phase.RUNNING for one in self._processes)
-        return is_idle and owned == sorted(self._layout.groups) and self._broker.is_read(self._layout.readers)
+        is_owned = is_idle and owned == sorted(self._layout.groups)
+        return is_owned and self._broker.is_read(self._layout.readers) and not self._waits()
+
+    def _waits(self) -> bool:
+        """Return whether records wait in the store of the program."""
+        if not self._program.waits_in:
+            return False
+        bases = [process.disk.bases[task] for process in self._processes for task in process.owns()]
+        return any(base.view(self._program.waits_in).approximate_num_entries() for base in bases)
 
     # ---------------------------------------- what comes out
 
@@ -281,6 +293,8 @@ class Simulation:
             missing, more = wanted.output - found, found - wanted.output
             assert not missing or (kind is Kind.COUNTS and not self._exactly_once), f"the output misses {missing}"
             assert not more or not self._exactly_once, f"the output has too much: {more}"
+        if self._program.keeps_order and self._exactly_once and is_each:
+            assert values_of(output) == wanted.values, f"the output has another order: {values_of(output)}"
         compare = self._same if self._exactly_once or kind is not Kind.COUNTS else self._no_less
         if kind is not Kind.RECORDS:
             compare("output", last, wanted.last)
