@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,25 +48,33 @@ def is_strictly_growing(found: list[tuple[bytes | None, bytes | None]]) -> bool:
     return True
 
 
-def check_calls(
-    rows: list[records.Row], output: Sequence[OutputRecord], answers: Sequence[OutputRecord], made: Path, most: int
-) -> None:
-    """Check that each click has one result, that of its first answer, and that few calls were made again.
+def by_key(found: list[tuple[bytes | None, bytes | None]]) -> dict[bytes | None, list[bytes | None]]:
+    """Return the values of each key, in order."""
+    result: dict[bytes | None, list[bytes | None]] = {}
+    for key, value in found:
+        result.setdefault(key, []).append(value)
+    return result
+
+
+def check_calls(rows: list[records.Row], read: Callable[[str], Sequence[OutputRecord]], made: Path, most: int) -> None:
+    """Check that each record has one result of each operator with calls, that of its first answer, and that few calls
+    were made again.
 
     Args:
         rows: the input.
-        output: the results.
-        answers: the whole answers topic.
+        read: returns all records of a topic.
         made: the file of the calls.
         most: the largest number of calls that may have been made again.
     """
-    clicks = Counter((record.value or b"").decode() for topic, record in rows if topic == "clicks")
-    results = [(record.value or b"").decode() for record in output]
-    assert Counter(result.partition(" ")[0] for result in results) == clicks
-    first = first_results([(record.partition, record.value) for record in answers], program.ASKED)
-    assert set(results) <= set(first)
     calls = made.read_text().splitlines()
-    assert set(results) <= set(calls)
-    again = len(calls) - clicks.total()
-    print(f"{len(calls)} calls for {clicks.total()} clicks: {again} were made again, of at most {most}")
+    again = len(calls)
+    for operator, source in program.CALLING.items():
+        asked = Counter((record.value or b"").decode() for topic, record in rows if topic == source)
+        results = [(record.value or b"").decode() for record in read(operator)]
+        assert Counter(result.partition(" ")[0] for result in results) == asked, operator
+        answers = [(record.partition, record.value) for record in read(f"{operator}-answers")]
+        assert set(results) <= set(first_results(answers, operator)), operator
+        assert set(results) <= set(calls), operator
+        again -= asked.total()
+    print(f"{len(calls)} calls: {again} were made again, of at most {most}")
     assert again <= most

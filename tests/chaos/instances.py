@@ -60,6 +60,7 @@ class Instance:
             "PYTHONPATH": os.pathsep.join([str(clock), *filter(None, [os.environ.get("PYTHONPATH")])]),
             "PENSTOCK_CHAOS_CLOCK": str(self.clock),
             program.CALLS_FILE: str(directory / "calls"),
+            program.FAILURES: "1",
             "PENSTOCK_CRASH_POINTS": " ".join(_LEADER_POINTS),
             "PENSTOCK_CRASH_DIRECTORY": str(crashes),
         }
@@ -226,7 +227,8 @@ class GroupChaos:
     def _lose_changelog(self, victim: Instance) -> None:
         self._restored()  # what a lost directory had is in the changelog alone until then
         self.close()
-        stores = program.LETTERS_STORE, program.ORDERS_STORE, "minutes-store", f"{program.ASKED}-calls"
+        waiting = [f"{program.TRIED}-parked", *(f"{operator}-calls" for operator in program.CALLING)]
+        stores = [program.LETTERS_STORE, program.ORDERS_STORE, "minutes-store", *waiting]
         changelog = f"{self.name}-{self._draw.choice(stores)}-changelog"
         self._runner.admin.delete_topics([changelog])
         victim.start(self._config)

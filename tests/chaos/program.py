@@ -1,10 +1,10 @@
-"""The program that chaos strikes: joins, windows, a join by foreign key, a repartition, calls and punctuations by wall
-clock, from topics to topics.
+"""The program that chaos strikes: joins, windows, a join by foreign key, a repartition, calls, parked records and
+punctuations by wall clock, from topics to topics.
 
 Run as `program.py <configuration as JSON>`; beside keys of StreamsConfig that has `prefix` (of the topics), `version`
 and `letters` (of the topology), `orders` (a directory) and `to_end`. It runs to the end of its input, or until a file
 `stop` appears in that directory; it pauses while there is a file `pause`, and makes a file `paused` then. The calls are
-noted in the file that CALLS_FILE of the environment names.
+noted in the file that CALLS_FILE of the environment names; if FAILURES is set there, a function fails now and then.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import sys
 import time
 import uuid
@@ -27,6 +28,7 @@ from penstock import (
     JoinWindows,
     KafkaStreams,
     Materialized,
+    Park,
     Processor,
     ProcessorContext,
     Produced,
@@ -40,16 +42,23 @@ from penstock import (
     TimeWindows,
     Topology,
     WindowedSerdes,
+    vectorized,
 )
 from penstock.host.api import State
 
 INPUTS = ("clicks", "views", "accounts", "orders", "users")
 GROWING, JOINED, TABLES = ("minutes", "letters"), ("pairs", "enriched"), ("owners",)
-TICKS, ASKED = "ticks", "asked"
-OUTPUTS = (*GROWING, *JOINED, *TABLES, "more", TICKS, ASKED)
-CALLS_FILE = "PENSTOCK_CHAOS_CALLS"
-CAPACITY = 5
-CALLS = Calls(capacity=CAPACITY, retry=Retry(attempts=2, backoff=Backoff(50), on=ConnectionError))
+TICKS, TRIED = "ticks", "tried"
+CALLING = {"asked": "clicks", "asked-together": "views", "asked-by-processor": "views"}
+"""The input of each operator with calls. Its output topic has its name."""
+OUTPUTS = (*GROWING, *JOINED, *TABLES, "more", TICKS, TRIED, *CALLING)
+CALLS_FILE, FAILURES = "PENSTOCK_CHAOS_CALLS", "PENSTOCK_CHAOS_FAILURES"
+_CAPACITY, _BATCH = 5, 4
+MADE_AGAIN = 2 * (_CAPACITY + _CAPACITY * _BATCH + _CAPACITY)
+"""How many calls may be made again, at most, when the process that makes the calls of all operators ends."""
+CALLS = Calls(capacity=_CAPACITY, retry=Retry(attempts=2, backoff=Backoff(50), on=ConnectionError))
+CALLS_TOGETHER = Calls(capacity=_CAPACITY, batch_size=_BATCH, batch_wait=20, order="partition")
+PARK = Park(backoff=Backoff(50, limit=500), attempts=1_000)
 KEEP_ANSWERS = {"repartition.purge.interval.ms": 2**62}
 """The setting with which all answers stay in their topic, also while the clock is years ahead."""
 LETTERS_STORE, ORDERS_STORE, MORE_STORE = "letters-store", "orders-store", "more-store"
@@ -79,12 +88,41 @@ async def ask(value: str, *, call: CallContext) -> str:
     """Note the call, and return the value with a text that no other call returns; one attempt of eleven fails first."""
     if call.attempt == 1 and call.offset % 11 == 0:
         raise ConnectionError("The service is busy.")
-    answer = f"{value} {uuid.uuid4().hex}"
+    return (await _answers([value]))[0]
+
+
+@vectorized
+async def ask_together(values: list[str]) -> list[str]:
+    """Note a call for each value, and return answers like those of `ask`."""
+    return await _answers(values)
+
+
+async def _answers(values: list[str]) -> list[str]:
+    answers = [f"{value} {uuid.uuid4().hex}" for value in values]
     if CALLS_FILE in os.environ:
         with Path(os.environ[CALLS_FILE]).open("a") as file:
-            file.write(f"{answer}\n")
+            file.writelines(f"{answer}\n" for answer in answers)
     await asyncio.sleep(0.01)
-    return answer
+    return answers
+
+
+class Asking(Processor[str, str, str, str]):
+    """Calls `ask` for each record, and forwards the answer."""
+
+    def process(self, record: Record[str, str]) -> None:
+        """Call."""
+        self.context.call(ask, record.value)
+
+    def answered(self, record: Record[str, str], answer: str) -> None:
+        """Forward the answer."""
+        self.context.forward(record.with_value(answer))
+
+
+def attempt(value: str) -> str:
+    """Return the value. One attempt of six fails, in a process with FAILURES."""
+    if FAILURES in os.environ and random.random() < 1 / 6:
+        raise ConnectionError("The service is away.")
+    return value
 
 
 def topology(prefix: str, version: int, letters: int) -> Topology:
@@ -117,7 +155,13 @@ def topology(prefix: str, version: int, letters: int) -> Topology:
     enriched = clicks.left_join(accounts, lambda click, account: f"{click} of {account}", joined=of_account)
     enriched.to(f"{prefix}-enriched", produced)
 
-    clicks.map_values(ask, named=ASKED, calls=CALLS).to(f"{prefix}-{ASKED}", produced)
+    one, together, by_processor = CALLING
+    clicks.map_values(ask, named=one, calls=CALLS).to(f"{prefix}-{one}", produced)
+    views.map_values(ask_together, named=together, calls=CALLS_TOGETHER).to(f"{prefix}-{together}", produced)
+    asking = views.process(Asking, named=by_processor, calls=CALLS, call_functions=[ask])
+    asking.to(f"{prefix}-{by_processor}", produced)
+
+    clicks.map_values(attempt, named=TRIED, on_error=PARK).to(f"{prefix}-{TRIED}", produced)
 
     views.process(Ticking).to(f"{prefix}-{TICKS}", produced)
 

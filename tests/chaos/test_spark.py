@@ -22,7 +22,7 @@ import pytest
 from penstock.record import TopicPartition
 from tests.chaos import deeds, program
 from tests.chaos.chaos import Chaos
-from tests.chaos.expected import check_calls, is_strictly_growing, living, undisturbed
+from tests.chaos.expected import by_key, check_calls, is_strictly_growing, living, undisturbed
 from tests.chaos.run import BROKERS, MINUTES, SEED, Broker
 from tests.host.spark.support import SparkRunner
 from tests.support.chaos_brokers import EmbeddedBroker, KafkaBrokers
@@ -97,9 +97,9 @@ def check(chaos: Chaos, runner: SparkRunner) -> None:
     assert [name for name in program.GROWING if not is_strictly_growing(found[name])] == []
     assert [name for name in program.JOINED if Counter(found[name]) != Counter(written[name])] == []
     assert max(Counter(found[program.TICKS]).values()) == 1  # a task makes a punctuation of one time once
-    asked, answers = (runner.read(f"{chaos.name}-{name}") for name in (program.ASKED, f"{program.ASKED}-answers"))
-    most = (1 + RUNS_OF_A_DEED * chaos.deeds.total()) * 2 * program.CAPACITY
-    check_calls(chaos.rows, asked, answers, chaos.calls, most)
+    assert by_key(found[program.TRIED]) == by_key(written[program.TRIED])
+    most = (1 + RUNS_OF_A_DEED * chaos.deeds.total()) * program.MADE_AGAIN
+    check_calls(chaos.rows, lambda name: runner.read(f"{chaos.name}-{name}"), chaos.calls, most)
     letters = {
         key: (int.from_bytes(value[8:], "big"), int.from_bytes(value[:8], "big"))
         for key, value in chaos.state(program.LETTERS_STORE).items()

@@ -16,7 +16,7 @@ import pytest
 
 from penstock.record import TopicPartition
 from tests.chaos import deeds, program
-from tests.chaos.expected import Rows, check_calls, is_strictly_growing, living, undisturbed
+from tests.chaos.expected import Rows, by_key, check_calls, is_strictly_growing, living, undisturbed
 from tests.chaos.instances import INSTANCES, GroupChaos
 from tests.chaos.run import BROKERS, MINUTES, SEED, Broker
 from tests.host.spark.support import SparkRunner
@@ -63,7 +63,7 @@ def check(chaos: GroupChaos, runner: SparkRunner) -> None:
 
     def all_is_there() -> bool:
         tables = all(living(found_in(name)) == living(written[name]) for name in (*program.GROWING, *program.TABLES))
-        complete = (*program.JOINED, program.ASKED)
+        complete = (*program.JOINED, program.TRIED, *program.CALLING)
         return tables and all(len(found_in(name)) >= len(written[name]) for name in complete)
 
     chaos.wait_for(all_is_there)
@@ -79,9 +79,9 @@ def check(chaos: GroupChaos, runner: SparkRunner) -> None:
     for name in (program.LETTERS_STORE, program.ORDERS_STORE, "minutes-store"):
         changelog = f"{name}-changelog"
         assert living(found_in(changelog)) == living(written[changelog]), changelog
-    asked, answers = (runner.read(f"{chaos.name}-{name}") for name in (program.ASKED, f"{program.ASKED}-answers"))
-    most = MOVES_OF_A_DEED * (1 + chaos.deeds.total()) * INSTANCES * 2 * program.CAPACITY
-    check_calls(chaos.rows, asked, answers, chaos.calls, most)
+    assert by_key(found[program.TRIED]) == by_key(written[program.TRIED])
+    most = MOVES_OF_A_DEED * (1 + chaos.deeds.total()) * INSTANCES * program.MADE_AGAIN
+    check_calls(chaos.rows, lambda name: runner.read(f"{chaos.name}-{name}"), chaos.calls, most)
 
 
 def reached(chaos: GroupChaos, runner: SparkRunner) -> dict[TopicPartition, int]:
