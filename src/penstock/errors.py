@@ -373,7 +373,9 @@ class CorruptRecordError(KafkaError):
     What to do: The message has the topic, the partition and the offset. Check the disk and the memory of the broker
     that leads the partition, and move leadership to an intact replica, or restore the log from a copy. If the batch is
     lost, delete the records up to its end (Kafka's `kafka-delete-records`): the application continues after them,
-    according to `auto.offset.reset`. `consumer.check.crcs=false` reads batches without verifying their checksums.
+    according to `auto.offset.reset`. `consumer.check.crcs=false` reads batches without verifying their checksums. If
+    librdkafka ends the process with an assertion in `rdbuf.c` instead, a batch before others is damaged: it may read
+    on at a wrong place. The checks are the same.
     """
 
 
