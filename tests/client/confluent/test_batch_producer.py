@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
 from confluent_kafka import KafkaError as Code
 from confluent_kafka import KafkaException
 
-from penstock.client.confluent import ConfluentBatchProducer, ConfluentFetcher
+from penstock.client.api import NewTopic
+from penstock.client.confluent import ConfluentAdmin, ConfluentBatchProducer, ConfluentFetcher
 from penstock.client.confluent.refusals import Refusals
 from penstock.config import StreamsConfig
-from penstock.errors import BrokerNotFoundError, ClusterAuthorizationError, KafkaError, RecordTooLargeError
+from penstock.errors import (
+    BrokerNotFoundError,
+    ClusterAuthorizationError,
+    KafkaError,
+    RecordTooLargeError,
+    RetriableError,
+)
 from penstock.record import PartitionBatch, RecordBatch, TopicPartition
+from penstock.testing import EmbeddedBroker
 from tests.client.confluent.records import HERE, NO_BROKER, together
 
 
@@ -119,3 +129,19 @@ def test_refusals_of_an_earlier_producer_go_on_with_single_records() -> None:
     with pytest.raises(RecordTooLargeError, match="topic t, partition 0"):
         producer.send([PartitionBatch(*HERE, RecordBatch.of([(None, b"bad", 1, 0, ())]))])
     producer.close()
+
+
+def test_another_producer_goes_on_after_brokers_have_lost_records_of_one() -> None:
+    batch = PartitionBatch("t", 0, RecordBatch.of([(None, b"v", 1, 0, ())]))
+    with EmbeddedBroker() as broker:
+        config = StreamsConfig({"bootstrap.servers": broker.bootstrap_servers})
+        with closing(ConfluentAdmin(config)) as admin:
+            admin.create_topics([NewTopic("t", 1)])
+        broker.fail("Produce", "OUT_OF_ORDER_SEQUENCE_NUMBER")
+        with closing(ConfluentBatchProducer(config)) as producer:
+            producer.send([batch])
+            with pytest.raises(RetriableError, match="desynchronization"):
+                producer.flush()
+        with closing(ConfluentBatchProducer(config)) as producer:
+            producer.send([batch])
+            assert producer.flush() == {TopicPartition("t", 0): 1}

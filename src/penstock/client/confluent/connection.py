@@ -99,6 +99,9 @@ _PASSING = frozenset(
 )
 """Codes of retriable errors; librdkafka itself marks them only in transactions (Kafka class: RetriableException)."""
 
+_OUT_OF_SEQUENCE = frozenset((Code.OUT_OF_ORDER_SEQUENCE_NUMBER, Code.UNKNOWN_PRODUCER_ID))
+"""Codes for brokers that have lost records of a producer. It cannot go on, but another one writes the records again."""
+
 _DAMAGED = frozenset((Code._BAD_MSG, Code._BAD_COMPRESSION, Code._NOT_IMPLEMENTED))
 """Codes for a batch with a wrong checksum, or with an unknown format or compression."""
 
@@ -249,7 +252,8 @@ class ClientConnection:
 
     def _refuse(self, code: int, error: Code, doing: str, *needs: Right) -> NoReturn:
         reason = str(error.str()).rstrip(".")
-        raise self._failures.answer(code, reason, doing, *needs, is_passing=passing(error))
+        is_passing = passing(error) or code in _OUT_OF_SEQUENCE
+        raise self._failures.answer(code, reason, doing, *needs, is_passing=is_passing)
 
     def call(self, doing: str, action: Callable[[], T], *needs: Right) -> T:
         """Return the result of `action`, retrying within the timeout while its errors are retriable."""
