@@ -14,6 +14,7 @@ from penstock.processor.call_function import call_function
 from penstock.processor.waiting_records import Waiting
 from penstock.record import PartitionBatch, TopicPartition
 from tests.host.threads.simulation.broker import Broker, Row, batch_of
+from tests.host.threads.simulation.programs import answered
 from tests.host.threads.simulation.world import World
 
 _MOST_CALL_MS = (100, 100, 1_500, 8_000)
@@ -95,8 +96,11 @@ class SimulatedCallRunner:
     def _ended(self, node: str, call: Call) -> None:
         if call.is_dropped:
             return
-        value = (call.record.value or b"").decode()
-        call.answer = self._functions[node].answer(call.sequence, call.record, 1, f"{value}!")
+        function, about = self._functions[node], (call.sequence, call.record, 1)
+        try:
+            call.answer = function.answer(*about, answered((call.record.value or b"").decode()))
+        except ValueError as error:
+            call.answer = function.failure(*about, error)
         for each in self._lines[node].answered(call):
             assert each.answer is not None
             row = Row(each.sequence.to_bytes(8, "big"), each.answer.pack(), each.record.timestamp, ())

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from random import Random
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.calls import Calls
 from penstock.dsl.options import Produced
 from penstock.dsl.park import Park
+from penstock.exception_handlers import LogAndContinueProcessingExceptionHandler
 from penstock.host.deployment.layout import Layout, layout_of
 from penstock.plan.topology import Topology, built_topology
 from penstock.processor.api import Processor, ProcessorContext, PunctuationType, Record
@@ -176,15 +177,17 @@ class Service:
 SERVICE = Service()
 
 
-def _called(value: str) -> str:
-    """Return what the calls of a simulation answer."""
+def answered(value: str) -> str:
+    """Return the answer of a call; the calls of one value fail each time."""
+    if value == "b":
+        raise ValueError("The service refuses b.")
     return f"{value}!"
 
 
-def _calls(order: Literal["key", "partition", "unordered"]) -> Callable[[], Topology]:
+def _calls(calls: Calls) -> Callable[[], Topology]:
     def build() -> Topology:
         builder = StreamsBuilder()
-        builder.stream("in").map_values(_called, named="called", calls=Calls(threads=1, order=order)).to("out")
+        builder.stream("in").map_values(answered, named="called", calls=calls).to("out")
         return builder.build()
 
     return build
@@ -192,7 +195,7 @@ def _calls(order: Literal["key", "partition", "unordered"]) -> Callable[[], Topo
 
 def _called_counts() -> Topology:
     builder = StreamsBuilder()
-    called = builder.stream("in").map_values(_called, named="called", calls=Calls(threads=1))
+    called = builder.stream("in").map_values(answered, named="called", calls=Calls(threads=1, on_failure="skip"))
     called.group_by_key().count().to_stream().to("out", _LONG)
     return builder.build()
 
@@ -204,10 +207,13 @@ def _parked() -> Topology:
     return builder.build()
 
 
+_HANDLED = Calls(threads=1)
+_BY_PARTITION = Calls(threads=1, order="partition")
+_UNORDERED = Calls(threads=1, order="unordered", on_failure="skip")
 WAITING_PROGRAMS = (
-    Program("calls by key", _calls("key"), Kind.RECORDS, waits_in="called-calls", keeps_order=True),
-    Program("calls by partition", _calls("partition"), Kind.RECORDS, waits_in="called-calls", keeps_order=True),
-    Program("unordered calls", _calls("unordered"), Kind.RECORDS, waits_in="called-calls"),
+    Program("calls by key", _calls(_HANDLED), Kind.RECORDS, waits_in="called-calls", keeps_order=True),
+    Program("calls by partition", _calls(_BY_PARTITION), Kind.RECORDS, waits_in="called-calls", keeps_order=True),
+    Program("unordered calls", _calls(_UNORDERED), Kind.RECORDS, waits_in="called-calls"),
     Program("counts of calls", _called_counts, Kind.COUNTS, waits_in="called-calls", keeps_order=True),
     Program("parked", _parked, Kind.RECORDS, waits_in="asked-parked", keeps_order=True),
 )
@@ -246,6 +252,7 @@ def _config(program: Program, cache_bytes: int) -> StreamsConfig:
         "penstock.restart.backoff.max.ms": 1_000,
         "penstock.restart.max.attempts": 1_000,
         "penstock.max.skew.ms": 1,  # what comes later than 12 s is history
+        "processing.exception.handler": LogAndContinueProcessingExceptionHandler(),  # of calls that fail
     }
     return StreamsConfig(settings, environment={})
 
