@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import cast
 
 import pytest
 
-from penstock.client.api import NewTopic, OffsetAndMetadata
+from penstock.client.api import Admin, NewTopic, OffsetAndMetadata
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.errors import BrokerNotFoundError, KafkaError, RetriableError
@@ -65,7 +66,9 @@ def prepare(broker: LoadingBroker, values: Mapping[str, object] | None = None) -
     builder = StreamsBuilder()
     builder.stream("in").group_by_key().count().to_stream().to("out")
     config = StreamsConfig({"application.id": "app", "bootstrap.servers": "localhost:1", **(values or {})})
-    return first_layout(built_topology(builder.build(), "app"), config, broker, broker.wait, lambda: broker.now_ms)  # type: ignore[arg-type]  # of Admin it has what the host uses
+    return first_layout(
+        built_topology(builder.build(), "app"), config, cast(Admin, broker), broker.wait, lambda: broker.now_ms
+    )
 
 
 @pytest.mark.parametrize("request_", REQUESTS)

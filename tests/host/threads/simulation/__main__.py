@@ -1,10 +1,11 @@
 """Runs simulations: `python -m tests.host.threads.simulation 17` one of them, with its trace; `FIRST-LAST` several.
 
-With `waiting` behind the numbers, those of programs with calls, or with parked records.
+With `waiting` after the numbers, those of programs with calls, or with parked records.
 """
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 
@@ -13,6 +14,7 @@ from tests.host.threads.simulation.simulation import FailedSimulationError, Simu
 
 
 def main(numbers: str, kind: str = "") -> int:
+    logging.disable()
     programs = WAITING_PROGRAMS if kind == "waiting" else PROGRAMS
     first, _, last = numbers.partition("-")
     if not last:
