@@ -39,8 +39,9 @@ KEEPS_RECORDS = tuple(f"--log-{name}-ms=86400000" for name in ("retention-check-
 def embedded_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """The embedded broker of the session."""
     # Exported topics of state have the retention that their stores need, and may hold records of long ago.
-    # As on Kafka below, groups of Kafka Streams move tasks with each heartbeat.
-    fast = ("--log-cleaner-backoff-ms", "100", "--group-streams-heartbeat-interval-ms", "100")
+    # As on Kafka below, groups of Kafka Streams move tasks with each heartbeat. Each check of the cleaner looks at the
+    # topics of all tests, and few tests wait for one.
+    fast = ("--log-cleaner-backoff-ms", "500", "--group-streams-heartbeat-interval-ms", "100")
     arguments = (*fast, *KEEPS_RECORDS)
     with BrokerProcess(tmp_path_factory.mktemp("broker"), arguments=arguments) as process:
         yield process

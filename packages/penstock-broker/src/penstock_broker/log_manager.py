@@ -72,8 +72,9 @@ class LogManager:
 
     def remove_files_set_aside(self) -> Steps:
         """Remove files that left their logs (`file.delete.delay.ms`); a step is one partition."""
+        now = self._clock.milliseconds()
         for partition in self._partitions():
-            partition.log.segments.remove_files_set_aside(self._clock.milliseconds())
+            partition.log.segments.remove_files_set_aside(now)
             yield None
 
     def flush(self) -> Steps:
@@ -115,7 +116,7 @@ class LogManager:
 
     def _dirtiest(self, failed: Set[Partition]) -> Partition | None:
         now = self._clock.milliseconds()
-        compacted = (one for one in self._partitions() if one.config.compact)
+        compacted = (one for one in self._partitions() if one.config.compact and one.log.segments.closed)
         found = [(one.dirtiness(now), one) for one in compacted if one not in failed and one not in self._uncleanable]
         due = [(how.ratio, one) for how, one in found if how.is_due]
         return max(due, key=lambda each: each[0], default=(0, None))[1]

@@ -107,6 +107,8 @@ class LogSegments:
 
     def remove_files_set_aside(self, now: int) -> None:
         """Remove the files that left the log long enough ago (`file.delete.delay.ms`)."""
+        if not self._aside:
+            return
         due = [path for removed_ms, path in self._aside if removed_ms <= now]
         self._aside = [each for each in self._aside if each[0] > now]
         for path in due:
