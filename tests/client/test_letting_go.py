@@ -19,6 +19,7 @@ from penstock.client.confluent.transactions import TransactionalWriter, transact
 from penstock.config import StreamsConfig
 from penstock.errors import KafkaError
 from penstock.record import PartitionBatch, RecordBatch, TopicPartition
+from tests.support.plain_producer import PlainProducer
 from tests.support.waiting import until
 
 NOWHERE = StreamsConfig({"application.id": "letting-go", "bootstrap.servers": "127.0.0.1:1"}, environment={})
@@ -38,6 +39,7 @@ def closed_producer() -> ConfluentProducer:
 
 MADE: dict[str, Callable[[], object]] = {
     "producer": lambda: ConfluentProducer(NOWHERE),
+    "producer of tests": lambda: PlainProducer(NOWHERE),
     "admin": lambda: ConfluentAdmin(NOWHERE),
     "positions of a group": lambda: ConfluentAdmin(NOWHERE, 200).committed_offsets("group", GROUP),
     "writer": lambda: AtLeastOnceWriter(NOWHERE).write(1, "owner", ()),

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import Producer
 
+from penstock.client.confluent.delivery_reports import DeliveryReports
 from penstock.client.settings import PRODUCER, client_settings
 from penstock.config import StreamsConfig
 from penstock.record import Headers
@@ -32,8 +33,8 @@ class PlainProducer:
     """
 
     def __init__(self, config: StreamsConfig) -> None:
-        self._failures: list[KafkaError] = []
-        forced = {**_NOT_IDEMPOTENT, "on_delivery": self._delivered}
+        self._reports = DeliveryReports()
+        forced = {**_NOT_IDEMPOTENT, "on_delivery": self._reports.delivered}
         self._client = Producer(client_settings(config, PRODUCER, forced))
 
     def send(
@@ -55,12 +56,8 @@ class PlainProducer:
     def flush(self) -> None:
         """Wait until all records are written. Raises AssertionError if one failed."""
         assert self._client.flush(WAIT_SECONDS) == 0, "records were not written"
-        assert not self._failures, self._failures
+        assert not self._reports.failures, self._reports.failures
 
     def close(self) -> None:
         """Flush."""
         self.flush()
-
-    def _delivered(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None:
-            self._failures.append(error)
