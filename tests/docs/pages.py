@@ -53,7 +53,7 @@ BLOCKS: Mapping[str, int] = {
     "docs/guide.md": 6,
     "docs/index.md": 2,
     "docs/kafka-platform.md": 2,
-    "docs/lake.md": 2,
+    "docs/lake.md": 4,
     "docs/life.md": 3,
     "docs/metrics.md": 1,
     "docs/notebook.md": 7,

@@ -8,10 +8,8 @@ from typing import Any
 import pytest
 
 from penstock.dsl.builder import StreamsBuilder
-from penstock.dsl.options import Consumed, Named, Produced, Repartitioned
+from penstock.dsl.options import Consumed, Named, Repartitioned
 from penstock.dsl.stream import KStream
-from penstock.host.deployment.layout import own_topics
-from penstock.lake import Delta
 from penstock.plan.subtopology import SinkSpec, SourceSpec
 from penstock.processor.api import Processor, ProcessorSupplier
 from penstock.processor.fixed_key import FixedKeyProcessor, FixedKeyProcessorSupplier, FixedKeyRecord
@@ -230,22 +228,3 @@ def test_the_target_is_the_name_of_a_topic_or_a_function(topic: Any) -> None:
     stream = StreamsBuilder().stream("in")
     with pytest.raises(TypeError, match=rf"Expected the name of a topic or a function .* for to\(\), got {topic}"):
         stream.to(topic)
-
-
-def test_a_table_of_a_lake_receives_an_internal_topic() -> None:
-    builder = StreamsBuilder()
-    table = Delta("/lake/orders")
-    builder.stream("in").to_lake(table, Produced.with_(KEY, VALUE).with_name("orders"), partitions=4)
-    built = builder.build().build("app")
-    assert built.lake_topics == built.subtopologies[0].sink_topics == ("app-orders-lake",)
-    (sink,) = built.lake_sinks.values()
-    assert (sink.table, sink.key_serde, sink.value_serde, sink.partitions) == (table, KEY, VALUE, 4)
-    assert own_topics(built) == {"app-orders-lake"}
-
-
-def test_what_is_no_table_of_a_lake_is_refused() -> None:
-    stream = StreamsBuilder().stream("in")
-    with pytest.raises(TypeError, match=r"to_lake takes an Iceberg or a Delta of penstock\.lake, got 'orders'"):
-        stream.to_lake("orders")  # type: ignore[arg-type]  # the mistake that is tested
-    with pytest.raises(ValueError, match="1 partition or more, got partitions=0"):
-        stream.to_lake(Delta("/lake/orders"), partitions=0)

@@ -159,7 +159,7 @@ def test_a_serde_without_a_type_is_refused() -> None:
 
 def test_a_field_with_the_name_of_a_column_is_refused() -> None:
     schema = '{"type": "record", "name": "Order", "fields": [{"name": "_key", "type": "int"}]}'
-    with pytest.raises(StreamsError, match="rename the field"):
+    with pytest.raises(StreamsError, match="_key: tables of a lake have columns of this name"):
         LakeColumns(TEXT, AvroSerde("mock://columns", schema))
 
 

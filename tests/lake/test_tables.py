@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -12,11 +16,13 @@ import pytest
 from penstock.errors import StreamsError
 from penstock.lake import Delta, Iceberg
 from penstock.lake.columns import check_columns
-from penstock.lake.tables import LakeConflictError, LakeTable, TopicIncarnation
+from penstock.lake.tables import KeyedRows, LakeConflictError, LakeTable, TopicIncarnation
 from tests.lake.formats import FORMATS, LakeFormat, rows_of
 
 SCHEMA = pa.schema([("_key", pa.string()), ("n", pa.int32())])
 SOURCE = TopicIncarnation("app-orders-lake", "id-1", 3)
+TIME = pa.timestamp("us", tz="UTC")
+NOW = datetime(2026, 1, 2, 3, tzinfo=UTC)
 
 
 @pytest.fixture(params=FORMATS)
@@ -152,3 +158,112 @@ def test_names_of_tables_show_no_secrets() -> None:
     iceberg, delta = Iceberg("a.b", properties={"token": "secret"}), Delta("s3://a", {"key": "secret"})
     assert "secret" not in f"{iceberg} {iceberg!r} {delta} {delta!r}"
     assert (str(iceberg), str(delta)) == ("the Iceberg table a.b of the catalog default", "the Delta table s3://a")
+
+
+KEYED = pa.schema([pa.field("_key", pa.string(), nullable=False), ("n", pa.int32()), ("_timestamp", TIME)])
+
+
+def keyed(schema: pa.Schema = KEYED, deleted: Sequence[Any] = (), **numbers: int) -> KeyedRows:
+    """Return changes of the keys of `numbers`, and of deleted keys."""
+    rows = [{"_key": key, "n": number, "_timestamp": NOW} for key, number in numbers.items()]
+    keys = pa.Table.from_pylist([{"_key": key} for key in deleted], schema=pa.schema([schema.field("_key")]))
+    return KeyedRows(pa.Table.from_pylist(rows, schema=schema), keys, ("_key",))
+
+
+def test_an_upsert_replaces_and_deletes_rows_by_key(lake: LakeFormat) -> None:
+    table = lake.open(KEYED)
+    for offset, change in enumerate([keyed(a=1, b=2, c=3), keyed(a=4, d=5, deleted=["b", "x"]), keyed(deleted=["c"])]):
+        table.refresh()
+        table.upsert(change, SOURCE, {0: offset})
+        assert lake.open(KEYED).offsets(SOURCE) == {0: offset}
+    assert rows_of(lake, "_key, n") == [("a", 4), ("d", 5)]
+
+
+def test_an_upsert_that_changes_no_row_keeps_its_offsets(lake: LakeFormat) -> None:
+    table = lake.open(KEYED)
+    for offset in (1, 2):
+        table.refresh()
+        table.upsert(keyed(deleted=["x"]), SOURCE, {0: offset})
+    assert lake.open(KEYED).offsets(SOURCE) == {0: 2}
+    assert rows_of(lake) == []
+
+
+def test_an_upsert_on_an_older_version_changes_nothing(lake: LakeFormat) -> None:
+    first, second = lake.open(KEYED), lake.open(KEYED)
+    first.upsert(keyed(a=1), SOURCE, {0: 2})
+    for change in (keyed(a=2), keyed(deleted=["a"]), keyed(deleted=["x"])):
+        with pytest.raises(LakeConflictError, match="Another program has changed"):
+            second.upsert(change, SOURCE, {0: 3})
+    second.refresh()
+    assert second.offsets(SOURCE) == {0: 2}
+    assert rows_of(lake, "_key, n") == [("a", 1)]
+
+
+def test_an_upsert_adds_new_columns(lake: LakeFormat) -> None:
+    lake.open(KEYED).upsert(keyed(a=1, b=2), SOURCE, {0: 1})
+    wider = KEYED.append(pa.field("place", pa.struct([("x", pa.int64())])))
+    table = lake.open(wider)
+    rows = [{"_key": "b", "n": 3, "_timestamp": NOW, "place": {"x": 7}}]
+    none = pa.schema([KEYED.field("_key")]).empty_table()
+    table.upsert(KeyedRows(pa.Table.from_pylist(rows, schema=wider), none, ("_key",)), SOURCE, {0: 2})
+    assert rows_of(lake, "_key, n, place.x") == [("a", 1, None), ("b", 3, 7)]
+
+
+def test_an_upsert_of_a_table_without_the_columns_of_the_key_is_an_error(lake: LakeFormat) -> None:
+    lake.open(pa.schema([("n", pa.int32())]))
+    table = lake.open(KEYED)
+    with pytest.raises(StreamsError, match=r"orders.* has no column _key, by which its rows are replaced"):
+        table.upsert(keyed(a=1), SOURCE, {0: 1})
+
+
+def test_an_upsert_of_a_table_that_another_program_has_made(lake: LakeFormat) -> None:
+    """Its key may be null, and have several rows: an update replaces all of them."""
+    lake.open(SCHEMA)
+    lake.append_elsewhere(some(1, 1, 2))
+    table = lake.open(KEYED)
+    table.upsert(keyed(**{"1": 7}), SOURCE, {0: 1})
+    assert rows_of(lake, "_key, n") == [("1", 7), ("2", 2)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (pa.bool_(), [False, True]),
+        (pa.int32(), [-1, 2]),
+        (pa.int64(), [2, 2**40]),
+        (pa.string(), ["", "it's `so`"]),
+        (pa.binary(), [b"\x00", b"\xff"]),
+        (pa.date32(), [date(2026, 1, 2), date(2026, 1, 3)]),
+        (TIME, [NOW, NOW.replace(microsecond=7)]),
+        (pa.decimal128(38, 18), [Decimal("0.5"), Decimal(2)]),
+    ],
+)
+def test_rows_are_found_by_keys_of_each_type(lake: LakeFormat, kind: pa.DataType, values: list[Any]) -> None:
+    schema = KEYED.set(0, pa.field("_key", kind, nullable=False))
+    table = lake.open(schema)
+    for number in (1, 2):
+        rows = pa.Table.from_pylist([{"_key": each, "n": number, "_timestamp": NOW} for each in values], schema=schema)
+        table.refresh()
+        table.upsert(KeyedRows(rows, pa.schema([schema.field(0)]).empty_table(), ("_key",)), SOURCE, {0: number})
+    assert rows_of(lake, "_key, n") == [(each, 2) for each in values]
+
+
+def test_rows_are_found_by_all_columns_of_a_key(lake: LakeFormat) -> None:
+    """Values of two keys meet in a third one, whose row stays."""
+    fields = [pa.field(name, pa.string(), nullable=False) for name in ("_key_a", "_key_b")]
+    schema = pa.schema([*fields, ("n", pa.int32()), ("place", pa.struct([("x", pa.int64())])), ("_timestamp", TIME)])
+    keys, none = ("_key_a", "_key_b"), pa.schema(fields).empty_table()
+
+    def rows(**numbers: int) -> pa.Table:
+        made = [
+            {"_key_a": key[0], "_key_b": key[1], "n": n, "place": {"x": n}, "_timestamp": NOW}
+            for key, n in numbers.items()
+        ]
+        return pa.Table.from_pylist(made, schema=schema)
+
+    table = lake.open(schema)
+    table.upsert(KeyedRows(rows(ax=1, ay=2, bx=3, by=4), none, keys), SOURCE, {0: 1})
+    table.refresh()
+    table.upsert(KeyedRows(rows(ax=5), rows(by=0).select(list(keys)), keys), SOURCE, {0: 2})
+    assert rows_of(lake, "_key_a, _key_b, n, place.x") == [("a", "x", 5, 5), ("a", "y", 2, 2), ("b", "x", 3, 3)]
+    assert lake.open(schema).offsets(SOURCE) == {0: 2}

@@ -20,6 +20,7 @@ from penstock.dsl.calls import Calls
 from penstock.dsl.column_functions import ArrayFunction, C, D
 from penstock.dsl.functions import checked
 from penstock.dsl.graph import Graph
+from penstock.dsl.internal_sinks import internal_sink, lake_sink
 from penstock.dsl.late_records import LateRecords
 from penstock.dsl.options import Grouped, Materialized, Named, Produced, Repartitioned, name_of
 from penstock.dsl.printed import Printed
@@ -27,11 +28,11 @@ from penstock.dsl.stateless import StatelessOperators
 from penstock.dsl.stream_deduplication import StreamDeduplication
 from penstock.dsl.stream_joins import StreamJoins
 from penstock.dsl.type_variables import KR, K, V
-from penstock.lake.tables import Delta, Iceberg, LakeSink
+from penstock.lake.tables import Delta, Iceberg, LakeMode
 from penstock.notebook import mime_bundle
 from penstock.plan import names, nodes
 from penstock.plan.broadcast import every_partition
-from penstock.plan.internal_topics import DATA_FRAME_SINK_SUFFIX, LAKE_SUFFIX
+from penstock.plan.internal_topics import DATA_FRAME_SINK_SUFFIX
 from penstock.plan.processor_calls import processor_calls
 from penstock.plan.subtopology import DataFrameSink, TopicNameExtractor
 from penstock.plan.suppliers import (
@@ -416,7 +417,7 @@ class KStream(StatelessOperators[K, V], StreamJoins[K, V], StreamDeduplication[K
             ValueError: `partitions` is below 1.
         """
         checked(function, "function(data_frame, epoch)")
-        sink = self._sink_to_internal_topic(DATA_FRAME_SINK_SUFFIX, produced)
+        sink = internal_sink(self._graph, self._id, DATA_FRAME_SINK_SUFFIX, produced)
         self._graph.add(replace(sink, data_frame=DataFrameSink(function, checked_partitions(partitions))))
 
     def to_lake(self, table: Iceberg | Delta, produced: Produced | None = None, partitions: int | None = None) -> None:
@@ -424,9 +425,9 @@ class KStream(StatelessOperators[K, V], StreamJoins[K, V], StreamDeduplication[K
 
         The topology writes them to the topic `<application.id>-<name>-lake`. The application copies that topic to the
         table: each commit has the offsets of its records, so neither a crash nor a reset repeats or skips a record of
-        the topic. Columns are `_key`, the fields of the value (`value` for a value without fields), and `_timestamp`.
-        A table gets columns that it lacks. Commits follow `penstock.lake.commit.interval.ms` and
-        `penstock.lake.commit.max.bytes`.
+        the topic. Columns are `_key` (for windowed keys also `_window_start` and `_window_end`), the fields of the
+        value (`value` for a value without fields), and `_timestamp`. A table gets columns that it lacks. Commits follow
+        `penstock.lake.commit.interval.ms` and `penstock.lake.commit.max.bytes`.
 
         Args:
             table: `Iceberg` or `Delta`, of `penstock.lake`.
@@ -438,22 +439,4 @@ class KStream(StatelessOperators[K, V], StreamJoins[K, V], StreamDeduplication[K
             ValueError: `partitions` is below 1.
             TypeError: `table` is not a table of a lake.
         """
-        if not isinstance(table, Iceberg | Delta):
-            raise TypeError(f"to_lake takes an Iceberg or a Delta of penstock.lake, got {table!r}.")
-        sink = self._sink_to_internal_topic(LAKE_SUFFIX, produced)
-        lake = LakeSink(table, sink.key_serde, sink.value_serde, checked_partitions(partitions))
-        self._graph.add(replace(sink, lake=lake))
-
-    def _sink_to_internal_topic(self, suffix: str, produced: Produced | None) -> nodes.StreamSinkNode:
-        """Return the sink of a topic that is named after the sink and read outside of the topology."""
-        options = option(produced, Produced())
-        name = self._name(options.name, names.STREAM_SINK)
-        options = inherited(f"Sink {name}", options, self._key_serde, self._value_serde)
-        return nodes.StreamSinkNode(
-            name=name,
-            parents=(self._id,),
-            topic=f"{name}{suffix}",
-            key_serde=options.key_serde,
-            value_serde=options.value_serde,
-            partitioner=options.partitioner,
-        )
+        self._graph.add(lake_sink(self._graph, self._id, table, LakeMode.APPEND, produced, partitions))

@@ -9,12 +9,14 @@ from penstock.config import StreamsConfig
 from penstock.dsl.arguments import inherited, option
 from penstock.dsl.functions import checked, takes_key
 from penstock.dsl.graph import Graph
+from penstock.dsl.internal_sinks import lake_sink
 from penstock.dsl.late_records import LateRecords
-from penstock.dsl.options import Grouped, Materialized, Named, name_of
+from penstock.dsl.options import Grouped, Materialized, Named, Produced, name_of
 from penstock.dsl.suppressed import StrictBufferConfig, Suppressed
 from penstock.dsl.table_joins import TableJoins
 from penstock.dsl.type_variables import KR, VR, K, V
 from penstock.errors import TopologyError
+from penstock.lake.tables import Delta, Iceberg, LakeMode
 from penstock.notebook import mime_bundle
 from penstock.plan import names, nodes
 from penstock.plan.suppliers import ValueTransformerSupplierLike, checked_value_transformer_supplier
@@ -251,6 +253,26 @@ class KTable(TableJoins[K, V], LateRecords[K, V]):
         id = self._graph.add(nodes.TableToStreamNode(name=name, parents=(self._id,)))
         stream = self._graph.stream(id, self._key_serde, self._value_serde, repartition_required=False)
         return stream if mapper is None else stream.select_key(mapper)
+
+    def to_lake(self, table: Iceberg | Delta, produced: Produced | None = None, partitions: int | None = None) -> None:
+        """Keep a table of a data lake equal to this one: a row for each key.
+
+        As `KStream.to_lake`, but an update replaces the row of its key, and a deleted key has no row. The columns of
+        the key are never null: `_key`, or `_key_x` for each field `x` of a key that is an object; windowed keys also
+        have `_window_start` and `_window_end`. Of several updates of a key, a commit writes the last one.
+
+        Args:
+            table: `Iceberg` or `Delta`, of `penstock.lake`.
+            produced: serdes, if they differ from those of the table; partitioner, by the key only; name of the node and
+                thus of the topic; a name keeps both when the program changes.
+            partitions: of a new topic; None for `num.partitions`.
+
+        Raises:
+            ValueError: `partitions` is below 1.
+            TypeError: `table` is not a table of a lake.
+        """
+        stream = self.to_stream()
+        self._graph.add(lake_sink(self._graph, stream._id, table, LakeMode.UPSERT, produced, partitions))
 
     def group_by(
         self, mapper: Callable[[K, V], tuple[KR, VR] | None], grouped: Grouped | None = None

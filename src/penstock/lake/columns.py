@@ -1,7 +1,8 @@
 """The rows of records: their columns, from the types that the serdes read, and their values as Arrow.
 
 The fields of a value are columns; any other value is the column `value`. `_key` and `_timestamp` are the key and the
-timestamp of the record. All columns may be null, because a table gets new columns after its first rows.
+timestamp of the record, `_window_start` and `_window_end` the window of a windowed key. All columns may be null,
+because a table gets new columns after its first rows.
 """
 
 from __future__ import annotations
@@ -35,10 +36,16 @@ from penstock.serdes.primitive import (
     StringSerde,
     UUIDSerde,
 )
+from penstock.serdes.windowed import WindowedSerde
 
 KEY: Final = "_key"
+WINDOW_START: Final = "_window_start"
+WINDOW_END: Final = "_window_end"
 TIMESTAMP: Final = "_timestamp"
 VALUE: Final = "value"
+_OWN: Final = frozenset((KEY, WINDOW_START, WINDOW_END, TIMESTAMP))
+_TIME: Final = pa.timestamp("us", tz="UTC")
+_MILLISECONDS: Final = pa.timestamp("ms", tz="UTC")
 
 _PRIMITIVES: Final[Mapping[type[Serde], pa.DataType]] = {
     BooleanSerde: pa.bool_(),
@@ -65,20 +72,27 @@ class LakeColumns:
         key_serde: the serde of the keys.
         value_serde: the serde of the values.
 
+    Attributes:
+        schema: the columns.
+        keys: the names of the columns of the key.
+
     Raises:
         StreamsError: the objects of a serde have no type in Arrow, or a field has the name of another column.
     """
 
     def __init__(self, key_serde: Serde, value_serde: Serde) -> None:
         self._key_serde, self._value_serde = key_serde, value_serde
-        self._key, self._value = _type_of(key_serde), _type_of(value_serde)
-        self._plain_keys, self._plain_values = _plain_of(key_serde), _plain_of(value_serde)
+        self._keys: _KeyColumns = _WindowedKey(key_serde) if isinstance(key_serde, WindowedSerde) else _Key(key_serde)
+        self._value, self._plain_values = _type_of(value_serde), _plain_of(value_serde)
         fields = list(self._value) if pa.types.is_struct(self._value) else [pa.field(VALUE, self._value)]
-        self.schema = pa.schema([pa.field(KEY, self._key), *fields, pa.field(TIMESTAMP, pa.timestamp("us", tz="UTC"))])
-        if len(set(self.schema.names)) < len(self.schema.names):
+        taken = sorted(_OWN.intersection(field.name for field in fields))
+        if taken:
             raise StreamsError(
-                f"{KEY} and {TIMESTAMP} are columns of each table; rename the field of the values of that name."
+                f"{', '.join(taken)}: tables of a lake have columns of this name for the key, its window and the "
+                "timestamp. Rename the field of the values."
             )
+        self.keys = tuple(field.name for field in self._keys.fields)
+        self.schema = pa.schema([*self._keys.fields, *fields, pa.field(TIMESTAMP, _TIME)])
 
     def rows(self, partition: TopicPartition, batch: RecordBatch) -> pa.Table:
         """Return the records of a partition as rows.
@@ -101,17 +115,52 @@ class LakeColumns:
         values = self._value_serde.deserialize_column(topic, batch.values, batch.headers)
         read = pa.array(self._plain_values(values), self._value)
         columns = read.flatten() if pa.types.is_struct(self._value) else [read]
-        times = pa.array(batch.timestamps * 1000, pa.int64()).cast(pa.timestamp("us", tz="UTC"))
-        return pa.Table.from_arrays([pa.array(self._plain_keys(keys), self._key), *columns, times], schema=self.schema)
+        times = pa.array(batch.timestamps * 1000, pa.int64()).cast(_TIME)
+        return pa.Table.from_arrays([*self._keys.arrays(keys), *columns, times], schema=self.schema)
+
+
+class _Key:
+    """The column of keys without windows."""
+
+    def __init__(self, serde: Serde) -> None:
+        self._type, self._plain = _type_of(serde), _plain_of(serde)
+        self.fields = [pa.field(KEY, self._type)]
+
+    def arrays(self, keys: Sequence[Any]) -> list[pa.Array]:
+        return [pa.array(self._plain(keys), self._type)]
+
+
+class _WindowedKey:
+    """The columns of windowed keys: the key, and the start and the end of its window."""
+
+    def __init__(self, serde: WindowedSerde) -> None:
+        self._key = _Key(serde.inner)
+        self.fields = [*self._key.fields, pa.field(WINDOW_START, _TIME), pa.field(WINDOW_END, _TIME)]
+
+    def arrays(self, keys: Sequence[Any]) -> list[pa.Array]:
+        windows = [None if each is None else each.window for each in keys]
+        starts = pa.array([None if each is None else each.start for each in windows], _MILLISECONDS)
+        ends = pa.array([None if each is None else each.end for each in windows], _MILLISECONDS)
+        inner = self._key.arrays([None if each is None else each.key for each in keys])
+        return [*inner, starts.cast(_TIME), ends.cast(_TIME)]
+
+
+_KeyColumns = _Key | _WindowedKey
 
 
 def check_columns(table: str, stored: pa.Schema, new: pa.Schema) -> None:
     """Check that a table with the columns `stored` takes rows with the columns `new`.
 
-    A table may have columns of wider numbers, and lack columns. Raises StreamsError for a column of another type.
+    A table may have columns of wider numbers, and lack columns that may be null. Raises StreamsError for a column of
+    another type.
     """
     for field in new:
         index = stored.get_field_index(field.name)
+        if index < 0 and not field.nullable:
+            raise StreamsError(
+                f"{table} has no column {field.name}, by which its rows are replaced. Add that column, of the type "
+                f"{field.type}, or name another table."
+            )
         if index >= 0 and not _fits(stored.field(index).type, field.type):
             raise StreamsError(
                 f"{table} has the column {field.name} of the type {stored.field(index).type}, and the records have "

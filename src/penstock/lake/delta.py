@@ -2,12 +2,13 @@
 
 Each commit has an application transaction for each partition of the topic, whose version is the offset. A commit is the
 next version of the table or fails, so no other writer comes in between. Transactions outlive all versions, unless the
-table limits their time.
+table limits their time. A merge that changes no row makes no version, so the transactions get one of their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final
 
 import pyarrow as pa
@@ -15,8 +16,8 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from penstock.errors import StreamsError
-from penstock.lake.columns import check_columns
-from penstock.lake.tables import Delta, LakeConflictError, TopicIncarnation
+from penstock.lake.columns import TIMESTAMP, check_columns
+from penstock.lake.tables import Delta, KeyedRows, LakeConflictError, TopicIncarnation
 
 _RETENTION: Final = "delta.setTransactionRetentionDuration"
 
@@ -60,13 +61,48 @@ class DeltaLakeTable:
 
     def append(self, rows: pa.Table, source: TopicIncarnation, offsets: Mapping[int, int]) -> None:
         """Add `rows` in one version with `offsets`, see `LakeTable`."""
-        check_columns(self._name, pa.schema(self._table.schema().to_arrow()), rows.schema)
-        transactions = [Transaction(_writer_of(source, partition), offset) for partition, offset in offsets.items()]
-        properties = CommitProperties(max_commit_retries=0, app_transactions=transactions)
+        with self._commit(rows.schema):
+            self._add(rows, _properties(source, offsets))
+
+    def upsert(self, changes: KeyedRows, source: TopicIncarnation, offsets: Mapping[int, int]) -> None:
+        """Replace and delete rows in one version with `offsets`, see `LakeTable`.
+
+        The merge has two kinds of rows: those without a timestamp delete all rows of their keys, and the others are
+        added.
+        """
+        rows, keys, properties = changes.rows, list(changes.keys), _properties(source, offsets)
+        with self._commit(rows.schema):
+            version = self._table.version()
+            old = pa.concat_tables([rows.select(keys), changes.deleted])
+            merge = self._table.merge(
+                pa.concat_tables([rows, old], promote_options="default").cast(rows.schema),
+                " AND ".join([f"new.`{TIMESTAMP}` IS NULL", *(f"old.`{key}` = new.`{key}`" for key in keys)]),
+                source_alias="new",
+                target_alias="old",
+                merge_schema=True,
+                streamed_exec=False,  # the ranges of the keys exclude files
+                commit_properties=properties,
+            )
+            merge.when_matched_delete().when_not_matched_insert_all(f"new.`{TIMESTAMP}` IS NOT NULL").execute()
+            if self._table.version() == version:
+                self._add(rows.schema.empty_table(), properties)
+
+    @contextmanager
+    def _commit(self, schema: pa.Schema) -> Iterator[None]:
+        """Commit in the block, on top of the version that was read."""
+        check_columns(self._name, pa.schema(self._table.schema().to_arrow()), schema)
         try:
-            write_deltalake(self._table, rows, mode="append", schema_mode="merge", commit_properties=properties)
+            yield
         except CommitFailedError as error:
             raise LakeConflictError(f"Another program has changed {self._name}: {error}") from error
+
+    def _add(self, rows: pa.Table, properties: CommitProperties) -> None:
+        write_deltalake(self._table, rows, mode="append", schema_mode="merge", commit_properties=properties)
+
+
+def _properties(source: TopicIncarnation, offsets: Mapping[int, int]) -> CommitProperties:
+    transactions = [Transaction(_writer_of(source, partition), offset) for partition, offset in offsets.items()]
+    return CommitProperties(max_commit_retries=0, app_transactions=transactions)
 
 
 def _writer_of(source: TopicIncarnation, partition: int) -> str:

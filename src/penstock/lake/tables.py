@@ -1,4 +1,4 @@
-"""The tables that `KStream.to_lake` writes, as users name them, and the interface to an open one.
+"""The tables that `to_lake` writes, as users name them, and the interface to an open one.
 
 `iceberg` and `delta` open a table; each needs the extra `lake`, so they are loaded by name.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from penstock.errors import StreamsError
@@ -50,6 +51,16 @@ class Delta:
         return f"the Delta table {self.uri}"
 
 
+class LakeMode(Enum):
+    """How records become rows of a table.
+
+    APPEND: each record is a row. UPSERT: a record replaces the row of its key; without a value, it deletes the row.
+    """
+
+    APPEND = "append"
+    UPSERT = "upsert"
+
+
 @dataclass(frozen=True, eq=False)
 class LakeSink:
     """A table that receives the records of an internal topic.
@@ -61,12 +72,16 @@ class LakeSink:
         key_serde: of the records; None for the configured default.
         value_serde: as for keys.
         partitions: the number of partitions of a new topic; None for `num.partitions`.
+        mode: how records become rows.
+        node: the name of the sink, and the line of the program that made it.
     """
 
     table: Iceberg | Delta
     key_serde: Serde | None
     value_serde: Serde | None
     partitions: int | None = None
+    mode: LakeMode = LakeMode.APPEND
+    node: str = ""
 
 
 class TopicIncarnation(NamedTuple):
@@ -80,11 +95,30 @@ class TopicIncarnation(NamedTuple):
     partitions: int
 
 
-class LakeConflictError(StreamsError):
+class LakeTableError(StreamsError):
+    """A table of a lake cannot be opened or written.
+
+    What to do: Follow the message, which names the sink with its line of the program, the table and the cause. The
+    records remain in the topic of the sink, and the next start continues at the offsets in the table.
+    """
+
+
+class LakeConflictError(LakeTableError):
     """Another program has changed the table, or created the topic again, since they were read. No row was written.
 
     What to do: Nothing. The application reads both again and continues with the offsets of the table.
     """
+
+
+class KeyedRows(NamedTuple):
+    """The last record of each key in a commit.
+
+    rows: the new rows. deleted: the key columns of the rows to delete. keys: the names of the key columns.
+    """
+
+    rows: pa.Table
+    deleted: pa.Table
+    keys: tuple[str, ...]
 
 
 class LakeTable(Protocol):
@@ -109,5 +143,14 @@ class LakeTable(Protocol):
         Raises:
             LakeConflictError: the table has another version now; nothing was written.
             StreamsError: the table has a column of another type.
+        """
+        ...
+
+    def upsert(self, changes: KeyedRows, source: TopicIncarnation, offsets: Mapping[int, int]) -> None:
+        """Replace or delete the rows of the keys of `changes`, and replace the offsets, as `append` does.
+
+        Raises:
+            LakeConflictError: the table has another version now; nothing was written.
+            StreamsError: the table lacks a key column, or has a column of another type.
         """
         ...

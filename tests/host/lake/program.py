@@ -1,7 +1,7 @@
 """A process that copies a topic to a table until its end, or until it is killed.
 
-`python -m tests.host.lake.program SERVERS TOPIC FORMAT DIRECTORY KILLS...`: it kills itself at each of KILLS once, over
-all starts: at the crash points of a copy, and in the library of the table before and after its commit.
+`python -m tests.host.lake.program SERVERS TOPIC FORMAT MODE DIRECTORY KILLS...`: it kills itself at each of KILLS once,
+over all starts: at the crash points of a copy, and in the library of the table before and after its commit.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import pyiceberg.catalog.sql
+from deltalake.table import TableMerger
 
 from penstock import Serdes
 from penstock.config import StreamsConfig
 from penstock.host.lake import copying
 from penstock.host.lake.writing import LakeWriter
 from penstock.lake import delta
-from penstock.lake.tables import LakeSink
+from penstock.lake.tables import LakeMode, LakeSink
 from tests.lake.formats import FORMATS
 
 KILLS = ("lake.read", "commit.before", "commit.after", "lake.committed", "purge.after")
@@ -66,12 +67,13 @@ class Kills:
 
 
 def main() -> None:
-    servers, topic, format_name, directory, *orders = sys.argv[1:]
+    servers, topic, format_name, mode, directory, *orders = sys.argv[1:]
     kills = Kills(Path(directory), orders)
     copying.crash_point = lambda name, _: kills.at(name)
     catalog = pyiceberg.catalog.sql.SqlCatalog
     catalog.commit_table = kills.around(catalog.commit_table)
     delta.write_deltalake = kills.around(delta.write_deltalake)
+    TableMerger.execute = kills.around(TableMerger.execute)
     config = StreamsConfig(
         {
             "application.id": "copy",
@@ -88,7 +90,8 @@ def main() -> None:
         kills.at("purge.after")
 
     copying.RecordPurge.purge = purge_and_kill
-    sink = LakeSink(FORMATS[format_name](Path(directory)).table(), Serdes.string(), Serdes.string())
+    table = FORMATS[format_name](Path(directory)).table()
+    sink = LakeSink(table, Serdes.string(), Serdes.string(), mode=LakeMode(mode))
     writer = LakeWriter({topic: sink}, config, lambda error: True)
     print("started", flush=True)
     sys.stdin.read()  # ends when the test closes it

@@ -92,7 +92,7 @@ class Table:
 
 
 class OpenTable:
-    """A table as a process sees it (LakeTable)."""
+    """A table as a process sees it (LakeTarget)."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
@@ -105,17 +105,15 @@ class OpenTable:
     def offsets(self, source: TopicIncarnation) -> Mapping[int, int]:
         return self._kept.get(source, {})
 
-    def append(self, rows: Any, source: TopicIncarnation, offsets: Mapping[int, int]) -> None:
+    def rows(self, partition: TopicPartition, batch: RecordBatch) -> Any:
+        return [(int(key), partition.partition, value) for key, value in zip(batch.keys, batch.values, strict=True)]
+
+    def commit(self, rows: Any, source: TopicIncarnation, offsets: Mapping[int, int]) -> None:
         if self._version != self._table.version:
             raise LakeConflictError("the table has another version")
         self._table.version += 1
-        self._table.rows.extend(rows)
+        self._table.rows.extend(row for part in rows for row in part)
         self._table.kept[source] = dict(offsets)
-
-
-class RowsOfBytes:
-    def rows(self, partition: TopicPartition, batch: RecordBatch) -> Any:
-        return [(int(key), partition.partition, value) for key, value in zip(batch.keys, batch.values, strict=True)]
 
 
 def copy_of(topic: Topic, table: Table, max_bytes: int = 1_000) -> TopicCopy:
@@ -123,11 +121,7 @@ def copy_of(topic: Topic, table: Table, max_bytes: int = 1_000) -> TopicCopy:
     admin: Admin = topic  # type: ignore[assignment]  # as much of it as a copy uses
     fetcher: Fetcher = topic
     clients = Clients(admin, fetcher, RecordPurge(0, lambda: 0))
-    return TopicCopy(TOPIC, clients, RowsOfBytes(), OpenTable(table), joined, max_bytes)
-
-
-def joined(parts: list[Any]) -> Any:
-    return [row for part in parts for row in part]
+    return TopicCopy(TOPIC, clients, OpenTable(table), max_bytes)
 
 
 def at_points(monkeypatch: pytest.MonkeyPatch, action: Callable[[str], None]) -> None:

@@ -13,7 +13,7 @@ from penstock.client.confluent import ConfluentAdmin
 from penstock.client.confluent.producer import ConfluentProducer
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, StreamsError
-from penstock.lake.tables import LakeSink
+from penstock.lake.tables import LakeSink, LakeTableError
 from tests.support.brokers import RunningBroker
 from tests.support.waiting import until
 
@@ -27,6 +27,8 @@ from tests.lake.formats import DeltaFormat, rows_of
 pytestmark = pytest.mark.one_broker
 
 TEXT = Serdes.string()
+NODE = "orders (created at shop.py:7)"
+SINK = f"Sink {NODE}"
 
 
 class Writing:
@@ -39,6 +41,8 @@ class Writing:
                 "application.id": topic,
                 "bootstrap.servers": broker.bootstrap_servers,
                 "penstock.lake.commit.interval.ms": 5,
+                "penstock.restart.max.attempts": 4,
+                "penstock.restart.backoff.ms": 1,
             }
         )
         self.errors: list[BaseException] = []
@@ -46,7 +50,7 @@ class Writing:
         self._admin, self._producer = ConfluentAdmin(self.config), ConfluentProducer(self.config)
 
     def start(self, partitions: int | None = 2, value_serde: Any = TEXT) -> LakeWriter:
-        sink = LakeSink(self.lake.table(), TEXT, value_serde, partitions)
+        sink = LakeSink(self.lake.table(), TEXT, value_serde, partitions, node=NODE)
         return LakeWriter({self.topic: sink}, self.config, self._report)
 
     def _report(self, error: BaseException) -> bool:
@@ -109,24 +113,27 @@ def test_a_table_that_does_not_answer_is_asked_again(writing: Writing, monkeypat
 def test_a_table_that_never_answers_is_an_error_of_the_application(
     writing: Writing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tried = failing(monkeypatch, 100, error := OSError("the storage is away"))
+    tried = failing(monkeypatch, 100, OSError("the storage is away"))
     writing.ends = True
     writer = writing.start()
     writing.write(b"a")
     assert until(lambda: bool(writing.errors))
     writer.close(60_000)
-    assert (writing.errors, len(tried)) == ([error], 5)
+    (error,) = writing.errors
+    assert f"{SINK} cannot open or write the Delta table" in str(error)
+    assert "OSError: the storage is away. Check the uri and the storage_options of Delta" in str(error)
+    assert len(tried) == 5
 
 
 def test_an_error_that_stays_is_reported_at_once_and_the_handler_may_go_on(
     writing: Writing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    failing(monkeypatch, 2, error := StreamsError("a column has another type"))
+    failing(monkeypatch, 2, StreamsError("a column has another type"))
     writer = writing.start()
     writing.write(b"a")
     assert until(lambda: writing.values() == ["a"])
     writer.close(60_000)
-    assert writing.errors == [error, error]
+    assert [str(error) for error in writing.errors] == [f"{SINK}: a column has another type"] * 2
 
 
 def test_the_last_round_copies_the_rest_and_raises_its_error(writing: Writing, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,7 +145,7 @@ def test_the_last_round_copies_the_rest_and_raises_its_error(writing: Writing, m
     failing(monkeypatch, 1, OSError("the storage is away"))
     writer = writing.start()
     writing.write(b"b")
-    with pytest.raises(OSError, match="the storage is away"):
+    with pytest.raises(LakeTableError, match="the storage is away"):
         writer.finish()
     writing.start().finish()
     assert writing.values() == ["a", "b"]

@@ -9,7 +9,7 @@ process that sees the progress of another one waits until several rounds bring n
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import numpy as np
@@ -18,7 +18,7 @@ from penstock.client.api import Admin, Fetcher
 from penstock.errors import OffsetOutOfRangeError, StreamsError
 from penstock.host.commits.purging import RecordPurge
 from penstock.host.crashpoints import crash_point
-from penstock.lake.tables import LakeConflictError, LakeTable, TopicIncarnation
+from penstock.lake.tables import LakeConflictError, TopicIncarnation
 from penstock.record import RecordBatch, TopicPartition
 
 if TYPE_CHECKING:
@@ -33,11 +33,23 @@ _MAX_CONFLICTS: Final = 10
 """Refused commits in a row after which a round ends."""
 
 
-class Rows(Protocol):
-    """Makes rows of records, see `LakeColumns`."""
+class LakeTarget(Protocol):
+    """A table, and how records become its rows."""
+
+    def refresh(self) -> None:
+        """Read the newest version of the table."""
+        ...
+
+    def offsets(self, source: TopicIncarnation) -> Mapping[int, int]:
+        """Return the next offset to copy of each partition, see `LakeTable`."""
+        ...
 
     def rows(self, partition: TopicPartition, batch: RecordBatch) -> pa.Table:
         """Return the records of a partition as rows."""
+        ...
+
+    def commit(self, rows: list[pa.Table], source: TopicIncarnation, offsets: Mapping[int, int]) -> None:
+        """Change the table by the results of `rows`, and replace the offsets, in one commit, see `LakeTable`."""
         ...
 
 
@@ -62,26 +74,14 @@ class TopicCopy:
     Args:
         topic: the topic.
         clients: the clients.
-        columns: makes the rows.
         table: the table.
-        join: concatenates tables of rows.
         max_bytes: the bytes of keys and values in a commit; the last record of each partition may exceed its share.
     """
 
-    def __init__(
-        self,
-        topic: str,
-        clients: Clients,
-        columns: Rows,
-        table: LakeTable,
-        join: Callable[[list[pa.Table]], pa.Table],
-        max_bytes: int,
-    ) -> None:
+    def __init__(self, topic: str, clients: Clients, table: LakeTarget, max_bytes: int) -> None:
         self._topic = topic
         self._clients = clients
-        self._columns = columns
         self._table = table
-        self._join = join
         self._max_bytes = max_bytes
         self._seen: Mapping[int, int] | None = None
         self._waiting = 0
@@ -140,7 +140,7 @@ class TopicCopy:
         if not copied:
             self._warn_of_deleted(begin)
         offsets = {**{each.partition: offset for each, offset in begin.items()}, **part.offsets}
-        self._table.append(self._join(part.tables), source, offsets)
+        self._table.commit(part.tables, source, offsets)
         self._seen = offsets
         crash_point("lake.committed", self._commits)
         self._commits += 1
@@ -221,7 +221,7 @@ class TopicCopy:
                     [len(key or b"") + len(value or b"") for key, value in zip(batch.keys, batch.values, strict=True)]
                 )
                 taken = int(np.searchsorted(sizes, left)) + 1
-                part.tables.append(self._columns.rows(partition, batch.slice(0, taken)))
+                part.tables.append(self._table.rows(partition, batch.slice(0, taken)))
                 if taken <= len(batch):
                     next_offset = int(batch.offsets[taken - 1]) + 1
                     break

@@ -7,6 +7,7 @@ them.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import assert_never
 
@@ -18,6 +19,7 @@ from penstock.plan.lower.lowering import Lowering
 from penstock.plan.partitioning import WindowedStreamPartitioner
 from penstock.plan.processor_calls import add_calling_processor
 from penstock.plan.topology import Topology
+from penstock.plan.user_lines import made_at
 from penstock.plan.versions import is_versioned_store
 from penstock.processor.added_values import AddedValues
 from penstock.processor.aggregate import RecordByRecord, StreamAggregate, StreamCount, StreamReduce
@@ -163,7 +165,8 @@ def _add_sink(lowering: Lowering, node: n.StreamSinkNode) -> None:
     if node.data_frame is not None and isinstance(node.topic, str):
         lowering.topology.outside_topics.sinks[node.topic] = node.data_frame
     if node.lake is not None and isinstance(node.topic, str):
-        lowering.topology.outside_topics.lakes[node.topic] = node.lake
+        lake = replace(node.lake, node=f"{node.name}{made_at(node.line)}")
+        lowering.topology.outside_topics.lakes[node.topic] = lake
 
 
 def _add_repartition(lowering: Lowering, id: n.NodeId, node: n.RepartitionNode) -> None:
