@@ -61,12 +61,16 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path) -> LakeFormat:
     return made
 
 
-def orders(source: str, lake: LakeFormat) -> Topology:
+def orders(source: str, lake: LakeFormat, name: str = "orders") -> Topology:
     builder = StreamsBuilder()
     texts = builder.stream(source, Consumed.with_(TEXT, TEXT))
     made = texts.map_values(lambda text: Order(text, len(text)))
-    made.to_lake(lake.table(), Produced.with_(TEXT, Serdes.json(Order)).with_name("orders"), partitions=2)
+    made.to_lake(lake.table(), Produced.with_(TEXT, Serdes.json(Order)).with_name(name), partitions=2)
     return builder.build()
+
+
+def keys_of(lake: LakeFormat) -> list[str]:
+    return [row[0] for row in rows_of(lake, "_key")]
 
 
 def records(*texts: str) -> list[InputRecord]:
@@ -88,6 +92,42 @@ def test_records_are_rows_while_the_application_runs_and_after_a_restart(
             wait_for(lambda last=texts[-1]: any(row[0] == last for row in rows_of(lake, "_key")))
     rows = rows_of(lake, "_key, product, quantity, epoch_ms(_timestamp)")
     assert rows == [(each, each, 3, 1_000) for each in ("cup", "jug", "mug", "pot", "tea")]
+
+
+def test_a_pause_loses_and_repeats_no_row(
+    runner: Runner, application: str, topics: tuple[str, str], lake: LakeFormat
+) -> None:
+    source, _ = topics
+    with application_of(runner, orders(source, lake), runner.config(application, SETTINGS)) as streams:
+        runner.write(source, records("tea"))
+        wait_for(lambda: keys_of(lake) == ["tea"])
+        streams.pause()
+        runner.write(source, records("cup", "pot"))
+        streams.resume()
+        wait_for(lambda: len(keys_of(lake)) >= 3)
+    assert keys_of(lake) == ["cup", "pot", "tea"]
+
+
+def test_a_sink_that_an_edit_renames_or_removes_has_written_all_of_its_records(
+    runner: Runner, application: str, topics: tuple[str, str], lake: LakeFormat
+) -> None:
+    """The new sink has another topic: the old one is copied to its end before."""
+    source, target = topics
+    config = runner.config(application, {**SETTINGS, "penstock.lake.commit.interval.ms": 3_600_000})
+    without = StreamsBuilder()
+    without.stream(source, Consumed.with_(TEXT, TEXT)).to(target)
+    with application_of(runner, orders(source, lake), config) as streams:
+        runner.write(source, records("tea", "cup"))
+        wait_for(lambda: len(runner.read(f"{application}-orders-lake")) == 2)
+        streams.edit(orders(source, lake, "bought"))
+        assert keys_of(lake) == ["cup", "tea"]
+        runner.write(source, records("pot"))
+        wait_for(lambda: len(runner.read(f"{application}-bought-lake")) == 1)
+        streams.edit(without.build())
+        assert keys_of(lake) == ["cup", "pot", "tea"]
+        runner.write(source, records("jug"))
+        wait_for(lambda: len(runner.read(target)) == 1)
+    assert keys_of(lake) == ["cup", "pot", "tea"]
 
 
 def test_a_run_to_the_end_leaves_all_records_in_the_table(

@@ -60,6 +60,11 @@ class IcebergFormat:
         """Append rows as another program that shares the table."""
         self.catalog().load_table("shop.orders").append(rows)
 
+    def compact(self) -> None:
+        """Make one file of all, as a job of another program."""
+        table = self.catalog().load_table("shop.orders")
+        table.overwrite(table.scan().to_arrow())
+
 
 class DeltaFormat:
     """Delta Lake."""
@@ -87,6 +92,10 @@ class DeltaFormat:
     def append_elsewhere(self, rows: pa.Table) -> None:
         """Append rows as another program that shares the table."""
         write_deltalake(self._uri, rows, mode="append")
+
+    def compact(self) -> None:
+        """Make one file of all, as a job of another program."""
+        DeltaTable(self._uri).optimize.compact()
 
 
 LakeFormat = IcebergFormat | DeltaFormat

@@ -16,7 +16,7 @@ from penstock.errors import StreamsError
 from penstock.lake import Iceberg
 from penstock.lake.iceberg import IcebergTable
 from tests.lake.formats import IcebergFormat, rows_of
-from tests.lake.test_tables import SCHEMA, SOURCE, some
+from tests.lake.test_tables import KEYED, SCHEMA, SOURCE, keyed, some
 
 
 def test_a_table_that_is_rolled_back_has_the_offsets_of_its_snapshot(tmp_path: Path) -> None:
@@ -63,6 +63,44 @@ def test_a_table_that_is_rolled_back_to_before_its_offsets_after_an_expiry_is_an
     stored.manage_snapshots().rollback_to_snapshot(second).commit()
     with pytest.raises(StreamsError, match="was rolled back to a snapshot without offsets of app-orders-lake"):
         lake.open(SCHEMA).offsets(SOURCE)
+
+
+def upserted(lake: IcebergFormat) -> list[int]:
+    """Write a row, replace it, and return the ids of the snapshots: the last two are of one commit."""
+    table = lake.open(KEYED)
+    for offset in (1, 2):
+        table.refresh()
+        table.upsert(keyed(a=offset), SOURCE, {0: offset})
+    return [each.snapshot_id for each in lake.catalog().load_table("shop.orders").history()]
+
+
+def test_a_table_that_is_rolled_back_into_an_upsert_has_the_offsets_before_it(tmp_path: Path) -> None:
+    lake = IcebergFormat(tmp_path)
+    _, between, _ = upserted(lake)
+    lake.catalog().load_table("shop.orders").manage_snapshots().rollback_to_snapshot(between).commit()
+    assert rows_of(lake) == []
+    table = lake.open(KEYED)
+    assert table.offsets(SOURCE) == {0: 1}
+    table.upsert(keyed(a=2), SOURCE, {0: 2})
+    assert rows_of(lake, "_key, n") == [("a", 2)]
+
+
+def test_a_table_that_is_rolled_back_into_an_upsert_after_an_expiry_is_an_error(tmp_path: Path) -> None:
+    lake = IcebergFormat(tmp_path)
+    first, between, _ = upserted(lake)
+    stored = lake.catalog().load_table("shop.orders")
+    stored.maintenance.expire_snapshots().by_ids([first]).commit()
+    stored.manage_snapshots().rollback_to_snapshot(between).commit()
+    with pytest.raises(StreamsError, match="was rolled back to a snapshot without offsets of app-orders-lake"):
+        lake.open(KEYED).offsets(SOURCE)
+
+
+def test_the_columns_of_the_key_identify_rows(tmp_path: Path) -> None:
+    lake = IcebergFormat(tmp_path)
+    lake.open(KEYED)
+    schema = lake.catalog().load_table("shop.orders").schema()
+    assert schema.identifier_field_names() == {"_key"}
+    assert schema.find_field("_key").required
 
 
 def test_a_table_may_be_partitioned_by_days(tmp_path: Path) -> None:

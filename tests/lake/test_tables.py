@@ -23,6 +23,7 @@ SCHEMA = pa.schema([("_key", pa.string()), ("n", pa.int32())])
 SOURCE = TopicIncarnation("app-orders-lake", "id-1", 3)
 TIME = pa.timestamp("us", tz="UTC")
 NOW = datetime(2026, 1, 2, 3, tzinfo=UTC)
+KEYED = pa.schema([pa.field("_key", pa.string(), nullable=False), ("n", pa.int32()), ("_timestamp", TIME)])
 
 
 @pytest.fixture(params=FORMATS)
@@ -34,6 +35,13 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path) -> LakeFormat:
 
 def some(*numbers: int, schema: pa.Schema = SCHEMA) -> pa.Table:
     return pa.Table.from_pylist([{"_key": str(number), "n": number} for number in numbers], schema=schema)
+
+
+def keyed(schema: pa.Schema = KEYED, deleted: Sequence[Any] = (), **numbers: int) -> KeyedRows:
+    """Return changes of the keys of `numbers`, and of deleted keys."""
+    rows = [{"_key": key, "n": number, "_timestamp": NOW} for key, number in numbers.items()]
+    keys = pa.Table.from_pylist([{"_key": key} for key in deleted], schema=pa.schema([schema.field("_key")]))
+    return KeyedRows(pa.Table.from_pylist(rows, schema=schema), keys, ("_key",))
 
 
 def test_rows_and_offsets_are_one_commit(lake: LakeFormat) -> None:
@@ -105,6 +113,21 @@ def test_a_commit_of_another_writer_of_the_table_keeps_the_offsets(lake: LakeFor
     assert [row[1] for row in rows_of(lake)] == [1, 2, 7, 8]
 
 
+def test_a_compaction_keeps_rows_and_offsets(lake: LakeFormat) -> None:
+    table = lake.open(KEYED)
+    for offset, change in enumerate([keyed(a=1, b=2), keyed(c=3), keyed(b=4)]):
+        table.refresh()
+        table.upsert(change, SOURCE, {0: offset})
+    lake.compact()
+    assert len(lake.files()) == 1
+    with pytest.raises(LakeConflictError):
+        table.upsert(keyed(a=5), SOURCE, {0: 3})
+    table.refresh()
+    assert table.offsets(SOURCE) == {0: 2}
+    table.upsert(keyed(a=5, deleted=["c"]), SOURCE, {0: 3})
+    assert rows_of(lake, "_key, n") == [("a", 5), ("b", 4)]
+
+
 def test_new_columns_are_added_and_old_ones_stay(lake: LakeFormat) -> None:
     lake.open(SCHEMA).append(some(1), SOURCE, {0: 1})
     wider = pa.schema([("_key", pa.string()), ("place", pa.struct([("x", pa.int64())]))])
@@ -158,16 +181,6 @@ def test_names_of_tables_show_no_secrets() -> None:
     iceberg, delta = Iceberg("a.b", properties={"token": "secret"}), Delta("s3://a", {"key": "secret"})
     assert "secret" not in f"{iceberg} {iceberg!r} {delta} {delta!r}"
     assert (str(iceberg), str(delta)) == ("the Iceberg table a.b of the catalog default", "the Delta table s3://a")
-
-
-KEYED = pa.schema([pa.field("_key", pa.string(), nullable=False), ("n", pa.int32()), ("_timestamp", TIME)])
-
-
-def keyed(schema: pa.Schema = KEYED, deleted: Sequence[Any] = (), **numbers: int) -> KeyedRows:
-    """Return changes of the keys of `numbers`, and of deleted keys."""
-    rows = [{"_key": key, "n": number, "_timestamp": NOW} for key, number in numbers.items()]
-    keys = pa.Table.from_pylist([{"_key": key} for key in deleted], schema=pa.schema([schema.field("_key")]))
-    return KeyedRows(pa.Table.from_pylist(rows, schema=schema), keys, ("_key",))
 
 
 def test_an_upsert_replaces_and_deletes_rows_by_key(lake: LakeFormat) -> None:
