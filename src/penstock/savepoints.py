@@ -22,10 +22,12 @@ from penstock.host.deployment.layout import Layout, layout_of
 from penstock.host.open import keeps_checkpoint
 from penstock.host.spark.checkpoints import savepoint
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, checkpoint_of
+from penstock.host.spark.checkpoints.entry_map import MapFunction, MappedStore
 from penstock.host.spark.checkpoints.evolution import Evolution, Shape, evolve, store_partitions, topology_shape
 from penstock.host.spark.checkpoints.format_3 import with_headers_named
 from penstock.host.spark.checkpoints.lock import CheckpointLock
 from penstock.host.spark.checkpoints.manifests import check_absent
+from penstock.host.spark.checkpoints.mapping import StoreMaps
 from penstock.host.spark.checkpoints.savepoint import SavedState, SavepointDescription
 from penstock.host.spark.driver.importing import make_checkpoint
 from penstock.host.storage.directories import application_path
@@ -58,7 +60,12 @@ def take(application: Application, directory: str) -> SavepointDescription:
 
 
 def restore(
-    directory: str, application: Application, partitions: int | Mapping[str, int] | None = None
+    directory: str,
+    application: Application,
+    partitions: int | Mapping[str, int] | None = None,
+    *,
+    maps: Mapping[str, MapFunction] | None = None,
+    topology: Topology | None = None,
 ) -> SavepointDescription:
     """Create a checkpoint from the savepoint in `directory`, for the next start of `application`.
 
@@ -67,21 +74,55 @@ def restore(
         application: the checkpoint to create; a configuration may name another application.id.
         partitions: the new numbers of partitions (tasks), for all stores or by the name of a store; None keeps the
             present ones.
+        maps: by the name of a store, a function that rewrites its entries: it takes key and value, and returns the new
+            ones, or None to delete the entry. Windows, sessions, timestamps and headers stay.
+        topology: of the program that continues: the serdes of its stores write the entries of `maps`. Without it, the
+            serdes of the savepoint do.
 
     Returns:
-        The description of the savepoint.
+        The description of the savepoint, with the results of `maps`.
 
     Raises:
-        StreamsError: the savepoint does not exist, the checkpoint already exists, or the keys of a store cannot be
-            re-partitioned.
+        StreamsError: the savepoint does not exist, the checkpoint already exists, the keys of a store cannot be
+            re-partitioned, or a function of `maps` fails for an entry; then nothing is restored.
     """
     source, target = Checkpoint(directory), _checkpoint(application)
     held = savepoint.inspect(source)
     config = None if isinstance(application, str) else _config(application)
     name = held.application_id if config is None else str(config.required("application.id"))
     with _locked(target, config, name):
-        savepoint.restore(source, target, name, partitions)
-    return held
+        return savepoint.restore(source, target, name, partitions, _store_maps(maps or {}, topology, config))
+
+
+def try_maps(
+    directory: str,
+    maps: Mapping[str, MapFunction],
+    topology: Topology | None = None,
+    config: StreamsConfig | Mapping[str, Any] | None = None,
+) -> tuple[MappedStore, ...]:
+    """Apply the functions for `restore` to all entries of a savepoint, and write nothing.
+
+    Args:
+        directory: of the savepoint.
+        maps: the functions by the name of the store.
+        topology: of the program that continues.
+        config: its configuration.
+
+    Returns:
+        For each store the numbers of entries, and the first failures.
+
+    Raises:
+        StreamsError: the savepoint or a store does not exist, or the store is of another kind.
+    """
+    checked = None if config is None else _config(config)
+    return savepoint.try_maps(Checkpoint(directory), _store_maps(maps, topology, checked))
+
+
+def _store_maps(maps: Mapping[str, MapFunction], topology: Topology | None, config: StreamsConfig | None) -> StoreMaps:
+    if topology is None or config is None:
+        return StoreMaps(maps)
+    built = built_topology(topology, str(config.required("application.id")))
+    return StoreMaps(maps, (built, config.overridden(built.config_overrides)))
 
 
 def import_from_kafka(topology: Topology, config: StreamsConfig | Mapping[str, Any]) -> Takeover:

@@ -37,7 +37,7 @@ BLOCKS: Mapping[str, int] = {
     "docs/broker.md": 3,
     "docs/calendar-windows.md": 4,
     "docs/calling-services.md": 10,
-    "docs/changing-a-topology.md": 1,
+    "docs/changing-a-topology.md": 2,
     "docs/columns.md": 3,
     "docs/coming-from/faust.md": 1,
     "docs/coming-from/java.md": 1,

@@ -55,6 +55,20 @@ def keeps_headers_of_duplicates(builder: StoreBuilder, config: StreamsConfig) ->
             return False
 
 
+def begins_with(builder: StoreBuilder, config: StreamsConfig) -> tuple[bool, bool]:
+    """Return whether the values in the base of a store begin with headers, and whether a timestamp follows.
+
+    For stores of keys and values, windows and sessions.
+    """
+    match builder.supplier:
+        case KeyValueBytesStoreSupplier(keeps_timestamps=False):
+            return False, False
+        case SessionBytesStoreSupplier():
+            return keeps_headers(builder, config), False
+        case _:
+            return builder.timestamped and keeps_headers(builder, config), builder.timestamped
+
+
 def _wants_headers(config: StreamsConfig) -> bool:
     wanted: bool = config["dsl.store.format"] == "headers"
     return wanted

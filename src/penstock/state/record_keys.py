@@ -29,6 +29,7 @@ from penstock.state.suppliers import (
     KeyValueBytesStoreSupplier,
     LruMapBytesStoreSupplier,
     SessionBytesStoreSupplier,
+    StoreSupplier,
     TimeOrderedBufferBytesStoreSupplier,
     VersionedBytesStoreSupplier,
     WindowBytesStoreSupplier,
@@ -68,15 +69,25 @@ def primary_key_of(combined: bytes) -> bytes:
     return combined[_LENGTH_SIZE + int.from_bytes(combined[:_LENGTH_SIZE], "big") :]
 
 
+def sizes_around_key(supplier: StoreSupplier) -> tuple[int, int]:
+    """Return the sizes (bytes) of the time segment and the suffix in the key of an entry, for windows and sessions."""
+    match supplier:
+        case WindowBytesStoreSupplier():
+            return SEGMENT_SIZE, WINDOW_SUFFIX_SIZE
+        case SessionBytesStoreSupplier():
+            return SEGMENT_SIZE, SESSION_SUFFIX_SIZE
+        case _:
+            return 0, 0
+
+
 def _stored_key(builder: StoreBuilder) -> Callable[[bytes], bytes]:
     """Return a function that strips the time segment and the suffix from an entry's key."""
     match builder.supplier:
         case KeyValueBytesStoreSupplier() | LruMapBytesStoreSupplier():
             return lambda key: key
-        case WindowBytesStoreSupplier():
-            return lambda key: key[SEGMENT_SIZE:-WINDOW_SUFFIX_SIZE]
-        case SessionBytesStoreSupplier():
-            return lambda key: key[SEGMENT_SIZE:-SESSION_SUFFIX_SIZE]
+        case WindowBytesStoreSupplier() | SessionBytesStoreSupplier():
+            before, after = sizes_around_key(builder.supplier)
+            return lambda key: key[before:-after]
         case VersionedBytesStoreSupplier():
             return lambda key: key[1:] if key[:1] == LATEST_PREFIX else key[SEGMENT_SIZE:-VERSION_SUFFIX_SIZE]
         case TimeOrderedBufferBytesStoreSupplier():

@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import orjson
@@ -248,13 +249,20 @@ def test_the_notebook_changes_its_topology(machine: Machine, capsys: pytest.Capt
     values = {"application.id": "notebook", "default.key.serde": STRING, "default.value.serde": STRING}
     config = machine.config(values)
     versions = {"first_version": lambda: counting("counts"), "second_version": lambda: counting("counts", "again")}
-    run_block("docs/changing-a-topology.md", 0, given(config=config, savepoints=savepoints, **versions))
+    run_block("docs/changing-a-topology.md", 1, given(config=config, savepoints=savepoints, **versions))
     shown = capsys.readouterr().out
     assert "a 2\nb 1\n" in shown
     assert "store counts keeps its state" in shown
     assert "store again is new and starts empty" in shown
     with open_state(counting("counts", "again"), config) as state:
         assert state.staleness() is not None
+
+
+def test_a_function_rewrites_orders() -> None:
+    names = given()
+    run_block("docs/changing-a-topology.md", 0, names)
+    key, order = names["with_quantity"]("o1", SimpleNamespace(item="pen"))
+    assert (key, order) == ("o1", names["Order"]("pen", 1))
 
 
 def test_a_global_table_converts_orders(spark_runner: SparkRunner, machine: Machine, tmp_path: Path) -> None:

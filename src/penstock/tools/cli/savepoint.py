@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,9 +14,22 @@ from rich.table import Table
 from penstock import savepoints
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, counted
+from penstock.host.spark.checkpoints.entry_map import MapFunction
 from penstock.host.spark.checkpoints.savepoint import SavepointDescription
+from penstock.plan.topology import Topology
 from penstock.tools.cli.clients import ServersOfProgram
-from penstock.tools.cli.common import AsJson, Settings, err, out, parsed_settings, print_json, print_table
+from penstock.tools.cli.common import (
+    FAILED,
+    AsJson,
+    Settings,
+    err,
+    option_groups,
+    out,
+    parsed_settings,
+    print_json,
+    print_table,
+)
+from penstock.tools.cli.map_functions import map_functions, print_mapped
 from penstock.tools.cli.program import LoadedProgram, load_program
 from penstock.tools.cli.takeover import taken_over
 
@@ -46,40 +60,93 @@ def take(
     out.print(f"Took savepoint {taken.location}: {_summary(taken)}.")
 
 
-@app.command()
-def restore(
-    savepoint: Directory,
-    application: Where,
+@dataclass(frozen=True)
+class _Rescaling:
+    """The options that re-partition the keys of stores."""
+
     rescale: Annotated[
         bool, typer.Option("--rescale", help="Re-partition the keys by the current partitions of the program's topics.")
-    ] = False,
+    ] = False
     partitions: Annotated[
         list[str] | None,
         typer.Option(
             metavar="N|STORE=N", help="Re-partition the keys of all stores, or of one, into N partitions (tasks)."
         ),
-    ] = None,
-    as_json: AsJson = False,
-    config: Settings = None,
-    servers: ServersOfProgram = None,
-) -> None:
-    """Create the checkpoint of an application from a savepoint; its next start continues from there."""
-    wanted = _partitions(partitions)
-    settings = parsed_settings(config, servers=servers)
-    if rescale:
-        program = _program(application)
+    ] = None
+
+    def counts(
+        self, savepoint: str, program: LoadedProgram | None, settings: Mapping[str, Any]
+    ) -> int | dict[str, int] | None:
+        """Return the new numbers of partitions; None keeps them."""
+        wanted = _partitions(self.partitions)
+        if not self.rescale:
+            return wanted
         if program is None:
             raise typer.BadParameter(
                 "needs a program, whose topics give the numbers of partitions", param_hint="--rescale"
             )
         counts = savepoints.partitions_of_stores(program.topology, program.configured(settings))
         held = {store.name for store in savepoints.inspect(savepoint).stores if store.in_program}
-        wanted = {name: count for name, count in counts.items() if name in held}
-    restored = savepoints.restore(savepoint, _application(application, settings), wanted)
+        return {name: count for name, count in counts.items() if name in held}
+
+
+@app.command()
+@option_groups
+def restore(
+    savepoint: Directory,
+    application: Where,
+    *,
+    rescaling: _Rescaling,
+    maps: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--map",
+            metavar="STORE=MODULE:FUNCTION",
+            help="Rewrite the entries of a store: the function takes key and value, and returns the new ones.",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Apply the functions of --map to all entries, and restore nothing.")
+    ] = False,
+    as_json: AsJson = False,
+    config: Settings = None,
+    servers: ServersOfProgram = None,
+) -> None:
+    """Create the checkpoint of an application from a savepoint; its next start continues from there."""
+    settings = parsed_settings(config, servers=servers)
+    program = _program(application)
+    functions = map_functions(maps or [], Path(application))
+    configured = application if program is None else program.configured(settings)
+    topology = None if program is None or not functions else program.topology
+    if dry_run:
+        _try(savepoint, functions, topology, None if isinstance(configured, str) else configured, as_json)
+        return
+    counts = rescaling.counts(savepoint, program, settings)
+    restored = savepoints.restore(savepoint, configured, counts, maps=functions, topology=topology)
     if as_json:
         print_json(restored)
         return
+    if restored.mapped:
+        print_mapped(restored.mapped)
     out.print(f"Restored {restored.location}: {_summary(restored)}. Start the application to continue.")
+
+
+def _try(
+    savepoint: str,
+    functions: Mapping[str, MapFunction],
+    topology: Topology | None,
+    config: StreamsConfig | None,
+    as_json: bool,
+) -> None:
+    if not functions:
+        raise typer.BadParameter("needs functions to try: --map STORE=MODULE:FUNCTION", param_hint="--dry-run")
+    tried = savepoints.try_maps(savepoint, functions, topology, config)
+    if as_json:
+        print_json({"mapped": tried})
+    else:
+        print_mapped(tried)
+    if any(each.failed for each in tried):
+        raise typer.Exit(FAILED)
 
 
 @app.command("list")

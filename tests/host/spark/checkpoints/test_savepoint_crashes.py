@@ -3,7 +3,7 @@ half-done one is reported and can be repeated. Played in one process."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from penstock import savepoints
 from penstock.errors import StreamsError
 from penstock.host import crashpoints
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
+from penstock.host.spark.checkpoints.entry_map import MapFunction
 from penstock.host.spark.driver.resetting import reset_application
 from tests.host.spark.crashes import Crashes, KilledError
 from tests.host.spark.inline import InlineQuery, failure_of
@@ -29,14 +30,17 @@ DROP_POINTS = [point for point in crashpoints.SAVEPOINT_POINTS if point.startswi
 
 @pytest.mark.slow
 @pytest.mark.parametrize("point", RESTORE_POINTS)
+@pytest.mark.parametrize("maps", [{}, {"counts": lambda word, count: (word, 10 * count)}], ids=["copied", "rewritten"])
 def test_a_restore_that_fails_at_any_line_is_reported_and_can_be_repeated(
     spark_runner: SparkRunner,
     application: str,
     topics: tuple[str, str],
     crashes: Callable[..., Crashes],
     tmp_path: Path,
+    maps: Mapping[str, MapFunction],
     point: str,
 ) -> None:
+    times = 10 if maps else 1
     config, program = spark_runner.config(application), counting(*topics, "counts")
     query = InlineQuery(program, config, spark_runner.admin)
     early, late = str(tmp_path / "early"), str(tmp_path / "late")
@@ -47,18 +51,18 @@ def test_a_restore_that_fails_at_any_line_is_reported_and_can_be_repeated(
     again = spark_runner.config(application, {"penstock.checkpoint.dir": str(tmp_path / "again")})
     crashes(at=point)
     with pytest.raises(KilledError):
-        savepoints.restore(late, again)
+        savepoints.restore(late, again, maps=maps)
     if point == "restore.after":
-        assert counts(spark_runner, again, "counts") == {"a": 1, "b": 2, "c": 2, "d": 1}
+        assert counts(spark_runner, again, "counts") == {"a": times, "b": 2 * times, "c": 2 * times, "d": times}
         return
     with pytest.raises(StreamsError, match="the restore of a savepoint did not finish: run it again"):
         InlineQuery(program, again, spark_runner.admin)
-    savepoints.restore(early, again)
+    savepoints.restore(early, again, maps=maps)
     restored = InlineQuery(program, again, spark_runner.admin)
-    assert counts(spark_runner, again, "counts") == {"a": 1, "b": 2, "c": 1}
+    assert counts(spark_runner, again, "counts") == {"a": times, "b": 2 * times, "c": times}
     spark_runner.write(topics[0], lines(["a"]))
     restored.run_to_end()
-    assert counts(spark_runner, again, "counts") == {"a": 2, "b": 2, "c": 2, "d": 1}
+    assert counts(spark_runner, again, "counts") == {"a": times + 1, "b": 2 * times, "c": times + 1, "d": 1}
 
 
 @pytest.mark.slow

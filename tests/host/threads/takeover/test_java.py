@@ -12,6 +12,7 @@ import pytest
 
 from penstock import savepoints
 from penstock.errors import KafkaError
+from penstock.host.spark.checkpoints.entry_map import MapFunction
 from penstock.host.threads.takeover import plan_takeover, remove_dead_members
 from penstock.plan.topology import built_topology
 from penstock.record import TopicPartition
@@ -231,3 +232,44 @@ def test_a_transaction_that_java_was_killed_in_is_neither_lost_nor_doubled(
     place.run()
     assert place.in_transaction() == []
     assert place.outputs() == twin.outputs(itertools.chain.from_iterable(twin.expected(parts, settings)))
+
+
+@pytest.mark.parametrize("store_format", ["default", "headers"])
+def test_java_goes_on_with_state_that_functions_have_rewritten(
+    store_format: str, real_kafka: RealKafka, java: JavaTwin, tmp_path: Path, unique_name: Callable[[str], str]
+) -> None:
+    servers, settings = real_kafka.bootstrap_servers, twin.settings("exactly_once_v2", store_format)
+    halves = split_as_taken(twin.records(3, now_ms()), 2)
+    inputs = unique_name("in-")
+    make_inputs(servers, inputs)
+    place = Application(servers, unique_name("app"), inputs, tmp_path, settings)
+    topology, saved = twin.topology(inputs, place.name), str(tmp_path / "saved")
+    write(servers, inputs, halves[0])
+    java.start(place, tmp_path / "java")
+    assert until(place.is_done)
+    java.close(place)
+
+    savepoints.import_from_kafka(topology, place.config)
+    savepoints.take(place.config, saved)
+    rewritten = place.config.overridden({"penstock.checkpoint.dir": str(tmp_path / "rewritten")})
+    maps: dict[str, MapFunction] = {
+        **dict.fromkeys(("counts", "clicks-per-window"), lambda key, count: (key, count + 1_000)),
+        **dict.fromkeys(("latest", "sessions"), lambda key, text: (key, f"{text}#")),
+    }
+    restored = savepoints.restore(saved, rewritten, maps=maps, topology=topology)
+    assert all(each.changed == each.entries > 0 for each in restored.mapped)
+    savepoints.take(rewritten, str(tmp_path / "saved-again"))
+    assert savepoints.export_to_kafka(str(tmp_path / "saved-again"), topology, place.config) > 0
+
+    write(servers, inputs, halves[1])
+    java.start(place, tmp_path / "java")
+    assert until(place.is_done)
+    java.close(place)
+    found = {
+        name: [each.value or b"" for rows in by_key.values() for each in rows]
+        for name, by_key in place.outputs().items()
+    }
+    for name in ("words", "clicks"):
+        assert any(int.from_bytes(value, "big") > 1_000 for value in found[name]), name
+    for name in ("visits", "events"):
+        assert any(b"#" in value for value in found[name]), name

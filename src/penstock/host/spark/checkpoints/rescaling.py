@@ -19,6 +19,7 @@ import orjson
 from penstock.errors import StreamsError
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest
 from penstock.host.spark.checkpoints.copied_stores import copied_stores
+from penstock.host.spark.checkpoints.entry_writer import EntryWriter
 from penstock.host.spark.checkpoints.task_segments import merged, read_states, write_state
 from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.spark.protocol.task_entry import TaskEntry
@@ -36,9 +37,6 @@ from penstock.state.record_keys import primary_key_of, record_key_reader
 from penstock.state.suppliers import TimeOrderedBufferBytesStoreSupplier
 from penstock.state.time_ordered_buffer import INDEX_PREFIX, size_of_entry
 from penstock.task.task_checkpoint import TaskCheckpoint
-
-_CHUNK = 20_000
-"""Entries per write."""
 
 _PARTITION_SIZE = 4
 
@@ -121,7 +119,7 @@ class Rescaling:
         All these tasks are of one sub-topology. Raises StreamsError if the partition of a key is not known.
         """
         spec = self._description.subtopologies[int(subtopology)]
-        self._check(spec)
+        check_partitions_known(self._shape, self._description, spec)
         copied = copied_stores(spec)
         states = read_states(self._source, self._manifest, before)
         if not states:
@@ -181,17 +179,13 @@ class Rescaling:
         """Write each entry of a store to the bases of its tasks, with its new key."""
         rewritten = self._rewriting(builder, spec)
         waits = isinstance(builder.supplier, TimeOrderedBufferBytesStoreSupplier)
-        pending: list[dict[bytes, bytes | None]] = [{} for _ in targets]
+        writer = EntryWriter(targets, builder.name)
         for key, value in content.view(builder.name).range(None, None, False):
             for number in tasks_of_key(key):
-                pending[number][rekeyed(key)] = rewritten(key, value)
+                writer.put(number, rekeyed(key), rewritten(key, value))
                 if waits and key[:1] != INDEX_PREFIX:
                     sizes[number].add(builder.name, key, value)
-                if len(pending[number]) >= _CHUNK:
-                    targets[number].apply({builder.name: pending[number]}, b"")
-                    pending[number] = {}
-        for target, changes in zip(targets, pending, strict=True):
-            target.apply({builder.name: changes}, b"")
+        writer.flush()
 
     def _rewriting(self, builder: StoreBuilder, spec: SubtopologySpec) -> Callable[[bytes, bytes], bytes]:
         """Return the function for an entry's new value: a subscription contains the requesting row's partition."""
@@ -211,26 +205,29 @@ class Rescaling:
 
         return rewritten
 
-    def _check(self, spec: SubtopologySpec) -> None:
-        """Raise StreamsError if a function of the program chooses partitions of the sub-topology's inputs."""
-        if "partitions of tasks" in self._shape:
-            raise StreamsError(
-                "partition.grouper defines the tasks of this program; keys can only be re-partitioned if task n reads "
-                "partition n."
+
+def check_partitions_known(
+    shape: Mapping[str, Any], description: ApplicationDescription, spec: SubtopologySpec
+) -> None:
+    """Raise StreamsError if a function of the program chooses partitions of the sub-topology's inputs."""
+    if "partitions of tasks" in shape:
+        raise StreamsError(
+            "partition.grouper defines the tasks of this program; keys can only be re-partitioned if task n reads "
+            "partition n."
+        )
+    for feeding in description.topology.subtopologies:
+        for node in feeding.nodes:
+            known = isinstance(node, SinkSpec) and (
+                node.partitioner is None
+                or node.partitioner is every_partition
+                or node.partitioner is partition_of_response
+                or isinstance(node.partitioner, WindowedStreamPartitioner)
             )
-        for feeding in self._description.topology.subtopologies:
-            for node in feeding.nodes:
-                known = isinstance(node, SinkSpec) and (
-                    node.partitioner is None
-                    or node.partitioner is every_partition
-                    or node.partitioner is partition_of_response
-                    or isinstance(node.partitioner, WindowedStreamPartitioner)
+            if isinstance(node, SinkSpec) and node.topic in spec.source_topics and not known:
+                raise StreamsError(
+                    f"Sink {node.name} chooses the partitions of {node.topic} with a function of the program; the "
+                    "partition of a key is unknown, so the keys cannot be re-partitioned."
                 )
-                if isinstance(node, SinkSpec) and node.topic in spec.source_topics and not known:
-                    raise StreamsError(
-                        f"Sink {node.name} chooses the partitions of {node.topic} with a function of the program; the "
-                        "partition of a key is unknown, so the keys cannot be re-partitioned."
-                    )
 
 
 def _same(tasks: range, key: bytes) -> range:

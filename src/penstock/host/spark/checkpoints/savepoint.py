@@ -28,9 +28,11 @@ from penstock.host.spark.checkpoints.carried import (
     write_carried,
 )
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, Metadata
+from penstock.host.spark.checkpoints.entry_map import MappedStore
 from penstock.host.spark.checkpoints.manifests import check_absent, existing_metadata, last_manifest, planned_offset
+from penstock.host.spark.checkpoints.mapping import StoreMapping, StoreMaps
 from penstock.host.spark.checkpoints.rescaling import Rescaling, rescaled_shape, tasks_of, wanted_counts
-from penstock.host.spark.checkpoints.stored_description import load_from_checkpoint
+from penstock.host.spark.checkpoints.stored_description import dump_for_checkpoint, load_from_checkpoint
 from penstock.host.spark.checkpoints.stored_history import stored_histories, unread_histories
 from penstock.host.spark.checkpoints.task_segments import read_states, with_clocks
 from penstock.host.spark.protocol.application_description import ApplicationDescription
@@ -76,6 +78,7 @@ class SavepointDescription:
         offsets: the position in each topic.
         segments: number of files of state.
         bytes: their size.
+        mapped: after a restore, the stores that functions have rewritten.
     """
 
     location: str
@@ -87,6 +90,7 @@ class SavepointDescription:
     stores: tuple[StoreFigures, ...]
     segments: int
     bytes: int
+    mapped: tuple[MappedStore, ...] = ()
 
 
 def take(checkpoint: Checkpoint, target: Checkpoint) -> SavepointDescription:
@@ -200,22 +204,26 @@ class SavedState:
 
 
 def restore(
-    savepoint: Checkpoint, checkpoint: Checkpoint, application_id: str, partitions: int | Mapping[str, int] | None
-) -> Metadata:
-    """Create a checkpoint of the application `application_id` from a savepoint.
+    savepoint: Checkpoint,
+    checkpoint: Checkpoint,
+    application_id: str,
+    partitions: int | Mapping[str, int] | None,
+    maps: StoreMaps,
+) -> SavepointDescription:
+    """Create a checkpoint of the application `application_id` from a savepoint; return what was restored.
 
     The next start of the application continues from there. `partitions` is the new number of partitions (tasks) of all
     stores, or of some by name; None keeps their numbers.
 
     Raises:
-        StreamsError: there is no complete savepoint, a checkpoint already exists, or the keys cannot be redistributed.
+        StreamsError: there is no complete savepoint, a checkpoint already exists, the keys cannot be redistributed, or
+            a function of `maps` fails.
     """
     check_absent(checkpoint, "Restore")
     _, metadata, manifest = _opened(savepoint)
     crash_point("restore.before", manifest.epoch)
     checkpoint.delete_manifests()  # of an interrupted restore
     counts = {} if partitions is None else wanted_counts(metadata.shape, partitions)
-    shape = rescaled_shape(metadata.shape, counts)
     begin = {**metadata.begin, **manifest.offsets}
     restored = replace(
         manifest,
@@ -226,39 +234,74 @@ def restore(
         printed="",
         leader_epochs={},  # the topics may be copies, on other brokers
     )
+    stored = savepoint.read_description(metadata)
+    entered = replace(metadata, shape=rescaled_shape(metadata.shape, counts))
+    mapping = None
+    source = savepoint
     try:
         if counts:
-            restored = replace(restored, tasks=_rescaled(savepoint, checkpoint, metadata, manifest, shape, counts))
+            tasks = _rescaled(savepoint, checkpoint, metadata, manifest, entered.shape, counts)
+            restored = replace(restored, tasks=tasks)
+            _copy_files(savepoint, restored.segments() & manifest.segments(), checkpoint)
+            source = checkpoint
+        if maps.functions:
+            mapping = StoreMapping(source, restored, entered.shape, _program(savepoint, metadata), maps)
+            restored = replace(restored, tasks={**restored.tasks, **mapping.tasks(checkpoint)})
+            described = dump_for_checkpoint(mapping.description())
+            entered, stored = replace(entered, shape=mapping.shape(), plan=described.digest), described.data
         _copy_files(savepoint, restored.segments() & manifest.segments(), checkpoint)
     except FileNotFoundError as error:
         raise TaskCorruptedError(f"{error} The savepoint {savepoint.uri} is incomplete: take another one.") from error
     crash_point("restore.segments", manifest.epoch)
-    names = _new_names(metadata, application_id)
-    tasks = {task: _renamed(checkpoint, task, entry, names, manifest.epoch) for task, entry in restored.tasks.items()}
-    # The manifest is written before the metadata: only a checkpoint with metadata exists for a start, or for the next
-    # attempt.
-    torn = partial(crash_point, "restore.torn_manifest", manifest.epoch)
+    entered = replace(entered, query_id=restored.query_id, application_id=application_id, begin=begin)
+    _enter(checkpoint, metadata, entered, restored, stored)
+    return replace(inspect(savepoint), mapped=() if mapping is None else mapping.results)
+
+
+def try_maps(savepoint: Checkpoint, maps: StoreMaps) -> tuple[MappedStore, ...]:
+    """Apply the functions of `maps` to the entries of a savepoint, and return the results; writes nothing.
+
+    Raises StreamsError if there is no complete savepoint, or a store is missing or of another kind.
+    """
+    _, metadata, manifest = _opened(savepoint)
+    mapping = StoreMapping(savepoint, manifest, metadata.shape, _program(savepoint, metadata), maps)
+    mapping.try_all()
+    return mapping.results
+
+
+def _enter(
+    checkpoint: Checkpoint, metadata: Metadata, entered: Metadata, restored: Manifest, stored: bytes | None
+) -> None:
+    """Write the manifest `restored`, then the metadata.
+
+    Only a checkpoint with metadata exists for a start, or for the next attempt.
+
+    Args:
+        checkpoint: has the segments.
+        metadata: of the savepoint.
+        entered: of the checkpoint, but for the names of its internal topics and the identities of this start.
+        restored: the manifest, but for these names.
+        stored: the description of the program.
+    """
+    names = _new_names(metadata, entered.application_id)
+    tasks = {task: _renamed(checkpoint, task, entry, names, restored.epoch) for task, entry in restored.tasks.items()}
+    torn = partial(crash_point, "restore.torn_manifest", restored.epoch)
     checkpoint.write_manifest(replace(restored, tasks=tasks), torn)
-    crash_point("restore.manifest", manifest.epoch)
-    stored = savepoint.read_description(metadata)
+    crash_point("restore.manifest", restored.epoch)
     if stored is not None:
-        checkpoint.write_description(metadata.plan, stored)
-    crash_point("restore.description", manifest.epoch)
+        checkpoint.write_description(entered.plan, stored)
+    crash_point("restore.description", restored.epoch)
     entered = replace(
-        metadata,
+        entered,
         checkpoint_id=uuid.uuid4().hex,
-        query_id=restored.query_id,
-        application_id=application_id,
-        begin=begin,
-        shape=_renamed_shape(shape, names),
-        start_epoch=manifest.epoch,
-        start_ms=manifest.planned_ms,
+        shape=_renamed_shape(entered.shape, names),
+        start_epoch=restored.epoch,
+        start_ms=restored.planned_ms,
         topic_ids={},  # the topics may be copies, on other brokers
         former_owners=None,  # the output since the savepoint is to be written again
     )
     checkpoint.write_metadata(entered)
-    crash_point("restore.after", manifest.epoch)
-    return entered
+    crash_point("restore.after", restored.epoch)
 
 
 def _rescaled(
@@ -273,18 +316,7 @@ def _rescaled(
 
     Return the entries of all tasks.
     """
-    data = savepoint.read_description(metadata)
-    if data is None:
-        raise TaskCorruptedError(
-            f"The savepoint {savepoint.uri} is incomplete: the file plans/{metadata.plan} is missing. Take another one."
-        )
-    try:
-        description = load_from_checkpoint(data)
-    except Exception as error:  # any error raised by an object's own unpickling
-        raise StreamsError(
-            f"The program of the savepoint {savepoint.uri} cannot be loaded ({error}), and its stores define how keys "
-            "are partitioned: run this where the modules of the program are installed."
-        ) from error
+    description = _program(savepoint, metadata)
     rescaling = Rescaling(savepoint, checkpoint, manifest, shape, description)
     answering = {sub: len(tasks_of(metadata.shape, sub)) for sub in rescaling.answering_elsewhere(metadata.shape)}
     divided = {**answering, **counts}
@@ -294,6 +326,22 @@ def _rescaled(
     tasks = {task: replace(entry, carried=None) for task, entry in tasks.items()}
     routing = _row_routing(metadata, shape, description)
     return hand_on_carried(savepoint, checkpoint, manifest, routing, tasks)
+
+
+def _program(savepoint: Checkpoint, metadata: Metadata) -> ApplicationDescription:
+    """Return the description of the program of a savepoint."""
+    data = savepoint.read_description(metadata)
+    if data is None:
+        raise TaskCorruptedError(
+            f"The savepoint {savepoint.uri} is incomplete: the file plans/{metadata.plan} is missing. Take another one."
+        )
+    try:
+        return load_from_checkpoint(data)
+    except Exception as error:  # any error raised by an object's own unpickling
+        raise StreamsError(
+            f"The program of the savepoint {savepoint.uri} cannot be loaded ({error}), and its stores define how "
+            "entries are read and keys are partitioned: run this where the modules of the program are installed."
+        ) from error
 
 
 def _row_routing(metadata: Metadata, shape: Mapping[str, Any], description: ApplicationDescription) -> RowRouting:

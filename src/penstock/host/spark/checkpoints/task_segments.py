@@ -16,7 +16,7 @@ from penstock.host.spark.protocol.task_entry import TaskEntry
 from penstock.host.storage.task_state import TaskState
 from penstock.host.storage.temporary_base import temporary_base
 from penstock.record import TopicPartition
-from penstock.state.api import Changes, Entries
+from penstock.state.api import Entries
 from penstock.state.segment_log import SegmentLog, log_from_json, log_to_json, path, whole_snapshot
 from penstock.state.segments import (
     EncodedSegment,
@@ -64,14 +64,9 @@ def first_value(checkpoint: Checkpoint, manifest: Manifest, store: str, holders:
 
 @contextmanager
 def _entries(checkpoint: Checkpoint, task: str, entry: TaskEntry) -> Iterator[Entries]:
-    log = log_from_json(dict(entry.segments))
-
-    def commits() -> Iterator[Changes]:
-        for info in path(log, None).segments:
-            yield read_segment(checkpoint, task, info).changes
-
     with temporary_base() as base:
-        base.rebuild(commits, log.head or b"")
+        for info in path(log_from_json(dict(entry.segments)), None).segments:
+            base.apply(read_segment(checkpoint, task, info).changes, b"")  # one transaction for all needs more memory
         yield base
 
 
