@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -25,8 +26,9 @@ from penstock.host.spark.checkpoints.checkpoint import Checkpoint, checkpoint_of
 from penstock.host.spark.checkpoints.entry_map import MapFunction, MappedStore
 from penstock.host.spark.checkpoints.evolution import Evolution, Shape, evolve, store_partitions, topology_shape
 from penstock.host.spark.checkpoints.format_3 import with_headers_named
+from penstock.host.spark.checkpoints.kept_values import value_changes
 from penstock.host.spark.checkpoints.lock import CheckpointLock
-from penstock.host.spark.checkpoints.manifests import check_absent
+from penstock.host.spark.checkpoints.manifests import check_absent, last_manifest
 from penstock.host.spark.checkpoints.mapping import StoreMaps
 from penstock.host.spark.checkpoints.savepoint import SavedState, SavepointDescription
 from penstock.host.spark.driver.importing import make_checkpoint
@@ -323,7 +325,14 @@ def diff(topology: Topology, application: Application, config: StreamsConfig | M
     known = {**metadata.shape["partitions of source topics"], **topics_of(checked)}
     known = {topic: count for topic, count in known.items() if topic not in built.repartition_topics}
     metadata = with_headers_named(checkpoint, metadata)
-    return evolve(metadata.shape, topology_shape(built, checked, known), metadata.removed)
+    evolution = evolve(metadata.shape, topology_shape(built, checked, known), metadata.removed)
+    last, own = last_manifest(checkpoint, metadata), checked.overridden(built.config_overrides)
+    values = value_changes(checkpoint, metadata, last, evolution, built, own)
+    return replace(
+        evolution,
+        refused=(*evolution.refused, *values.refused),
+        differences=(*evolution.differences, *values.differences),
+    )
 
 
 def diff_programs(

@@ -33,6 +33,7 @@ from penstock.host.spark.checkpoints import topology_versions
 from penstock.host.spark.checkpoints.checkpoint import FORMAT, FORMAT_2, Checkpoint, Manifest, Metadata
 from penstock.host.spark.checkpoints.evolution import Evolution, evolve
 from penstock.host.spark.checkpoints.format_3 import with_headers_named
+from penstock.host.spark.checkpoints.kept_values import value_changes
 from penstock.host.spark.checkpoints.manifests import last_manifest, planned_offset
 from penstock.host.spark.checkpoints.markers import (
     Marker,
@@ -211,6 +212,8 @@ def _prepare(
         earlier = topology_versions.unfinished(checkpoint, metadata, description, stored.digest)
         if earlier is not None:
             return PreparedQuery(earlier, guarantee, last_manifest(checkpoint, metadata), {}, finishes=True)
+        if evolution is not None and stored.digest != metadata.plan:
+            _check_values(checkpoint, metadata, evolution, topology, config)
     if config["penstock.changelog.topics"]:
         prepare_changelogs(layout_of(built, config, topics), admin, topics, _in_step(checkpoint, metadata, config))
     if transactional:
@@ -360,14 +363,32 @@ def _evolution(
     Raises IncompatibleCheckpointError if the topology cannot continue with it.
     """
     evolution = evolve(metadata.shape, shape(topology, placement, config), metadata.removed)
-    if evolution.refused:
-        lines = "\n".join(f"  - {line}" for line in evolution.refused)
+    _check(checkpoint, evolution.refused)
+    return evolution
+
+
+def _check_values(
+    checkpoint: Checkpoint, metadata: Metadata, evolution: Evolution, topology: BuiltTopology, config: StreamsConfig
+) -> None:
+    """Log the changes of the values of stores.
+
+    Raises IncompatibleCheckpointError if the program cannot read them.
+    """
+    changes = value_changes(checkpoint, metadata, last_manifest(checkpoint, metadata), evolution, topology, config)
+    _check(checkpoint, changes.refused)
+    for line in changes.differences:
+        _log.warning("The program has changed: %s", line)
+
+
+def _check(checkpoint: Checkpoint, refused: Sequence[str]) -> None:
+    """Raise IncompatibleCheckpointError if there are reasons to refuse the program."""
+    if refused:
+        lines = "\n".join(f"  - {line}" for line in refused)
         raise IncompatibleCheckpointError(
             f"The program cannot continue with the state of the checkpoint {checkpoint.uri}:\n{lines}\nNothing was "
             "changed. You can also start over: with another application.id, or after penstock reset (the state is "
             "lost, and the input is read from the position that auto.offset.reset gives)."
         )
-    return evolution
 
 
 def _continuing_version(
