@@ -18,6 +18,7 @@ from penstock.processor.calls import CallSpec
 from penstock.processor.parked_requests import ParkedRequestSerde
 from penstock.processor.stream_partitioner import PartitionerWithHeaders, check_partitioner
 from penstock.processor.timestamps import TimestampExtractor, fail_on_invalid_timestamp
+from penstock.record import TopicPartition
 from penstock.serdes import BytesSerde, Serde
 from penstock.state.api import RecordContext, StoreBuilder
 
@@ -308,6 +309,7 @@ class BuiltTopology:
         histories: the rows that precede the records of topics, by topic.
         lake_topics: full names of the topics that the application copies to tables of a lake.
         lake_sinks: the tables that receive topics, by topic.
+        planned_ends: the end offsets of a run to the end; other partitions end where they end at its start.
         node_order: the names of all nodes of sub-topologies, in the order of their addition.
         node_lines: the lines of the user's program that made the nodes, by name.
         store_lines: the lines of the user's program that made the stores, by name.
@@ -325,6 +327,7 @@ class BuiltTopology:
     histories: Mapping[str, TopicHistory] = field(default_factory=dict)
     lake_topics: tuple[str, ...] = ()
     lake_sinks: Mapping[str, LakeSink] = field(default_factory=dict)
+    planned_ends: Mapping[TopicPartition, int] = field(default_factory=dict)
     node_order: tuple[str, ...] = ()
     node_lines: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     store_lines: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
@@ -332,7 +335,7 @@ class BuiltTopology:
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         named = dict(state)
         answers = named.pop("answers_topics", {})  # the name between 0.2.0, which wrote neither, and this version
-        self.__dict__.update({"task_topics": answers, "lake_sinks": {}, **named})
+        self.__dict__.update({"task_topics": answers, "lake_sinks": {}, "planned_ends": {}, **named})
 
     @property
     def uses_of_task_topics(self) -> dict[str, str]:

@@ -310,7 +310,7 @@ class InstanceAssembly:
         )
         consumer = ConfluentConsumer(config, defaults=consumer_bounds(config, len(layout.readers)))
         instance = Instance(layout, settings, self._clocks.elapsed.milliseconds(), until, processing.worker_of)
-        bounded = consumer if until is None else BoundedConsumer(consumer, until)
+        bounded = consumer if until is None else BoundedConsumer(consumer, {**layout.topology.planned_ends, **until})
         shared = {group for group in layout.groups.values() if len(group) > 1}
         awaitable = frozenset(partition for group in shared for partition in group)
         return instance, InputConsumer(instance, bounded, self._figures, post, awaitable, aligned_partitions(layout))

@@ -178,7 +178,8 @@ class StateOpener:
         copy = ChangelogCopy(spec.stores, {}, self._layout.config, base)
         partitions = self._layout.global_partitions
         begins = self._admin.beginning_offsets(partitions)
-        ends = self._admin.end_offsets(partitions, read_committed=True)
+        now, planned = self._admin.end_offsets(partitions, read_committed=True), self._layout.topology.planned_ends
+        ends = {partition: min(end, planned.get(partition, end)) for partition, end in now.items()}
         copy.continue_with(self._admin.topic_ids({partition.topic for partition in partitions}))
         known = copy.stamp.offsets
         if any(not begins[p] <= offset <= ends[p] for p, offset in known.items() if p in ends):

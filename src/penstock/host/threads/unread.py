@@ -16,11 +16,13 @@ _MOST_NAMED = 5
 def planned_ends(layout: Layout, admin: Admin, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     """Return the planned ends of the topics of others: their last committed records now.
 
-    Ends in `before` were planned earlier and remain, unless a topic was recreated and is shorter now.
+    Ends in `before`, and those of the topology, were planned earlier and remain, unless a topic was recreated and is
+    shorter now.
     """
+    planned = {**layout.topology.planned_ends, **before}
     own = _own_topics(layout)
     ends = admin.end_offsets([partition for partition in layout.readers if partition.topic not in own], True)
-    return {partition: min(end, before.get(partition, end)) for partition, end in ends.items()}
+    return {partition: min(end, planned.get(partition, end)) for partition, end in ends.items()}
 
 
 def unread(

@@ -69,15 +69,16 @@ class TopicEnds:
         return self._fixed is not None
 
     def fix(self) -> None:
-        """Fix the current ends as the last to read, but for answers of calls. Waits for unavailable brokers.
+        """Fix the planned or else the current ends as the last to read, but for answers of calls.
 
-        Raises as `now`.
+        Waits for unavailable brokers. Raises as `now`.
         """
         ends = self.now()
         while self._away_since is not None:
             time.sleep(_LOOK_SECONDS)
             ends = self.now()
-        self._fixed = ends
+        planned = self._description.topology.planned_ends
+        self._fixed = {partition: min(end, planned.get(partition, end)) for partition, end in ends.items()}
 
     def now(self) -> dict[TopicPartition, int]:
         """Return the end of each partition; nothing while no broker answers, for a limited time.
