@@ -89,6 +89,11 @@ class StreamPark(Processor, UsesResults):
         self._results = KeptResults()
         self._turn: _Turn | None = None
 
+    @property
+    def operator(self) -> Processor:
+        """The operator, with the function of the user."""
+        return self._operator
+
     def users(self) -> Iterable[UsesResults]:
         """Return the operator, which holds the function."""
         return (self._operator,) if isinstance(self._operator, UsesResults) else ()

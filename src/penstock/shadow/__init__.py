@@ -1,0 +1,30 @@
+"""Compares two versions of a program: both process the same input, and their outputs are kept apart.
+
+The Python functions of the command `penstock shadow`. Each version runs as an application of its own, up to the same
+end offsets; its outputs go to topics of its own, which are deleted afterwards. The running application is not touched.
+"""
+
+from penstock.shadow.comparing import BEGINNING, NOW, ShadowOptions, compare
+from penstock.shadow.comparison import (
+    Counts,
+    Difference,
+    ProgramPlace,
+    Recorded,
+    StoreComparison,
+    TopicComparison,
+    VersionComparison,
+)
+
+__all__ = [
+    "BEGINNING",
+    "NOW",
+    "Counts",
+    "Difference",
+    "ProgramPlace",
+    "Recorded",
+    "ShadowOptions",
+    "StoreComparison",
+    "TopicComparison",
+    "VersionComparison",
+    "compare",
+]
