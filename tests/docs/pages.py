@@ -43,6 +43,7 @@ BLOCKS: Mapping[str, int] = {
     "docs/coming-from/java.md": 1,
     "docs/coming-from/quix.md": 1,
     "docs/coming-from/spark.md": 1,
+    "docs/comparing-versions.md": 1,
     "docs/cookbook/joins.md": 10,
     "docs/cookbook/records.md": 14,
     "docs/cookbook/services.md": 16,

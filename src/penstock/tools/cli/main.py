@@ -27,6 +27,7 @@ COMMANDS: Final = {
     "parked": "Show the records that wait because a function failed on them.",
     "ui": "Serve pages about an application that runs in another process, and show what a changed program would do.",
     "diff": "Show what happens to each store when a changed program starts; fails if it cannot start.",
+    "shadow": "Run two versions of a program on the same input and compare what they write; fails if it differs.",
     "savepoint": "Take, restore and inspect savepoints of an application.",
     "takeover": "Show what the threads host would take over from another application, such as one in Java.",
     "reset": "Delete positions, state, markers and internal topics of an application that is not running.",
