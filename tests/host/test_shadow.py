@@ -16,6 +16,7 @@ from penstock import (
     Named,
     Processor,
     ProcessorContext,
+    Produced,
     PunctuationType,
     Record,
     Serdes,
@@ -28,7 +29,10 @@ from penstock import (
     Topology,
     savepoints,
 )
+from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
+from penstock.exception_handlers import LogAndContinueProcessingExceptionHandler
+from penstock.lake import Delta
 from penstock.processor.api import ProcessorSupplier
 from penstock.shadow import NOW, Counts, ShadowOptions, VersionComparison
 from penstock.shadow import compare as compare_versions
@@ -150,24 +154,26 @@ def left(runner: Runner, application: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("make", "same", "changed"),
+    ("make", "same", "changed", "is_exact"),
     [
-        (windows, 10, 20),
-        (stream_join, 20, 10),
-        (foreign_keys, 2, 3),
-        (averages, 2, 1),
-        (branches, 3, 4),
+        (windows, 10, 20, True),
+        (stream_join, 20, 10, True),
+        (foreign_keys, 2, 3, False),
+        (averages, 2, 1, True),
+        (branches, 3, 4, True),
     ],
 )
 def test_equal_versions_are_equal_and_a_change_is_found(
-    runner: Runner, application: str, topics: tuple[str, str], make: Make, same: Any, changed: Any
+    runner: Runner, application: str, topics: tuple[str, str], make: Make, same: Any, changed: Any, is_exact: bool
 ) -> None:
     source, target = topics
     runner.create_topics({f"{source}-facts": 2})
     runner.write(f"{source}-facts", [InputRecord(str(n).encode(), f"fact {n}".encode(), 900, n % 2) for n in range(10)])
     runner.write(source, keyed(200))
     equal = compare(runner, application, make(source, target, same), make(source, target, same))
-    assert (equal.is_equal, [each.topic for each in equal.topics]) == (True, [target])
+    # The intermediate results of a foreign-key join depend on when its answers come.
+    assert equal.is_equal if is_exact else equal.has_equal_final_values
+    assert [each.topic for each in equal.topics] == [target]
     assert equal.topics[0].counts.equal
     different = compare(runner, application, make(source, target, same), make(source, target, changed))
     assert not different.is_equal
@@ -209,6 +215,133 @@ def test_caches_change_nothing(runner: Runner, application: str, topics: tuple[s
     topology = word_count(source, target)
     found = compare(runner, application, topology, topology, **{"statestore.cache.max.bytes": 1_000_000})
     assert found.topics[0].counts == Counts(equal=5)
+
+
+def test_both_versions_stop_at_the_same_offsets(runner: Runner, application: str, topics: tuple[str, str]) -> None:
+    source, target = topics
+    runner.write(source, lines(["a b", "b"], partitions=2))
+
+    def run(topology: Topology, config: StreamsConfig) -> None:
+        runner.write(source, lines(["a", "c"], partitions=2))
+        runner.run_here(topology, config)
+
+    program = word_count(source, target), runner.config(application)
+    found = VersionComparing(program, program, ShadowOptions(), run).compare()
+    assert found.topics[0].counts == Counts(equal=3)
+    assert found.stores[0].counts == Counts(equal=2)
+
+
+def test_global_tables_stop_at_the_same_offsets(
+    runner: Runner, application: str, topics: tuple[str, str], unique_name: Callable[[str], str]
+) -> None:
+    source, target = topics
+    facts = unique_name("facts")
+    runner.create_topics({facts: 1})
+    runner.write(source, lines(["a", "b"]))
+    builder = StreamsBuilder()
+    table = builder.global_table(facts, TEXT)
+    stream = builder.stream(source, TEXT)
+    joined = stream.left_join(table, lambda _, fact: f"{fact}", key_selector=lambda key, value: "k")
+    joined.to(target, produced=TEXT_OUT)
+    versions = iter(("1", "2"))
+
+    def run(topology: Topology, config: StreamsConfig) -> None:
+        runner.write(facts, [InputRecord(b"k", next(versions).encode(), 1_000)])
+        runner.run_here(topology, config)
+
+    runner.write(facts, [InputRecord(b"k", b"0", 1_000)])
+    program = builder.build(), runner.config(application)
+    found = VersionComparing(program, program, ShadowOptions(limit=1), run).compare()
+    assert found.topics[0].counts == Counts(equal=2)
+    other = builder.build()
+    values = compare(runner, application, other, word_count(source, target)).topics[0].examples
+    assert {each.old.value for each in values if each.old is not None} == {"2"}
+
+
+def test_dead_letters_are_held_back_and_compared(
+    runner: Runner, application: str, topics: tuple[str, str], unique_name: Callable[[str], str]
+) -> None:
+    source, target = topics
+    letters = unique_name("letters")
+    runner.create_topics({letters: 1})
+    runner.write(source, lines(["1", "none", "2"]))
+
+    def numbers(change: Callable[[str], int]) -> Topology:
+        builder = StreamsBuilder()
+        read = builder.stream(source, TEXT).map_values(lambda value: str(change(value)))
+        read.to(target, produced=TEXT_OUT)
+        return builder.build()
+
+    settings = {
+        "errors.dead.letter.queue.topic.name": letters,
+        "processing.exception.handler": LogAndContinueProcessingExceptionHandler,
+    }
+    old, new = numbers(int), numbers(lambda value: len(value))
+    same = compare(runner, application, old, numbers(int), **settings)
+    assert {each.topic: each.counts for each in same.topics} == {letters: Counts(equal=1), target: Counts(equal=2)}
+    found = compare(runner, application, old, new, **settings)
+    assert {each.topic: each.counts for each in found.topics} == {
+        letters: Counts(only_old=1),
+        target: Counts(equal=1, different=1, only_new=1),
+    }
+    assert (runner.read(letters), runner.read(target)) == ([], [])
+
+
+@pytest.mark.parametrize("runner", ["threads"], indirect=True)
+def test_tables_of_a_lake_receive_nothing(
+    runner: Runner, application: str, topics: tuple[str, str], tmp_path: Path
+) -> None:
+    pytest.importorskip("deltalake", reason="the extra lake is not installed")
+    table = Delta(str(tmp_path / "table"))
+
+    def copied(change: Callable[[str], str]) -> Topology:
+        builder = StreamsBuilder()
+        produced = Produced.with_(STRING, STRING).with_name("copied")
+        builder.stream(topics[0], TEXT).map_values(change).to_lake(table, produced)
+        return builder.build()
+
+    runner.write(topics[0], lines(["a"]))
+    found = compare(runner, application, copied(str.upper), copied(str.title))
+    assert found.is_equal
+    assert len(found.topics) == 1
+    assert compare(runner, application, copied(str.upper), copied(str.lower)).topics[0].counts == Counts(different=1)
+    assert not (tmp_path / "table").exists()
+    assert left(runner, application) == []
+
+
+@pytest.mark.parametrize("runner", ["spark"], indirect=True)
+def test_functions_of_data_frames_receive_nothing(runner: Runner, application: str, topics: tuple[str, str]) -> None:
+    def received(change: Callable[[str], str]) -> Topology:
+        builder = StreamsBuilder()
+        changed = builder.stream(topics[0], TEXT).map_values(change)
+        changed.to_spark(lambda frame, number: pytest.fail("it was called"), TEXT_OUT.with_name("received"))
+        return builder.build()
+
+    runner.write(topics[0], lines(["a"]))
+    found = compare(runner, application, received(str.upper), received(str.lower))
+    assert [each.counts for each in found.topics] == [Counts(different=1)]
+    assert left(runner, application) == []
+
+
+@pytest.mark.parametrize("runner", ["spark"], indirect=True)
+def test_checkpoints_are_beside_that_of_the_application_and_are_deleted(
+    runner: Runner, application: str, topics: tuple[str, str], tmp_path: Path
+) -> None:
+    source, target = topics
+    runner.write(source, lines(["a b"]))
+    topology, checkpoint = word_count(source, target), tmp_path / "checkpoint"
+    settings = {"penstock.checkpoint.dir": str(checkpoint)}
+    runner.run_here(topology, runner.config(application, settings))
+    seen = []
+
+    def run(each: Topology, config: StreamsConfig) -> None:
+        runner.run_here(each, config)
+        seen.append(sorted(path.name for path in tmp_path.iterdir()))
+
+    program = topology, runner.config(application, settings)
+    assert VersionComparing(program, program, ShadowOptions(start=NOW), run).compare().is_equal
+    assert seen[-1] == ["checkpoint", "checkpoint-shadow-new", "checkpoint-shadow-old"]
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
 
 
 def test_the_running_application_is_not_changed(runner: Runner, application: str, topics: tuple[str, str]) -> None:

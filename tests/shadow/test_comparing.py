@@ -48,41 +48,6 @@ def left(runner: ThreadsRunner, config: StreamsConfig) -> list[str]:
     return [*(topic for topic in runner.admin.topics() if topic.startswith(shadow)), *groups, *files]
 
 
-def test_both_versions_stop_at_the_same_offsets(
-    runner: ThreadsRunner, topics: tuple[str, str], config: StreamsConfig
-) -> None:
-    def run(topology: Topology, each: StreamsConfig) -> None:
-        runner.write(topics[0], lines(["a", "c"]))
-        runner.run(topology, each)
-
-    program = word_count(*topics), config
-    found = VersionComparing(program, program, ShadowOptions(), run).compare()
-    assert found.topics[0].counts == Counts(equal=3)
-    assert found.stores[0].counts == Counts(equal=2)
-
-
-def test_a_global_store_stops_at_the_same_offsets(
-    runner: ThreadsRunner, topics: tuple[str, str], config: StreamsConfig, unique_name: Callable[[str], str]
-) -> None:
-    facts = unique_name("facts")
-    runner.create_topics({facts: 1})
-    builder = StreamsBuilder()
-    table = builder.global_table(facts, TEXT)
-    joined = builder.stream(topics[0], TEXT).left_join(
-        table, lambda left, right: f"{right}", key_selector=lambda key, value: "k"
-    )
-    joined.to(topics[1], produced=TEXT_OUT)
-    values = iter(("1", "2"))
-
-    def run(topology: Topology, each: StreamsConfig) -> None:
-        runner.write(facts, [each._replace(key=b"k") for each in lines([next(values)])])
-        runner.run(topology, each)
-
-    program = builder.build(), config
-    found = VersionComparing(program, program, ShadowOptions(), run).compare()
-    assert found.topics[0].counts == Counts(equal=2)
-
-
 def test_a_failed_version_is_named_and_leaves_nothing(
     runner: ThreadsRunner, topics: tuple[str, str], config: StreamsConfig
 ) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +18,7 @@ from penstock.exception_handlers import DEAD_LETTER_QUEUE_TOPIC
 from penstock.host.deployment.layout import own_topics
 from penstock.host.deployment.topics import written_topics
 from penstock.host.open import open_host
+from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.plan.serde_check import node_serde
 from penstock.plan.subtopology import BuiltTopology, SinkSpec
 from penstock.plan.topology import Topology, built_topology
@@ -79,7 +82,7 @@ class ShadowVersion:
         """The application.id of this version in the comparison."""
         return f"{self.base_id}-shadow-{self.name}"
 
-    @property
+    @cached_property
     def config(self) -> StreamsConfig:
         """The configuration of this version in the comparison."""
         kept = {key: value for key, value in self.given.given().items() if key not in _OF_THE_RUNNING_APPLICATION}
@@ -90,7 +93,7 @@ class ShadowVersion:
             own[DEAD_LETTER_QUEUE_TOPIC] = output_prefix(self.application_id) + self.given[DEAD_LETTER_QUEUE_TOPIC]
         return StreamsConfig({**kept, **own, **WITHOUT_CACHES}, environment={})
 
-    @property
+    @cached_property
     def built(self) -> BuiltTopology:
         """The topology as plain data, not redirected."""
         return built_topology(self.topology, self.application_id)
@@ -114,12 +117,16 @@ class ShadowVersion:
         return RedirectedTopology(self.topology, redirection)
 
     def create_outputs(self, admin: Admin, topics: Mapping[str, int]) -> None:
-        """Create the redirected topics with the partitions of the topics of the program."""
-        internal, default = own_topics(self.built), self.given["num.partitions"]
-        named = [topic for topic in written_topics(self.built, self.given) if topic not in internal]
-        create_redirected(
-            admin, {output_prefix(self.application_id) + topic: topics.get(topic, default) for topic in named}
-        )
+        """Create the redirected topics with the partitions of the topics of the program.
+
+        Also those for tables of a lake and functions of DataFrames, which their receivers would create.
+        """
+        built, default = self.built, self.given["num.partitions"]
+        internal, prefix = own_topics(built), output_prefix(self.application_id)
+        named = [topic for topic in written_topics(built, self.given) if topic not in internal]
+        received = {topic: each.partitions or default for topic, each in built.lake_sinks.items()}
+        received |= {topic: each.partitions or default for topic, each in built.data_frame_sinks.items()}
+        create_redirected(admin, {**{prefix + topic: topics.get(topic, default) for topic in named}, **received})
 
     def output_topics(self, admin: Admin) -> dict[str, str]:
         """Return the topics with the output of this version, by their names in the program.
@@ -168,6 +175,10 @@ class ShadowVersion:
     def delete_state(self) -> None:
         """Delete positions, state and internal topics. Raises KafkaError or LockError if this version still runs."""
         open_host(self.built, self.config).reset()
+        if self.given[_CHECKPOINT] is not None:
+            own_directory = Checkpoint(self.config.checkpoint_directory()).local_path
+            if own_directory is not None:  # the reset leaves its lock
+                shutil.rmtree(own_directory, ignore_errors=True)
 
     def delete_outputs(self, admin: Admin) -> None:
         """Delete the redirected topics."""
