@@ -56,7 +56,7 @@ class Disk:
     def _copy(self, source: str, target: Path) -> None:
         target.mkdir(parents=True)
         for name, inode in self._entries.get(source, {}).items():
-            if Path(source, name).is_dir():
+            if Path(source, name).is_dir() or f"{source}/{name}" in self._entries:  # or was, before it was deleted
                 self._copy(f"{source}/{name}", target / name)
             else:
                 (target / name).write_bytes(self._contents.get(inode, b""))

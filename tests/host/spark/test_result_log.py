@@ -15,6 +15,7 @@ from tests.host.spark.inline import InlineQuery
 from tests.host.spark.support import SparkRunner
 from tests.host.support import InputRecord
 from tests.host.test_park import STRING, TEXT
+from tests.support.power import Disk
 
 pytestmark = [pytest.mark.one_broker, pytest.mark.partitions(2, 2)]
 
@@ -42,7 +43,7 @@ def numbers(source: str, target: str, calls: Path, seed: int) -> Topology:
     return builder.build()
 
 
-@pytest.mark.parametrize("elsewhere", [False, True])
+@pytest.mark.parametrize("where", ["disk", "memory", "disk without power"])
 @pytest.mark.parametrize("seed", range(3))
 def test_each_record_has_one_result_in_topics_and_state(
     spark_runner: SparkRunner,
@@ -51,9 +52,11 @@ def test_each_record_has_one_result_in_topics_and_state(
     crashes: Callable[..., Crashes],
     unique_name: Callable[[str], str],
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     seed: int,
-    elsewhere: bool,
+    where: str,
 ) -> None:
+    disk = Disk(monkeypatch) if where == "disk without power" else None
     letters = unique_name("letters")
     spark_runner.create_topics({letters: 2})
     config = spark_runner.config(
@@ -63,7 +66,7 @@ def test_each_record_has_one_result_in_topics_and_state(
             "penstock.determinism.check.epochs": 1,
             "processing.exception.handler": "LogAndContinueProcessingExceptionHandler",
             "errors.dead.letter.queue.topic.name": letters,
-            **({"penstock.checkpoint.dir": f"fsspec+memory://{tmp_path}/checkpoint"} if elsewhere else {}),
+            **({"penstock.checkpoint.dir": f"fsspec+memory://{tmp_path}/checkpoint"} if where == "memory" else {}),
         },
     )
     query = InlineQuery(numbers(*topics, tmp_path / "calls", seed), config, spark_runner.admin)
@@ -73,6 +76,8 @@ def test_each_record_has_one_result_in_topics_and_state(
         spark_runner.write(topics[0], [InputRecord(b"%d" % n, b"v%d" % n, n, n % 2) for n in numbers_written])
         installed.at = "transaction.after"  # one sink partition has committed, another has not
         while is_killed(query):
+            if disk is not None:
+                disk.lose_power(Path(config.checkpoint_directory()), Path(config["state.dir"]) / application / "bases")
             query.restart()
     written = [each.value for each in spark_runner.read(topics[1]) if each.value is not None]
     dead = [each.value for each in spark_runner.read(letters) if each.value is not None]

@@ -59,6 +59,16 @@ def test_a_damaged_result_is_named(checkpoint: Checkpoint) -> None:
         log(checkpoint).find()
 
 
+def test_a_deleted_result_is_named(checkpoint: Checkpoint) -> None:
+    log(checkpoint).write(b"first", nothing)
+    results = checkpoint.results().below("000000000001")
+    (name,) = [each.name for each in results.find("") if ".proposal." in each.name]
+    results.delete(name)
+    for _ in range(2):
+        with pytest.raises(TaskCorruptedError, match=f"results/000000000001/{name}.*deleted while its epoch ran"):
+            log(checkpoint).find()
+
+
 def test_results_of_earlier_epochs_are_deleted(checkpoint: Checkpoint) -> None:
     for epoch in range(1, 6):
         log(checkpoint, epoch).write(b"result", nothing)

@@ -47,10 +47,10 @@ class ResultLog:
     def find(self) -> bytes | None:
         """Return the result of an earlier attempt, None before the first.
 
-        Raises TaskCorruptedError if it is damaged.
+        Raises TaskCorruptedError if it is damaged, or deleted and a vote is left.
         """
-        proposals = _results(self._names(0), _PROPOSAL)
-        return self._read(self._agree(min(proposals))) if proposals else None
+        names = self._names(0)
+        return self._read(self._agree(min(digest for _, digest in names))) if names else None
 
     def write(self, result: bytes, before_rename: Callable[[], None]) -> bytes:
         """Write the result of an attempt; return the result that counts.
@@ -70,7 +70,7 @@ class ResultLog:
                 self._note(turn, _PROPOSAL, proposal)
             names = self._names(turn)
             proposals = _results(names, _PROPOSAL)
-            vote = (_ONLY, proposal) if proposals == {proposal} else (_SEVERAL, "")
+            vote = (_ONLY if proposals == {proposal} else _SEVERAL, proposal)
             if vote not in names:
                 self._note(turn, *vote)
                 names = self._names(turn)
