@@ -50,17 +50,17 @@ def logged_result(
 
 
 def _encoded(result: TaskResult, row_max_bytes: int) -> bytes:
-    """Return a result for `_decoded`."""
+    """Return a result for `_decoded`, without taps, which are for the driver of this attempt."""
     blobs = [
         blob
         for topic, partition, batch, _ in result.output
         for blob in encode_batch(topic, partition, batch, row_max_bytes)
     ]
-    return encode_message((_VERSION, result.report.encode(), blobs))
+    return encode_message((_VERSION, result.report._replace(tapped={}).encode(), blobs))
 
 
 def _decoded(data: bytes, generation: int) -> TaskResult:
-    """Return the result of another attempt, as of the driver of `generation`, without the taps of its own driver.
+    """Return the result of another attempt, as of the driver of `generation`.
 
     Raises IncompatibleCheckpointError for a result of another version of the format.
     """
@@ -70,5 +70,4 @@ def _decoded(data: bytes, generation: int) -> TaskResult:
             f"The result log has a result in version {version} of its format; this version of Penstock reads version "
             f"{_VERSION}. Finish the epoch with the version of Penstock that began it, then start this one."
         )
-    decoded = TaskReport.decode(report)._replace(generation=generation, tapped={})
-    return TaskResult([decode_batch(blob) for blob in blobs], decoded)
+    return TaskResult([*map(decode_batch, blobs)], TaskReport.decode(report)._replace(generation=generation))
