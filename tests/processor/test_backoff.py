@@ -16,6 +16,7 @@ def test_the_waits_grow_up_to_the_limit() -> None:
     backoff = Backoff(timedelta(seconds=1), factor=4, limit=timedelta(hours=1))
     waits = [backoff.wait_ms(failures) for failures in range(1, 9)]
     assert waits == [1_000, 4_000, 16_000, 64_000, 256_000, 1_024_000, 3_600_000, 3_600_000]
+    assert backoff.limit_ms == 3_600_000
 
 
 def test_a_factor_of_one_waits_the_same_time() -> None:

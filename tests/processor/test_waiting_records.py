@@ -229,6 +229,8 @@ class Model(RuleBasedStateMachine):
             assert of_key(self.records, key) == lines.get(key, [])
             assert self.records.first(key) == lines.get(key, [None])[0]
         assert self.records.next_due() == min((each.due for _, each in heads), default=None)
+        for time in {each.due for _, each in heads}:
+            assert self.records.due_after(time) == [(number, each) for number, each in heads if each.due > time]
         for now in (0, 4, 9):
             assert self.records.due(now) == [head for head in heads if head[1].due <= now]
         with self.store.store.all() as entries:
