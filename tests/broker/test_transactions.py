@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,13 @@ class Broker:
 
     def start(self, known: Producer | None = None, transactional_id: str = "x") -> Producer:
         return self.coordinator.init_producer_id(transactional_id, TIMEOUT_MS, known)
+
+    def start_at(self, epoch: int) -> Producer:
+        """Start a producer whose epochs have grown to one."""
+        producer = self.start()
+        TransactionLog(self.topics).write(replace(self.state, epoch=epoch))
+        self.restart()
+        return Producer(producer.producer_id, epoch)
 
     def add(self, producer: Producer, *partitions: int, version: int = V1, transactional_id: str = "x") -> None:
         self.coordinator.add_partitions(transactional_id, producer, [("t", index) for index in partitions], version)
@@ -243,7 +251,7 @@ def test_a_producer_whose_epochs_are_used_up_gets_a_new_id(broker: Broker) -> No
 
 @pytest.mark.parametrize("is_commit", [True, False])
 def test_version_2_gets_a_new_id_with_the_end_that_uses_up_the_epochs(broker: Broker, is_commit: bool) -> None:
-    producer = broker.start()
+    producer = broker.start_at(2**15 - 4)
     while producer.epoch < 2**15 - 2:
         producer = broker.end(producer, is_commit=False, version=V2)
     broker.write(producer, 0, version=V2)

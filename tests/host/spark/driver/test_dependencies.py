@@ -81,7 +81,10 @@ def test_what_is_sent_can_be_imported(program: Program, monkeypatch: pytest.Monk
     assert str(module.__file__).startswith(str(archive))
 
 
-def test_equal_code_is_sent_once(program: Program) -> None:
+def test_equal_code_is_sent_once(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    # To compile all of Penstock takes seconds, and other tests import what is compiled.
+    monkeypatch.setattr(dependencies, "_compiled", lambda name, path: b"")
+    monkeypatch.setattr(dependencies, "default_directory", lambda: program.directory / "state")
     context = Context("spark://somewhere:7077")
     assert program.send(context) == program.send(context)
     assert len(context.sent) == 1
