@@ -61,7 +61,7 @@ BLOCKS: Mapping[str, int] = {
     "docs/openlineage.md": 1,
     "docs/orchestrators.md": 1,
     "docs/partitioners.md": 2,
-    "docs/queries.md": 8,
+    "docs/queries.md": 9,
     "docs/retry-and-park.md": 2,
     "docs/security.md": 1,
     "docs/sizing.md": 1,

@@ -15,7 +15,7 @@ from penstock import __version__
 from penstock.application.store_view import StoreView
 from penstock.application.tap import Tap
 from penstock.errors import StreamsError, StreamsNotStartedError, StreamsStoppedError, UnsupportedOperationError
-from penstock.host.api import Host, Staleness, State, StateQueries, StoreSize, TaskMetadata
+from penstock.host.api import AsOf, Host, Staleness, State, StateQueries, StoreSize, TaskMetadata
 from penstock.metrics import Metric, MetricName, RecordingLevel
 from penstock.metrics.host_metrics import NOT_MEASURED, THREAD_STATE, streams_metrics
 from penstock.metrics.record_counts import RecordCounts
@@ -175,17 +175,23 @@ class RunningTopology(ABC):
             )
         return self._queries().query(request)
 
-    def table(self, store_name: str) -> Any:
+    def table(self, store_name: str, as_of: AsOf | None = None) -> Any:
         """Return the entries of a store as of the newest commit, as a table.
 
         On Spark it is a DataFrame with the columns `partition`, `key`, `value` and, if the store has them, `timestamp`,
         `window_start` and `window_end`.
 
+        Args:
+            store_name: the name of the store.
+            as_of: on Spark, an earlier commit: its epoch, or a datetime whose last commit is read.
+
         Raises:
+            StateStoreNotAvailableError: the commit is not retained.
+            UnsupportedOperationError: the host keeps no earlier commits.
             StreamsNotStartedError: the application has not been started, or has ended.
             UnknownStateStoreError: the topology has no store of that name.
         """
-        return self._topology_host().table(store_name)
+        return self._topology_host().table(store_name, as_of)
 
     def view(self, store_name: str, refresh_ms: Duration = 1_000, rows: int = 20) -> StoreView:
         """Return a view of a store that redraws itself in a notebook.

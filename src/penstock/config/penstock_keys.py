@@ -445,6 +445,14 @@ PENSTOCK_KEYS: Final = (
         without_effect={THREADS: _NO_CHECKPOINT},
     ),
     ConfigKey(
+        "penstock.manifests.retained.ms",
+        whole(0),
+        0,
+        "low",
+        "Age (ms) up to which manifests are kept, beyond the number in penstock.manifests.retained.",
+        without_effect={THREADS: _NO_CHECKPOINT},
+    ),
+    ConfigKey(
         "penstock.emit.interval.ms",
         whole(0),
         1000,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import Enum
 from typing import Annotated, Any, Final, NamedTuple, Protocol, Self
 
@@ -29,6 +30,10 @@ STATE_ELSEWHERE: Final = "penstock: the state is not in changelog topics"
 
 Existing changelog topics are older than the offsets, and another host must not continue with them.
 """
+
+
+AsOf = int | datetime
+"""A commit: the one of an epoch, or the last one at a time. A time without a zone is in that of the machine."""
 
 
 class State(Enum):
@@ -393,10 +398,11 @@ class Host(HostLife, Protocol):
         """Return the measurements of tasks and the values of sensors."""
         ...
 
-    def table(self, store_name: str) -> Any:
-        """Return a store's entries at the newest commit, as a table of the host.
+    def table(self, store_name: str, as_of: AsOf | None = None) -> Any:
+        """Return a store's entries at the newest commit, or at an earlier one, as a table of the host.
 
-        On Spark it is a DataFrame. Raises UnknownStateStoreError if the topology does not have the store.
+        On Spark it is a DataFrame. Raises UnknownStateStoreError if the topology does not have the store,
+        UnsupportedOperationError if the host keeps no earlier commits.
         """
         ...
 

@@ -8,12 +8,13 @@ packages.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from penstock import extras
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError
-from penstock.host.api import Host, StateQueries
+from penstock.host.api import AsOf, Host, StateQueries
 from penstock.host.supervision.turns import ApplicationTurns
 from penstock.plan.subtopology import BuiltTopology
 from penstock.plan.topology import Topology, built_topology
@@ -99,7 +100,9 @@ def check_host(config: StreamsConfig) -> None:
     host.check_keys(config)
 
 
-def open_state(topology: Topology, config: StreamsConfig | Mapping[str, Any]) -> StateQueries:
+def open_state(
+    topology: Topology, config: StreamsConfig | Mapping[str, Any], as_of: AsOf | None = None
+) -> StateQueries:
     """Return the state of an application from its checkpoint, whether the application runs or not.
 
     Each read returns the newest commit. The application may run in another process. Close the result at the end, or use
@@ -109,12 +112,14 @@ def open_state(topology: Topology, config: StreamsConfig | Mapping[str, Any]) ->
         topology: the topology of the application, which defines the stores and their serdes.
         config: the configuration of the application; application.id, state.dir and penstock.checkpoint.dir locate the
             checkpoint. This does not contact brokers.
+        as_of: a retained commit of the checkpoint to read, by its epoch, or by a datetime whose last commit is read.
 
     Raises:
         ConfigError: a key is missing or has an invalid value, or the state of the host is not readable by others.
         TopologyError: the topology is invalid.
     """
-    return _opened_state(_QUERIES, topology, config if isinstance(config, StreamsConfig) else StreamsConfig(config))
+    checked = config if isinstance(config, StreamsConfig) else StreamsConfig(config)
+    return _opened_state(_QUERIES, topology, checked, {} if as_of is None else {"as_of": as_of})
 
 
 def open_durable_state(topology: Topology, config: StreamsConfig) -> StateQueries:
@@ -126,10 +131,15 @@ def open_durable_state(topology: Topology, config: StreamsConfig) -> StateQuerie
     return _opened_state(_DURABLE_STATE, topology, config)
 
 
-def _opened_state(table: Mapping[str, tuple[str, str]], topology: Topology, config: StreamsConfig) -> StateQueries:
+def _opened_state(
+    table: Mapping[str, tuple[str, str]],
+    topology: Topology,
+    config: StreamsConfig,
+    options: Mapping[str, Any] = MappingProxyType({}),
+) -> StateQueries:
     built = built_topology(topology, config.required("application.id"))
     config = config.overridden(built.config_overrides)
-    queries: StateQueries = _load(table, config)(built, config)
+    queries: StateQueries = _load(table, config)(built, config, **options)
     return queries
 
 

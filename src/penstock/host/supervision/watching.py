@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from penstock.errors import UnsupportedOperationError
+from penstock.host.api import AsOf
 
 
 class Watching:
@@ -20,7 +21,7 @@ class Watching:
         """Raise UnsupportedOperationError."""
         self.pause()
 
-    def table(self, store_name: str) -> Any:
+    def table(self, store_name: str, as_of: AsOf | None = None) -> Any:
         """Raise UnsupportedOperationError."""
         self.pause()
 

@@ -16,8 +16,15 @@ from penstock.client.api import Admin
 from penstock.client.confluent.statistics import STATISTICS
 from penstock.config import StreamsConfig
 from penstock.config.kafka_keys import EXACTLY_ONCE_V2
-from penstock.errors import ConfigError, KafkaError, StreamsError, TaskMigratedError, TopologyError
-from penstock.host.api import HostListener, HostStatistics, StateQueries, StreamThreadExceptionResponse
+from penstock.errors import (
+    ConfigError,
+    KafkaError,
+    StreamsError,
+    TaskMigratedError,
+    TopologyError,
+    UnsupportedOperationError,
+)
+from penstock.host.api import AsOf, HostListener, HostStatistics, StateQueries, StreamThreadExceptionResponse
 from penstock.host.deployment.layout import Layout, own_topics
 from penstock.host.deployment.source_lines import check_no_history
 from penstock.host.deployment.topic_watch import TopicChanges, TopicWatch
@@ -215,10 +222,15 @@ class ThreadsHost:
         """Return the interface for interactive queries. It answers from the tasks of this instance while it runs."""
         return self._queries
 
-    def table(self, store_name: str) -> Any:
+    def table(self, store_name: str, as_of: AsOf | None = None) -> Any:
         """Return the local entries of a store as an Arrow table. Its columns are those of `streams.table`. Raises
         UnknownStateStoreError if the topology has no store of that name, InvalidStateStoreError if this instance does
-        not have it."""
+        not have it, UnsupportedOperationError for an earlier commit."""
+        if as_of is not None:
+            raise UnsupportedOperationError(
+                f"Store {store_name} can only be read as of now: the threads host keeps no earlier commits. The Spark "
+                "host does."
+            )
         return self._queries.table(store_name)
 
     def tapped(self, node: str, limit: int) -> Sequence[TappedRecord]:

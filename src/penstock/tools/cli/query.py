@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import islice
 from typing import Annotated, Any
 
@@ -16,8 +17,10 @@ import typer
 from rich.table import Table
 
 from penstock.application.store_entries import Entry, EntrySelection, StoreEntries, plain
+from penstock.config import StreamsConfig
 from penstock.host.api import Staleness, StateQueries
-from penstock.host.open import keeps_checkpoint, open_durable_state
+from penstock.host.open import keeps_checkpoint, open_durable_state, open_state
+from penstock.plan.topology import Topology
 from penstock.serdes.texts import NULL
 from penstock.tools.cli.clients import ProgramOptions
 from penstock.tools.cli.common import err, option_groups, print_table
@@ -53,6 +56,10 @@ def query(
     *,
     shown: _Filter,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Show at most this many entries.")] = DEFAULT_LIMIT,
+    as_of: Annotated[
+        str | None,
+        typer.Option(metavar="TIME|COMMIT", help="On Spark, a retained commit: its epoch, or the last at a time."),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Show one line of JSON per entry, with its times.")] = False,
     options: ProgramOptions,
 ) -> None:
@@ -60,7 +67,7 @@ def query(
     checkpoint, or on threads as of the end of the changelog topics. The program may run or not."""
     program = load_program(file)
     settings = with_servers_of_state(program.configured(options.overrides()))
-    with open_durable_state(program.topology, settings) as state:
+    with _opened(program.topology, settings, as_of) as state:
         staleness = state.staleness()
         if shown.store is None:
             _list(state)
@@ -68,6 +75,21 @@ def query(
             entries = StoreEntries(state, state.stores(), settings).of(shown.store, shown.selection())
             _show(entries, limit, _json_line if json else _line)
     err.print(_as_of(staleness) if keeps_checkpoint(settings) else "As of the present end of the changelog topics.")
+
+
+def _opened(topology: Topology, settings: StreamsConfig, as_of: str | None) -> StateQueries:
+    """Return the state as of a commit, or as of now."""
+    if as_of is None:
+        return open_durable_state(topology, settings)
+    if not keeps_checkpoint(settings):
+        raise typer.BadParameter("the threads host keeps no earlier commits; the Spark host does", param_hint="--as-of")
+    try:
+        commit = int(as_of) if as_of.isdigit() else datetime.fromisoformat(as_of)
+    except ValueError as error:
+        raise typer.BadParameter(
+            f"expected an epoch or a time such as 2030-01-31T12:00, got {as_of!r}", param_hint="--as-of"
+        ) from error
+    return open_state(topology, settings, commit)
 
 
 def _as_of(staleness: Staleness) -> str:

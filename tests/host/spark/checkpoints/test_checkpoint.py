@@ -189,11 +189,14 @@ def test_works_on_a_file_system_given_by_uri(tmp_path: Path) -> None:
     assert checkpoint.read_segment("0_0", "bb") is None
 
 
-def cleaner(checkpoint: Checkpoint, retained: int, start_epoch: int = 0, parks: bool = False) -> Cleaner:
+def cleaner(
+    checkpoint: Checkpoint, retained: int, start_epoch: int = 0, parks: bool = False, retained_ms: int = 0
+) -> Cleaner:
     parked = (requests_source("requests", "parked"),) if parks else ()
     tasks = (TaskId(0, 0),)
+    values = {"penstock.manifests.retained": retained, "penstock.manifests.retained.ms": retained_ms}
     description = ApplicationDescription(
-        config=StreamsConfig({"application.id": "a", "penstock.manifests.retained": retained}, environment={}),
+        config=StreamsConfig({"application.id": "a", **values}, environment={}),
         topology=BuiltTopology((SubtopologySpec(0, parked),)),
         placement=Placement((tasks,), (1,), 1, {}, {}, {}),
         topic_partitions={},
@@ -237,6 +240,17 @@ def test_what_no_retained_manifest_names_is_deleted(checkpoint: Checkpoint) -> N
     cleaner(checkpoint, retained=3).clean(5)
     assert checkpoint.first_epoch() == 3
     assert segments(checkpoint) == {"ab", "c", "d", "e"}
+
+
+def test_manifests_are_retained_by_number_and_by_age(checkpoint: Checkpoint) -> None:
+    for epoch in range(1, 9):
+        write(checkpoint, epoch, {}, planned_ms=epoch * 1_000)
+    cleaner(checkpoint, retained=2, retained_ms=3_001).clean(8)
+    assert checkpoint.first_epoch() == 5
+    cleaner(checkpoint, retained=6, retained_ms=1).clean(8)
+    assert checkpoint.first_epoch() == 5
+    cleaner(checkpoint, retained=2).clean(8)
+    assert checkpoint.first_epoch() == 7
 
 
 def test_a_segment_that_a_later_life_makes_again_is_kept(checkpoint: Checkpoint) -> None:

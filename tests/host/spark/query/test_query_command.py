@@ -109,6 +109,21 @@ def test_windows_and_versions_have_times(query: Run) -> None:
     ]
 
 
+def test_an_earlier_commit_is_shown(spark_runner: SparkRunner, source: str, program: Path, query: Run) -> None:
+    loaded = load_program(program)
+    spark_runner.write(source, [InputRecord(b"a", b"3", 62_000)])
+    InlineQuery(loaded.topology, loaded.configured({}), spark_runner.admin).run_to_end()
+    assert query("counts", "a").out == "a\t3\n"
+    earlier = query("counts", "a", "--as-of", "1")
+    assert (earlier.out, earlier.err.startswith("As of epoch 1 (committed ")) == ("a\t2\n", True)
+    assert query("counts", "a", "--as-of", "2999-01-01T00:00:00Z").out == "a\t3\n"
+    assert "has no commit of epoch 9: it has the epochs 1" in query("counts", "--as-of", "9").err
+    wrong = query("counts", "--as-of", "yesterday")
+    assert (wrong.code, "expected an epoch or a time" in " ".join(wrong.err.split())) == (2, True)
+    on_threads = query("counts", "--as-of", "1", "--config", "penstock.host=threads")
+    assert (on_threads.code, "keeps no earlier commits" in on_threads.err) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -52,6 +52,8 @@ def test_stores_manifests_and_segments_are_data_frames(
             tuple(row) for row in counts.selectExpr("partition", "key", "value", "unix_millis(timestamp)").collect()
         ]
         assert sorted(rows) == [(0, "a", 3, 63_000), (0, "c", 1, 62_000), (1, "b", 2, 200_000)], "as of its manifest"
+        first = state.table("counts", session, as_of=1).select("key", "value")
+        assert list(map(tuple, first.collect())) == [("a", 1)]
         windows = state.table("windows", session).where("key = 'a'")
         shown = windows.selectExpr("unix_millis(window_start)", "unix_millis(window_end)", "value").collect()
         assert sorted(map(tuple, shown)) == [(0, 60_000, 1), (60_000, 120_000, 2), (300_000, 360_000, 1)]

@@ -41,6 +41,7 @@ class Cleaner:
         self._query_id = description.query_id
         self._generation = description.generation
         self._retained: int = description.config["penstock.manifests.retained"]
+        self._retained_ms: int = description.config["penstock.manifests.retained.ms"]
         self._start_epoch = description.start_epoch
         self._histories = dict(description.histories)
         self._tasks: list[str] | None = None
@@ -63,7 +64,7 @@ class Cleaner:
             self._oldest = self._checkpoint.first_epoch()
         if self._tasks is None:
             self._tasks = self._checkpoint.state_directories()
-        while self._oldest < keep_from and deleted < _DELETIONS:
+        while self._oldest < keep_from and deleted < _DELETIONS and not self._is_young(self._oldest, epoch):
             deleted += self._expire(self._oldest, epoch)
             self._oldest += 1
         self._drop_histories(self._read(self._oldest) if self._histories else None)
@@ -71,6 +72,13 @@ class Cleaner:
             task = self._tasks[epoch % len(self._tasks)]
             deleted += self._sweep(task, self._read(self._oldest), self._read(epoch), _DELETIONS - deleted)
         return deleted
+
+    def _is_young(self, expired: int, newest: int) -> bool:
+        """Return whether the commit of `expired` must still be readable for its age."""
+        if not self._retained_ms:
+            return False
+        old, new = self._read(expired), self._read(newest)
+        return old is not None and new is not None and new.committed_ms - old.committed_ms < self._retained_ms
 
     def _drop_epochs_before(self, epoch: int) -> None:
         """Delete the log of the epochs before `epoch`, the last committed one, and their results.

@@ -22,7 +22,7 @@ from penstock.client.keys import check_client_keys
 from penstock.config import StreamsConfig, warn_of_keys_without_effect
 from penstock.config.definition import SPARK
 from penstock.errors import StreamsNotStartedError
-from penstock.host.api import HostListener, HostStatistics, StateQueries
+from penstock.host.api import AsOf, HostListener, HostStatistics, StateQueries
 from penstock.host.group_membership_operation import GroupMembershipOperation
 from penstock.host.spark.checkpoints.lock import LOCK_FILE, CheckpointLock
 from penstock.host.spark.driver.current_query import CurrentQuery
@@ -215,8 +215,8 @@ class SparkHost:
         """Stop keeping the records of a node."""
         self._current.untap(node)
 
-    def table(self, store_name: str) -> DataFrame:
-        """Return the entries of a store as of the newest commit.
+    def table(self, store_name: str, as_of: AsOf | None = None) -> DataFrame:
+        """Return the entries of a store as of the newest commit, or of an earlier one.
 
         The DataFrame belongs to the session of the application. Raises StreamsNotStartedError before `start` and after
         `close`.
@@ -224,7 +224,7 @@ class SparkHost:
         existing = self._session.existing
         if existing is None:
             raise StreamsNotStartedError("A table needs the session of the application, which has none now.")
-        return self._queries.table(store_name, existing)
+        return self._queries.table(store_name, existing, as_of)
 
     def queries(self) -> StateQueries:
         """Return the interactive queries of the checkpoint, usable until the host is closed."""

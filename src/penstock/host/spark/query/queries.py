@@ -17,10 +17,11 @@ from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.config import StreamsConfig
 from penstock.config.isolation_level import IsolationLevel
 from penstock.errors import IncompatibleCheckpointError, InvalidStateStoreError
-from penstock.host.api import Staleness, StoreSize, TaskMetadata
+from penstock.host.api import AsOf, Staleness, StoreSize, TaskMetadata
 from penstock.host.commits.task_positions import ANSWER_MS, TaskPositions
 from penstock.host.deployment.key_partition import KeyPartitioner
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, checkpoint_of
+from penstock.host.spark.checkpoints.commits import commit_as_of
 from penstock.host.spark.query.global_reader import GlobalStateReader
 from penstock.host.spark.query.state_frames import StateScan, manifest_frame, segment_frame, store_frame
 from penstock.host.spark.query.state_reader import StateReader
@@ -74,6 +75,7 @@ class CheckpointQueries:
         checkpoint: the checkpoint; None for the one in `config`.
         is_active: returns whether this process runs the application now.
         clock: for the age of commits; None for that of the machine.
+        as_of: the commit to read; None for the newest one at each read.
     """
 
     def __init__(
@@ -83,9 +85,11 @@ class CheckpointQueries:
         checkpoint: Checkpoint | None = None,
         is_active: Callable[[], bool] = lambda: False,
         clock: Clock | None = None,
+        as_of: AsOf | None = None,
     ) -> None:
         self._built = built
         self._is_active = is_active
+        self._as_of = as_of
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
         self._settled_version, self._settled_epoch = "", -1
@@ -95,7 +99,7 @@ class CheckpointQueries:
         self._global_reader = GlobalStateReader(self._global_builders, config)
         self._config = config
         self._checkpoint = checkpoint or checkpoint_of(config)
-        self._reader = StateReader(self._builders, config, self._checkpoint)
+        self._reader = StateReader(self._builders, config, self._checkpoint, as_of)
         self._positions = TaskPositions(partial(ConfluentAdmin, config, ANSWER_MS))
 
     def __enter__(self) -> Self:
@@ -294,24 +298,24 @@ class CheckpointQueries:
         committed = {each: positions[each.topic][each.partition] for group in groups.values() for each in group}
         return self._positions.metadata(groups, lambda admin, partitions: committed)
 
-    def table(self, store_name: str, session: SparkSession) -> DataFrame:
+    def table(self, store_name: str, session: SparkSession, as_of: AsOf | None = None) -> DataFrame:
         """Return the entries of a store as of the newest commit: see `state.query.columns`.
 
         Args:
             store_name: its name.
             session: the session to read in; its workers must reach the checkpoint.
+            as_of: another commit.
 
         Raises:
+            StateStoreNotAvailableError: the commit is not retained.
             UnknownStateStoreError: the topology has no store of that name.
             InvalidStateStoreError: the checkpoint does not have it, or its entries are no table.
         """
         self._check_known(store_name)
-        if store_name in self._global_builders:
-            raise InvalidStateStoreError(
-                f"Store {store_name} is a global store, which is not in the checkpoint: read it with store(), or read "
-                "the topic that fills it."
-            )
+        self._check_kept(store_name)
         manifest, stored = self._reader.current()
+        if as_of is not None:
+            manifest = commit_as_of(self._checkpoint, stored.metadata, as_of)
         tasks = stored.with_store(store_name)
         if not tasks:
             raise _not_there(store_name)
@@ -342,6 +346,8 @@ class CheckpointQueries:
     def _stores_of(self, parameters: StoreQueryParameters) -> Callable[[IsolationLevel | None], list[StateStore]]:
         """Return a function for the stores of the requested partitions, all as of one commit, at every level."""
         name, partition = parameters.store_name, parameters.partition
+        if self._as_of is not None:
+            self._check_kept(name)
         if name in self._global_builders:
             return lambda _: [self._global_reader.store(name)]
         partitions = None if partition is None else (partition,)
@@ -351,6 +357,13 @@ class CheckpointQueries:
             return [store for store in found if store is not None]
 
         return stores
+
+    def _check_kept(self, store_name: str) -> None:
+        if store_name in self._global_builders:
+            raise InvalidStateStoreError(
+                f"Store {store_name} is a global store, which is not in the checkpoint: read its present content with "
+                "store(), or read the topic that fills it."
+            )
 
     def _check_known(self, store_name: str) -> None:
         check_known(store_name, self.stores())

@@ -33,7 +33,9 @@ from penstock.errors import (
     StateStoreNotAvailableError,
     TaskCorruptedError,
 )
+from penstock.host.api import AsOf
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, Metadata
+from penstock.host.spark.checkpoints.commits import commit_as_of
 from penstock.host.spark.checkpoints.documents import damaged
 from penstock.host.spark.checkpoints.format_3 import with_headers_named
 from penstock.host.spark.checkpoints.manifests import existing_metadata, manifest_of_version
@@ -118,6 +120,7 @@ class StateReader:
         stores: the stores, by name.
         config: of the application.
         checkpoint: the checkpoint.
+        as_of: the commit to read; None for the newest one at each read.
     """
 
     def __init__(
@@ -125,7 +128,9 @@ class StateReader:
         stores: Mapping[str, StoreBuilder],
         config: StreamsConfig,
         checkpoint: Checkpoint,
+        as_of: AsOf | None = None,
     ) -> None:
+        self._as_of = as_of
         self._stores = stores
         self._config = config
         self._checkpoint = checkpoint
@@ -162,8 +167,8 @@ class StateReader:
                     self._look()
                     if self._manifest is manifest:
                         raise TaskCorruptedError(
-                            f"Segment {error} is not in {self._checkpoint.uri}, though the newest manifest, of epoch "
-                            f"{manifest.epoch}, names it: files were deleted. Restore the checkpoint from a copy."
+                            f"Segment {error} is not in {self._checkpoint.uri}, though the manifest of epoch "
+                            f"{manifest.epoch} names it: files were deleted. Restore the checkpoint from a copy."
                         ) from error
         raise StateStoreNotAvailableError(
             f"The application commits and deletes segments of {self._checkpoint.uri} faster than this reader reads "
@@ -221,6 +226,11 @@ class StateReader:
 
         It may be deleted between the listing and the read.
         """
+        if self._as_of is not None:
+            self._stored = stored_tasks(self._checkpoint)
+            self._manifest = commit_as_of(self._checkpoint, self._stored.metadata, self._as_of)
+            self._as_of = self._manifest.epoch  # later commits may be of the same time
+            return
         for _ in range(_MOST_TRIES):
             stored = stored_tasks(self._checkpoint)
             epoch = self._checkpoint.last_epoch()
