@@ -212,16 +212,12 @@ def _prepare(
         earlier = topology_versions.unfinished(checkpoint, metadata, description, stored.digest)
         if earlier is not None:
             return PreparedQuery(earlier, guarantee, last_manifest(checkpoint, metadata), {}, finishes=True)
-        if evolution is not None and stored.digest != metadata.plan:
-            _check_values(checkpoint, metadata, evolution, topology, config)
+        _check_values(checkpoint, metadata, evolution, description, stored)
     if config["penstock.changelog.topics"]:
         prepare_changelogs(layout_of(built, config, topics), admin, topics, _in_step(checkpoint, metadata, config))
     if transactional:
         make_commits_topic(admin, topics, commits_topic(application_id), placement.sink_partitions, config)
-    if continuing is not None:
-        metadata = topology_versions.same_version(checkpoint, continuing, description, stored)
-    else:
-        metadata = _new_version(checkpoint, metadata, description, evolution, begin, stored)
+    metadata = _entered_version(checkpoint, metadata, continuing, description, evolution, begin, stored)
     checkpoint.check_generation(generation)  # before deleting files that may be a newer driver's
     checkpoint.forget_other_descriptions(metadata.plan)
     last = last_manifest(checkpoint, metadata)
@@ -316,6 +312,21 @@ def placed(
     return topology, placement
 
 
+def _entered_version(
+    checkpoint: Checkpoint,
+    metadata: Metadata | None,
+    continuing: Metadata | None,
+    description: ApplicationDescription,
+    evolution: Evolution | None,
+    begin: dict[str, list[int]],
+    stored: StoredDescription,
+) -> Metadata:
+    """Return the metadata of the topology version `continuing`, or of the next one if it is None."""
+    if continuing is not None:
+        return topology_versions.same_version(checkpoint, continuing, description, stored)
+    return _new_version(checkpoint, metadata, description, evolution, begin, stored)
+
+
 def _new_version(
     checkpoint: Checkpoint,
     metadata: Metadata | None,
@@ -368,13 +379,20 @@ def _evolution(
 
 
 def _check_values(
-    checkpoint: Checkpoint, metadata: Metadata, evolution: Evolution, topology: BuiltTopology, config: StreamsConfig
+    checkpoint: Checkpoint,
+    metadata: Metadata,
+    evolution: Evolution | None,
+    description: ApplicationDescription,
+    stored: StoredDescription,
 ) -> None:
-    """Log the changes of the values of stores.
+    """Log the changes of the values of stores by a changed program.
 
-    Raises IncompatibleCheckpointError if the program cannot read them.
+    Raises IncompatibleCheckpointError if it cannot read them.
     """
-    changes = value_changes(checkpoint, metadata, last_manifest(checkpoint, metadata), evolution, topology, config)
+    if evolution is None or stored.digest == metadata.plan:
+        return
+    last = last_manifest(checkpoint, metadata)
+    changes = value_changes(checkpoint, metadata, last, evolution, description.topology, description.config)
     _check(checkpoint, changes.refused)
     for line in changes.differences:
         _log.warning("The program has changed: %s", line)
