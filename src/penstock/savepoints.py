@@ -19,6 +19,7 @@ from penstock.client.confluent import ConfluentFetcher, ConfluentProducer
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
+from penstock.host.api import AsOf
 from penstock.host.deployment.layout import Layout, layout_of
 from penstock.host.open import keeps_checkpoint
 from penstock.host.spark.checkpoints import savepoint
@@ -31,6 +32,7 @@ from penstock.host.spark.checkpoints.lock import CheckpointLock
 from penstock.host.spark.checkpoints.manifests import check_absent, last_manifest
 from penstock.host.spark.checkpoints.mapping import StoreMaps
 from penstock.host.spark.checkpoints.savepoint import SavedState, SavepointDescription
+from penstock.host.spark.checkpoints.state_difference import StateCommit, StoreDifference, state_differences
 from penstock.host.spark.driver.importing import make_checkpoint
 from penstock.host.storage.directories import application_path
 from penstock.host.storage.task_state import TaskState, already_open
@@ -333,6 +335,24 @@ def diff(topology: Topology, application: Application, config: StreamsConfig | M
         refused=(*evolution.refused, *values.refused),
         differences=(*evolution.differences, *values.differences),
     )
+
+
+def diff_state(
+    before: str, after: str, before_as_of: AsOf | None = None, after_as_of: AsOf | None = None
+) -> list[StoreDifference]:
+    """Return the differences of the entries of each store between two commits.
+
+    Args:
+        before: the directory of a checkpoint or a savepoint.
+        after: likewise, or the same checkpoint.
+        before_as_of: the commit of the first: its epoch, or a datetime; None for the last one.
+        after_as_of: the commit of the second.
+
+    Raises:
+        StreamsError: a checkpoint is missing, a commit is not retained, or a store has another layout.
+    """
+    sides = StateCommit(Checkpoint(before), before_as_of), StateCommit(Checkpoint(after), after_as_of)
+    return list(state_differences(*sides))
 
 
 def diff_programs(

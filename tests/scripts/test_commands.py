@@ -39,4 +39,4 @@ def test_values_and_defaults_are_shown() -> None:
 def test_the_readme_names_each_command() -> None:
     lines = (commands.ROOT / "README.md").read_text(encoding="utf-8").splitlines()
     [row] = [line for line in lines if line.startswith("| Tools |")]
-    assert re.findall(r"`(?:penstock )?(\w+)`", row) == list(COMMANDS)
+    assert re.findall(r"`(?:penstock )?([\w-]+)`", row) == list(COMMANDS)

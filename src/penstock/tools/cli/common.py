@@ -114,6 +114,19 @@ def parsed_time(text: str) -> int:
     return round(datetime.fromisoformat(text).timestamp() * 1000)
 
 
+def parsed_commit(text: str, option: str) -> int | datetime:
+    """Return a commit: an epoch, or a time in this machine's zone unless it names one.
+
+    Ends with wrong usage for other texts; option: the name of the option, for the message.
+    """
+    try:
+        return int(text) if text.isdigit() else datetime.fromisoformat(text)
+    except ValueError as error:
+        raise typer.BadParameter(
+            f"expected an epoch or a time such as 2030-01-31T12:00, got {text!r}", param_hint=option
+        ) from error
+
+
 def print_json(answer: Any) -> None:
     """Print an answer of a command as JSON."""
     sys.stdout.write(orjson.dumps(answer).decode() + "\n")

@@ -27,6 +27,7 @@ COMMANDS: Final = {
     "parked": "Show the records that wait because a function failed on them.",
     "ui": "Serve pages about an application that runs in another process, and show what a changed program would do.",
     "diff": "Show what happens to each store when a changed program starts; fails if it cannot start.",
+    "diff-state": "Show which entries of stores differ between two commits, of checkpoints or savepoints.",
     "shadow": "Run two versions of a program on the same input and compare what they write; fails if it differs.",
     "savepoint": "Take, restore and inspect savepoints of an application.",
     "takeover": "Show what the threads host would take over from another application, such as one in Java.",
@@ -45,7 +46,7 @@ COMMANDS: Final = {
 }
 """The commands in the order of `--help`, with their purpose."""
 
-_MODULES: Final = {"describe": "run", "produce": "records", "consume": "records"}
+_MODULES: Final = {"describe": "run", "diff-state": "diff_state", "produce": "records", "consume": "records"}
 """The module of penstock.tools.cli with a command, if its name differs."""
 
 
@@ -75,7 +76,7 @@ class _Commands(TyperGroup):
 def command(name: str) -> Any:
     """Import the command `name` and return it with its options."""
     module = load(f"penstock.tools.cli.{_MODULES.get(name, name)}", f"penstock {name}")
-    found = getattr(module, name, None)
+    found = getattr(module, name.replace("-", "_"), None)
     if found is None:
         return typer.main.get_command(module.app)
     alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from itertools import islice
 from typing import Annotated, Any
 
@@ -23,7 +22,7 @@ from penstock.host.open import keeps_checkpoint, open_durable_state, open_state
 from penstock.plan.topology import Topology
 from penstock.serdes.texts import NULL
 from penstock.tools.cli.clients import ProgramOptions
-from penstock.tools.cli.common import err, option_groups, print_table
+from penstock.tools.cli.common import err, option_groups, parsed_commit, print_table
 from penstock.tools.cli.program import load_program, with_servers_of_state
 from penstock.tools.cli.run import File
 from penstock.windows import LONG_MAX
@@ -83,13 +82,7 @@ def _opened(topology: Topology, settings: StreamsConfig, as_of: str | None) -> S
         return open_durable_state(topology, settings)
     if not keeps_checkpoint(settings):
         raise typer.BadParameter("the threads host keeps no earlier commits; the Spark host does", param_hint="--as-of")
-    try:
-        commit = int(as_of) if as_of.isdigit() else datetime.fromisoformat(as_of)
-    except ValueError as error:
-        raise typer.BadParameter(
-            f"expected an epoch or a time such as 2030-01-31T12:00, got {as_of!r}", param_hint="--as-of"
-        ) from error
-    return open_state(topology, settings, commit)
+    return open_state(topology, settings, parsed_commit(as_of, "--as-of"))
 
 
 def _as_of(staleness: Staleness) -> str:

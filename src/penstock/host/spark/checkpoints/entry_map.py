@@ -21,7 +21,7 @@ from penstock.state.api import StoreBuilder
 from penstock.state.build import store_serde
 from penstock.state.headers_layout import unpack_headers
 from penstock.state.kept_headers import begins_with
-from penstock.state.layouts import TIMESTAMP_SIZE
+from penstock.state.layouts import TIMESTAMP_SIZE, session_of, window_start_of
 from penstock.state.record_keys import sizes_around_key
 from penstock.state.suppliers import (
     KeyValueBytesStoreSupplier,
@@ -96,6 +96,7 @@ class EntryReader:
 
     def __init__(self, builder: StoreBuilder, config: StreamsConfig, has_headers: bool | None = None) -> None:
         self.serdes = StoreSerdes(builder, config)
+        self._supplier = builder.supplier
         self._sizes = sizes_around_key(builder.supplier)
         with_headers, self._has_timestamp = begins_with(builder, config)
         self._has_headers = with_headers if has_headers is None else has_headers
@@ -120,12 +121,20 @@ class EntryReader:
         )
 
     def key_text(self, key: bytes) -> str:
-        """Return the record key of an entry as the program shows it, or as bytes if unreadable."""
+        """Return the key of an entry as the program shows it, or as bytes if unreadable, and its window or session."""
         plain = self.key_parts(key)[1]
         try:
-            return f"{self.serdes.key.deserialize(self.serdes.topic, plain)!r:.200}"
+            text = f"{self.serdes.key.deserialize(self.serdes.topic, plain)!r:.200}"
         except Exception:  # a user's serde may raise anything
-            return f"{plain!r:.200}"
+            text = f"{plain!r:.200}"
+        match self._supplier:
+            case WindowBytesStoreSupplier():
+                return f"{text} at {window_start_of(key)} ms"
+            case SessionBytesStoreSupplier():
+                end, start = session_of(key)
+                return f"{text} from {start} to {end} ms"
+            case _:
+                return text
 
 
 class EntryMap:

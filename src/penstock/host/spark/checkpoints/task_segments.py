@@ -44,7 +44,7 @@ def read_states(checkpoint: Checkpoint, manifest: Manifest, holders: Iterable[st
         entry = manifest.entry(holder)
         if entry.head:
             clocks = _clocks(_last_commit(checkpoint, holder, entry))
-            states[holder] = TaskState(clocks, partial(_entries, checkpoint, holder, entry), entry.head.encode())
+            states[holder] = TaskState(clocks, partial(opened_entries, checkpoint, holder, entry), entry.head.encode())
     return states
 
 
@@ -63,10 +63,14 @@ def first_value(checkpoint: Checkpoint, manifest: Manifest, store: str, holders:
 
 
 @contextmanager
-def _entries(checkpoint: Checkpoint, task: str, entry: TaskEntry) -> Iterator[Entries]:
+def opened_entries(
+    checkpoint: Checkpoint, task: str, entry: TaskEntry, stores: Collection[str] | None = None
+) -> Iterator[Entries]:
+    """Open the entries of a task in a temporary base: those of some stores, or of all if None."""
     with temporary_base() as base:
         for info in path(log_from_json(dict(entry.segments)), None).segments:
-            base.apply(read_segment(checkpoint, task, info).changes, b"")  # one transaction for all needs more memory
+            changes = read_segment(checkpoint, task, info, stores).changes
+            base.apply(changes, b"")  # one transaction for all needs more memory
         yield base
 
 
