@@ -45,7 +45,7 @@ def able(nodes: Nodes) -> frozenset[str]:
 
 
 def planned(nodes: Nodes) -> tuple[list[str], bool, bool]:
-    plan = column_plan(nodes.topology.sources[0], nodes.topology, able(nodes), nodes.errors)
+    plan = column_plan(nodes.topology.sources[:1], nodes.topology, able(nodes), nodes.errors)
     return [node.name for node in plan.nodes], plan.positions, plan.record_sections
 
 
@@ -68,7 +68,7 @@ def test_keys_pass_a_plan_whose_nodes_do_not_look_at_them() -> None:
         return mapped("A").add_processor("B", mapper, "A").add_sink("K", "out", "B")
 
     def passing(nodes: Nodes) -> bool:
-        return passes_keys(column_plan(nodes.topology.sources[0], nodes.topology, able(nodes), nodes.errors))
+        return passes_keys(column_plan(nodes.topology.sources[:1], nodes.topology, able(nodes), nodes.errors))
 
     assert passing(nodes_of(mapped("A", "B").add_sink("K", "out", "B")))
     assert not passing(nodes_of(with_key()))

@@ -14,6 +14,7 @@ from penstock.processor.table import TableToStream
 from penstock.record import Headers, RecordBatch
 from penstock.serdes import Serdes
 from penstock.state.api import Base, StoreBuilder
+from penstock.state.change_logging_store import ChangeLog
 from penstock.state.memory import MemoryBase
 from penstock.state.suppliers import KeyValueBytesStoreSupplier
 from penstock.task.batch_tracing import BatchTracing
@@ -80,6 +81,7 @@ def task_of(
     config: Mapping[str, Any] | None = None,
     first_of_several: bool = False,
     tracing: BatchTracing | None = None,
+    change_log: ChangeLog | None = None,
 ) -> StreamTask:
     spec = topology.build("test").subtopologies[0] if first_of_several else only_subtopology(topology)
     settings = {
@@ -97,7 +99,7 @@ def task_of(
         base or MemoryBase(),
         AnyTopic(partitions),
         checkpoint,
-        environment=TaskEnvironment(schedules=schedules or LivingSchedules(), tracing=tracing),
+        environment=TaskEnvironment(schedules=schedules or LivingSchedules(), tracing=tracing, change_log=change_log),
     )
     task.initialize()
     return task

@@ -214,7 +214,7 @@ class _KeyedAggregation(BatchProcessor):
 
         Each is written in the context of that update: the row at its index in `rows`.
         """
-        contexts = write_contexts(self._engine.source_partition(), batch, rows)
+        contexts = write_contexts(self._engine.source_partitions(), batch, rows)
         self._store.put_columns(keys, values, timestamps, contexts)
 
     @staticmethod

@@ -19,7 +19,8 @@ from typing_extensions import TypeVar
 from penstock.errors import CallFailedError
 from penstock.metrics import StreamsMetrics
 from penstock.metrics.drop_reasons import DropReason
-from penstock.record import Int64Array, Record, RecordBatch, RecordMetadata, TopicPartition
+from penstock.processor.row_partitions import RowPartitions
+from penstock.record import Int64Array, Record, RecordBatch, RecordMetadata
 from penstock.serdes import Serde
 from penstock.serdes.api import Library
 from penstock.state.api import RecordContext, StoreBuilder
@@ -394,8 +395,8 @@ class EngineContext(ProcessorContext, Protocol):
         """
         ...
 
-    def source_partition(self) -> TopicPartition:
-        """Return the source topic and partition of the batch in `process_batch`."""
+    def source_partitions(self) -> RowPartitions:
+        """Return the source partitions of the rows in `process_batch`."""
         ...
 
     def forward_flushed(self, batch: RecordBatch, contexts: Sequence[RecordContext]) -> None:

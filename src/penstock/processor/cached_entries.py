@@ -15,7 +15,8 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from penstock.processor.columns import write_contexts
-from penstock.record import Change, Int64Array, RecordBatch, TopicPartition, ValueAndTimestamp
+from penstock.processor.row_partitions import RowPartitions
+from penstock.record import Change, Int64Array, RecordBatch, ValueAndTimestamp
 from penstock.serdes.columns import distinct
 from penstock.state.windowed_api import EngineSessionStore, EngineWindowStore
 from penstock.windows import SessionWindow, TimeWindow
@@ -148,11 +149,11 @@ class CachedSessions(_CachedEntries[EngineSessionStore, list[_Session], tuple[in
             return
         self._put_last(id, (aggregate, self.row))
 
-    def write(self, partition: TopicPartition) -> None:
+    def write(self, partitions: RowPartitions) -> None:
         """Write the final state of the sessions to the store.
 
         Args:
-            partition: the source partition of the batch.
+            partitions: the source partitions of the batch.
         """
         if not self._writes:
             return
@@ -161,7 +162,7 @@ class CachedSessions(_CachedEntries[EngineSessionStore, list[_Session], tuple[in
         keys = self._store.entry_keys(
             [self._keys[place] for place in places], np.array(starts, np.int64), np.array(ends, np.int64)
         )
-        contexts = write_contexts(partition, self._batch, np.array(rows, np.int64))
+        contexts = write_contexts(partitions, self._batch, np.array(rows, np.int64))
         self._store.put_columns(keys, list(aggregates), contexts)
 
 
@@ -221,16 +222,16 @@ class CachedWindows(_CachedEntries[EngineWindowStore, _KeyWindows, tuple[int, in
             own.starts.remove(start)
         self._put_last((place, start), (new, timestamp, self.row))
 
-    def write(self, partition: TopicPartition) -> None:
+    def write(self, partitions: RowPartitions) -> None:
         """Write the final state of the windows to the store.
 
         Args:
-            partition: the source partition of the batch.
+            partitions: the source partitions of the batch.
         """
         if not self._writes:
             return
         places, starts = zip(*self._writes, strict=True)
         values, timestamps, rows = zip(*self._writes.values(), strict=True)
         keys = self._store.entry_keys([self._keys[place] for place in places], np.array(starts, np.int64))
-        contexts = write_contexts(partition, self._batch, np.array(rows, np.int64))
+        contexts = write_contexts(partitions, self._batch, np.array(rows, np.int64))
         self._store.put_columns(keys, list(values), np.array(timestamps, np.int64), contexts)

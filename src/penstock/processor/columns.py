@@ -16,7 +16,8 @@ import numpy as np
 
 from penstock.metrics.drop_reasons import DropReason
 from penstock.processor.api import EngineContext, FailureHandler, Processor, RowOrigin
-from penstock.record import ArrayColumn, Int64Array, Record, RecordBatch, TopicPartition, sliced, take_from
+from penstock.processor.row_partitions import RowPartitions
+from penstock.record import ArrayColumn, Int64Array, Record, RecordBatch, sliced, take_from
 from penstock.serdes.api import Library
 from penstock.state.api import EngineStore, RecordContext
 
@@ -194,18 +195,18 @@ def composed(outer: Int64Array | None, inner: Int64Array | None) -> Int64Array |
     return outer[inner]
 
 
-def write_contexts(partition: TopicPartition, batch: RecordBatch, rows: Int64Array) -> list[RecordContext]:
+def write_contexts(partitions: RowPartitions, batch: RecordBatch, rows: Int64Array) -> list[RecordContext]:
     """Return the contexts of the writes that `rows` of `batch` cause.
 
     Args:
-        partition: the source partition of the batch.
+        partitions: the source partitions of the batch.
         batch: all rows.
         rows: the numbers of the rows.
     """
-    topic, number = repeat(partition.topic), repeat(partition.partition)
+    topics, numbers = partitions.columns(rows)
     headers = repeat(()) if batch.headers is None else take_from(batch.headers, rows)
     timestamps, offsets = batch.timestamps[rows].tolist(), batch.offsets[rows].tolist()
-    return list(map(RecordContext, timestamps, headers, topic, number, offsets))
+    return list(map(RecordContext, timestamps, headers, topics, numbers, offsets))
 
 
 def caused_by_rows(
@@ -217,7 +218,7 @@ def caused_by_rows(
     """
     if not store.logged:
         return repeat(nullcontext(), len(batch))
-    return map(context.in_record_context, write_contexts(context.source_partition(), batch, np.arange(len(batch))))
+    return map(context.in_record_context, write_contexts(context.source_partitions(), batch, np.arange(len(batch))))
 
 
 def process_each(
@@ -227,7 +228,7 @@ def process_each(
 
     The processor holds its updates back.
     """
-    contexts = write_contexts(context.source_partition(), batch, np.arange(len(batch), dtype=np.int64))
+    contexts = write_contexts(context.source_partitions(), batch, np.arange(len(batch), dtype=np.int64))
     rows = zip(batch.keys, batch.values, batch.timestamps.tolist(), contexts, strict=True)
     for row, (key, value, timestamp, cause) in enumerate(rows):
         try:

@@ -126,7 +126,7 @@ class StreamDeduplicate(BatchProcessor):
         rows = np.array(first, np.int64)
         times = batch.timestamps[rows]
         entries = self._store.entry_keys([cast("bytes", keys[row]) for row in first], times)
-        contexts = write_contexts(self._engine.source_partition(), batch, rows)
+        contexts = write_contexts(self._engine.source_partitions(), batch, rows)
         self._store.put_columns(entries, [True] * len(first), times, contexts)
 
 

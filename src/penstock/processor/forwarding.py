@@ -279,6 +279,6 @@ def put_last(
     last[places] = np.arange(len(keys))
     order = np.argsort(last)
     rows = last[order]
-    contexts = write_contexts(context.source_partition(), batch, rows)
+    contexts = write_contexts(context.source_partitions(), batch, rows)
     values, timestamps = take_from(batch.values, rows), batch.timestamps[rows]
     store.put_columns(take_from(known, order), values, timestamps, contexts)

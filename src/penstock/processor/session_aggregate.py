@@ -184,7 +184,7 @@ class SessionWindowAggregate(_SessionAggregation, BatchProcessor):
                 self._add(key, value, time, sessions)
             except Exception as error:
                 failures(row, error)
-        sessions.write(self._engine.source_partition())
+        sessions.write(self._engine.source_partitions())
 
     def _process_rows(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
         updates = CollectedUpdates(self._send_old_values)

@@ -280,7 +280,7 @@ class SlidingWindowAggregate(_SlidingAggregation, BatchProcessor):
                 self._add(record, windows)
             except Exception as error:
                 failures(row, error)
-        windows.write(self._engine.source_partition())
+        windows.write(self._engine.source_partitions())
         return batch.slice(0, 0), np.empty(0, np.int64)
 
 

@@ -16,7 +16,7 @@ from typing import Any, cast
 from penstock.metrics.drop_reasons import DropReason, null_part
 from penstock.processor.api import EngineContext, Processor, ProcessorContext
 from penstock.processor.first_results import KEYED_JOINER, UsesResults
-from penstock.processor.joiner import keyed_joiner
+from penstock.processor.joiner import KeyedJoiner, keyed_joiner
 from penstock.processor.operator_time import EmissionInterval, ObservedStreamTime
 from penstock.processor.store_reader import StoreReader
 from penstock.record import NO_TIMESTAMP, Record
@@ -40,17 +40,17 @@ class StreamJoinWindow(Processor):
     def init(self, context: ProcessorContext) -> None:
         """Get the store."""
         super().init(context)
-        self._engine = cast(EngineContext, context)
-        self._store: EngineWindowStore = context.get_state_store(self._store_name)
+        self.engine = cast(EngineContext, context)
+        self.store: EngineWindowStore = context.get_state_store(self._store_name)
 
     def process(self, record: Record[Any, Any]) -> None:
         """Forward the record, then store it if it has a key."""
         self.context.forward(record)
         if record.key is None:
             return
-        self._store.put(record.key, record.value, record.timestamp)
-        if record.value is not None and self._store.is_late(record.timestamp):  # the store counts it
-            self._engine.write_dropped(DropReason.LATE)
+        self.store.put(record.key, record.value, record.timestamp)
+        if record.value is not None and self.store.is_late(record.timestamp):  # the store counts it
+            self.engine.write_dropped(DropReason.LATE)
 
 
 @dataclass(frozen=True)
@@ -100,25 +100,30 @@ class StreamStreamInnerJoin(Processor, UsesResults, StoreReader):
     held = (KEYED_JOINER,)
 
     def __init__(self, side: JoinSide) -> None:
-        self._side = side
+        self.side = side
         self._before, self._after = side.before_ms, side.after_ms
         self._joiner = keyed_joiner(side.joiner, side.with_key, reverse=not side.left)
 
     def read_stores(self) -> tuple[str, ...]:
         """Return the store of the other side."""
-        return (self._side.other_store,)
+        return (self.side.other_store,)
 
     def init(self, context: ProcessorContext) -> None:
         """Get the store of the other side."""
         super().init(context)
-        self._engine = cast(EngineContext, context)
-        self._other: EngineWindowStore = context.get_state_store(self._side.other_store)
+        self.engine = cast(EngineContext, context)
+        self._other: EngineWindowStore = context.get_state_store(self.side.other_store)
+
+    @property
+    def joiner(self) -> KeyedJoiner:
+        """The joiner as a function of key, value of this side and value of the other side."""
+        return self._joiner
 
     def process(self, record: Record[Any, Any]) -> None:
         """Forward a result for each matching record of the other side, in time order."""
         key, value, timestamp, headers = record.key, record.value, record.timestamp, record.headers
         if key is None or value is None:
-            self._engine.drop(null_part(key))
+            self.engine.drop(null_part(key))
             return
         joiner, forward = self._joiner, self.context.forward
         for other_timestamp, other_value in self._other.fetch_duplicates(

@@ -92,7 +92,7 @@ class TableSuppress(BatchProcessor):
         leaving: list[WaitingUpdate] = []
         keys, new, old = self._serialized(batch, failures)
         rows = np.arange(len(batch), dtype=np.int64)
-        contexts = write_contexts(self._engine.source_partition(), batch, rows)
+        contexts = write_contexts(self._engine.source_partitions(), batch, rows)
         times = [key.window.end for key in batch.keys] if limits.until_window_closes else batch.timestamps.tolist()
         observed = np.maximum(running_maximum(batch.timestamps), self._stream_time.ms)
         self._stream_time.advance(int(observed[-1]))

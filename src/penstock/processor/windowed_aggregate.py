@@ -248,7 +248,7 @@ class TimeWindowAggregate(_TimeWindowAggregation, BatchProcessor):
                 take_from(updates.keys, order),
                 take_from(aggregates, order),
                 np.array(timestamps, np.int64)[order],
-                write_contexts(self._engine.source_partition(), batch, updates.columns.rows[last[order]]),
+                write_contexts(self._engine.source_partitions(), batch, updates.columns.rows[last[order]]),
             )
 
     @staticmethod

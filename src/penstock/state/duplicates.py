@@ -10,7 +10,7 @@ from the store when needed.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 MAX_ENTRIES = 500_000
 """Maximum number of entries, about 100 bytes each plus their values."""
@@ -58,6 +58,16 @@ class RecentDuplicates:
         load: reads all entries of a key from the store, in order. Storing it here would create a reference cycle that
         includes the base.
         """
+        entries = self.of(key, load)
+        if not entries or entries[-1][0] < time_from:
+            return []
+        start = 0 if entries[0][0] >= time_from else bisect_left(entries, (time_from,))
+        if entries[-1][0] <= time_to:
+            return entries[start:]
+        return entries[start : bisect_left(entries, (time_to + 1,))]
+
+    def of(self, key: bytes, load: Callable[[bytes], Iterable[Entry]]) -> list[Entry]:
+        """Return all entries of `key`, in order. Whoever adds to the list calls `settle` after the writes."""
         entries = self._entries.get(key)
         if entries is None:
             entries = list(load(key))
@@ -66,12 +76,28 @@ class RecentDuplicates:
             if len(entries) < self._max_entries:
                 self._entries[key] = entries
                 self._count += len(entries) + 1
-        if not entries or entries[-1][0] < time_from:
-            return []
-        start = 0 if entries[0][0] >= time_from else bisect_left(entries, (time_from,))
-        if entries[-1][0] <= time_to:
-            return entries[start:]
-        return entries[start : bisect_left(entries, (time_to + 1,))]
+        return entries
+
+    def of_each(
+        self, keys: Sequence[bytes], are_read: Sequence[bool], load: Callable[[bytes], Iterable[Entry]]
+    ) -> list[list[Entry] | None]:
+        """Return the entries of each key, as `of`; None if it is not read, and has not been read before."""
+        lists: list[list[Entry] | None] = list(map(self._entries.get, keys))
+        for place, is_read in enumerate(are_read):
+            if is_read and lists[place] is None:
+                lists[place] = self.of(keys[place], load)
+        return lists
+
+    def settle(self, keys: Iterable[bytes], lists: Iterable[list[Entry] | None], added: int, oldest: int) -> None:
+        """Count entries added to the lists of `keys`; those before `oldest` (ms) have expired."""
+        self._count += added
+        for key, entries in zip(keys, lists, strict=True):
+            if entries and entries[0][0] < oldest and self._entries.get(key) is entries:
+                expired = bisect_left(entries, (oldest,))
+                del entries[:expired]
+                self._count -= expired
+        if self._count > self._max_entries:
+            self._forget()
 
     def _forget(self) -> None:
         self._entries.clear()

@@ -19,6 +19,7 @@ from penstock.state.layouts import SEQUENCE_SIZE
 from penstock.state.window_store import Entries, TypedWindowStore
 
 _MARK: Final = 0x80
+_MARKED: Final = _MARK << 8 * (SEQUENCE_SIZE - 1)
 
 
 class TypedJoinWindowStore(TypedWindowStore):
@@ -35,6 +36,9 @@ class TypedJoinWindowStore(TypedWindowStore):
 
     def _entry_key(self, key: bytes, window_start: int) -> bytes:
         return self._marked(super()._entry_key(key, window_start))
+
+    def _duplicate_keys(self, keys: Sequence[bytes], starts: Int64Array, numbers: Int64Array) -> list[bytes]:
+        return super()._duplicate_keys(keys, starts, numbers | _MARKED if self._serdes.with_headers else numbers)
 
     def _in_segments(self, time_from: int, time_to: int, first: bytes, last: bytes | None, reverse: bool) -> Entries:
         keeps = self._serdes.with_headers

@@ -129,6 +129,21 @@ def window_keys(keys: Sequence[bytes], starts: Int64Array, segment_interval_ms: 
     return [segments[i : i + 8] + key + times[i : i + 8] + sequence for i, key in zip(at, keys, strict=True)]
 
 
+def duplicate_keys(
+    keys: Sequence[bytes], starts: Int64Array, numbers: Int64Array, segment_interval_ms: int
+) -> list[bytes]:
+    """Return the entry key of each key and its window, given the starts (ms) and sequence numbers."""
+    segments = (starts // segment_interval_ms).astype(">i8").tobytes()
+    suffixes = np.empty(len(starts), [("start", ">i8"), ("number", ">u4")])
+    suffixes["start"], suffixes["number"] = starts, numbers
+    ends = suffixes.tobytes()
+    at = range(0, len(segments), SEGMENT_SIZE), range(0, len(ends), WINDOW_SUFFIX_SIZE)
+    return [
+        segments[i : i + SEGMENT_SIZE] + key + ends[j : j + WINDOW_SUFFIX_SIZE]
+        for i, j, key in zip(*at, keys, strict=True)
+    ]
+
+
 def session_keys(keys: Sequence[bytes], starts: Int64Array, ends: Int64Array, segment_interval_ms: int) -> list[bytes]:
     """Return the entry key of each key and its session, given starts and ends (ms)."""
     segments = (ends // segment_interval_ms).astype(">i8").tobytes()

@@ -18,9 +18,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from itertools import compress, islice
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from penstock.record import NO_TIMESTAMP
+import numpy as np
+
+from penstock.record import NO_TIMESTAMP, Int64Array
 from penstock.state.api import BaseView, RecordContext
 from penstock.state.caching_store import CachingKeyValueStore
 from penstock.state.change_logging_store import StoreChangeLog
@@ -32,6 +34,9 @@ EXPIRED_PER_FLUSH = 10_000
 """Maximum number of expired entries removed by a flush after few writes."""
 
 _MOST_KNOWN_SEGMENTS = 64
+
+
+Time = TypeVar("Time", int, Int64Array)
 
 
 class Segmentation(NamedTuple):
@@ -128,7 +133,11 @@ class SegmentedStore:
         """The clock of the store (ms), NO_TIMESTAMP before the first write."""
         return self._observed
 
-    def _visible_at(self, time: int) -> int:
+    def oldest_visible_at(self, times: Int64Array) -> Int64Array:
+        """Return the oldest readable time (ms) while the clock advances to each of `times`, which ascend."""
+        return self._visible_at(np.maximum(times, self._observed))
+
+    def _visible_at(self, time: Time) -> Time:
         """Return the oldest readable time (ms) for a clock at `time`."""
         return time - self._retention + 1
 
@@ -298,7 +307,7 @@ class TimeOrderedSegmentedStore(SegmentedStore):
     AbstractDualSchemaRocksDBSegmentedBytesStore with time-first keys).
     """
 
-    def _visible_at(self, time: int) -> int:
+    def _visible_at(self, time: Time) -> Time:
         return time - self._retention
 
 

@@ -153,6 +153,13 @@ class StateSerdes:
         """
         return self._serialize_column(self.value_serde, values, "values")
 
+    def serialize_kept(self, values: Sequence[Any], headers: Sequence[Headers] | None) -> list[bytes | None]:
+        """Serialise each value with the headers of its record, if the store keeps them; None stays None.
+
+        Raises the errors of the serde, and `wrong_type`.
+        """
+        return self._serialize_column(self.value_serde, values, "values")
+
     def deserialize_values(
         self, values: list[bytes | None], headers: Sequence[Headers] | None = None
     ) -> tuple[list[Any], Int64Array]:
@@ -361,6 +368,13 @@ class JoinStateSerdes(HiddenHeadersStateSerdes):
         """Serialise `value` with the headers of its record; None stays None. Raises the errors of the serde."""
         data = super().serialize_value(value)
         return None if data is None else pack_headers(self._headers()) + data
+
+    def serialize_kept(self, values: Sequence[Any], headers: Sequence[Headers] | None) -> list[bytes | None]:
+        """Serialise each value with the headers of its record; None stays None. Raises as `serialize_value`."""
+        written = super().serialize_kept(values, headers)
+        if headers is None:
+            return _without_any_headers(written)
+        return [None if data is None else pack_headers(own) + data for own, data in zip(headers, written, strict=True)]
 
     def deserialize_kept(self, data: bytes | None) -> Any:
         """Deserialise a value, passing the stored headers to the serde; None stays None."""

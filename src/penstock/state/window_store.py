@@ -9,12 +9,15 @@ retention.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from itertools import compress
 from typing import Any, ClassVar, Self
+
+import numpy as np
 
 from penstock.record import Headers, Int64Array
 from penstock.state.api import RecordContext
 from penstock.state.change_logging_store import StoreChangeLog
-from penstock.state.duplicates import RecentDuplicates
+from penstock.state.duplicates import Entry, RecentDuplicates
 from penstock.state.guarded import GuardedReads
 from penstock.state.layouts import (
     LAST_SUFFIX,
@@ -24,6 +27,7 @@ from penstock.state.layouts import (
     WINDOW_SUFFIX_SIZE,
     after,
     after_last,
+    duplicate_keys,
     pack_segment,
     pack_timestamp,
     pack_window,
@@ -63,7 +67,12 @@ class TypedWindowStore(TypedStore, StoreTable):
         **dict.fromkeys(("fetch", "fetch_range", "fetch_all", "all", "fetch_duplicates"), "fetch"),
         **dict.fromkeys(("backward_fetch", "backward_fetch_range", "backward_fetch_all", "backward_all"), "fetch"),
     }
-    _column_calls: ClassVar[Mapping[str, str]] = {"get_columns": "fetch", "put_columns": "put"}
+    _column_calls: ClassVar[Mapping[str, str]] = {
+        "get_columns": "fetch",
+        "put_columns": "put",
+        "duplicates_of": "fetch",
+        "put_duplicates": "put",
+    }
 
     def __init__(
         self,
@@ -223,6 +232,69 @@ class TypedWindowStore(TypedStore, StoreTable):
         deserialize = self._serdes.deserialize_kept
         return [(start, deserialize(data)) for start, _, data in found]
 
+    # ---------- interface for joins: columns
+
+    def duplicates_of(self, keys: Sequence[bytes], are_read: Sequence[bool]) -> list[list[Entry] | None]:
+        """Return the entries of each key (bytes), as lists for the entries that `put_duplicates` will write.
+
+        A list may begin with expired entries. It is None if `are_read` is false and no list is known.
+        """
+        self._check_open()
+        return self._recent.of_each(keys, are_read, self._all_of)
+
+    def next_numbers(self, count: int) -> Int64Array:
+        """Return the sequence numbers of the next `count` duplicates."""
+        return _numbers_after(self._sequence, count)
+
+    def settle(self, keys: Sequence[bytes], lists: Sequence[list[Entry] | None], added: int) -> None:
+        """Count the entries that have been added to the lists of `duplicates_of`, after they are written."""
+        self._recent.settle(keys, lists, added, self._uncommitted.oldest_visible)
+
+    def oldest_visible_at(self, times: Int64Array) -> Int64Array:
+        """Return the oldest readable time (ms) while writes advance the clock to each of `times`, which ascend."""
+        return self._uncommitted.oldest_visible_at(times)
+
+    def serialize_kept(self, values: Sequence[Any], headers: Sequence[Headers] | None) -> list[bytes | None]:
+        """Serialise each value as `put_duplicates` takes it; None stays None. `headers` are those of the rows."""
+        return self._serdes.serialize_kept(values, headers)
+
+    def put_duplicates(
+        self,
+        keys: Sequence[bytes],
+        values: Sequence[bytes | None],
+        window_starts: Int64Array,
+        contexts: Callable[[], Sequence[RecordContext]],
+    ) -> None:
+        """Store each value for the window of its key that starts at its time in `window_starts` (ms), as `put`."""
+        self._check_open()
+        if self._duplicates_log is not None:
+            logged = _numbers_after(self._metadata.get(self._logged_name, 0), len(keys))
+            self._metadata[self._logged_name] = int(logged[-1])
+            places = duplicate_keys(keys, window_starts, logged, self._interval)
+            self._duplicates_log.put_many(places, values, contexts())
+        if None in values:
+            there = [value is not None for value in values]
+            if not self._persistent:  # Kafka's in-memory store checks the time of each
+                self._put_each(keys, values, window_starts.tolist())
+                return
+            keys, values = list(compress(keys, there)), list(compress(values, there))
+            window_starts = window_starts[there]
+        if keys:
+            numbers = _numbers_after(self._sequence, len(keys))
+            self._sequence = self._metadata[self._sequence_name] = int(numbers[-1])
+            self._uncommitted.put_many(self._duplicate_keys(keys, window_starts, numbers), values)
+
+    def _put_each(self, keys: Sequence[bytes], values: Sequence[bytes | None], starts: Sequence[int]) -> None:
+        for key, value, start in zip(keys, values, starts, strict=True):
+            if value is None:
+                self._uncommitted.accepts(start)
+            else:
+                self._sequence = self._metadata[self._sequence_name] = (self._sequence + 1) & MAX_SEQUENCE
+                self._uncommitted.put_at(start, self._entry_key(key, start), value)
+
+    def _duplicate_keys(self, keys: Sequence[bytes], starts: Int64Array, numbers: Int64Array) -> list[bytes]:
+        return duplicate_keys(keys, starts, numbers, self._interval)
+
     def restore(self, keys: Sequence[bytes], values: Sequence[bytes | None], timestamps: Int64Array) -> None:
         """Write the entries of changelog records of `timestamps` (ms), in order.
 
@@ -301,6 +373,11 @@ class TypedWindowStore(TypedStore, StoreTable):
 
 class TypedTimestampedWindowStore(TypedWindowStore):
     """A window store whose values are ValueAndTimestamp."""
+
+
+def _numbers_after(last: int, count: int) -> Int64Array:
+    numbers: Int64Array = (np.arange(1, count + 1, dtype=np.int64) + last) & MAX_SEQUENCE
+    return numbers
 
 
 def _time_key_sequence(entry: tuple[bytes, bytes]) -> tuple[bytes, bytes]:

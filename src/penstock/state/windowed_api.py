@@ -5,12 +5,13 @@ Times are ms. Reads omit entries older than the store's retention; a record cach
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from penstock.config.isolation_level import IsolationLevel
-from penstock.record import Int64Array
+from penstock.record import Headers, Int64Array
 from penstock.state.api import EngineColumnStore, KeyValueIterator, RecordContext, StateStore, WritableStateStore
+from penstock.state.duplicates import Entry
 from penstock.windows import Windowed
 
 
@@ -177,6 +178,42 @@ class EngineWindowStore(WindowStore, EngineColumnStore, Protocol):
 
     def fetch_duplicates(self, key: Any, time_from: int, time_to: int) -> list[tuple[int, Any]]:
         """Like `fetch` with both times, as a list; only for stores that keep duplicates."""
+        ...
+
+    def duplicates_of(self, keys: Sequence[bytes], are_read: Sequence[bool]) -> list[list[Entry] | None]:
+        """Return the entries of each key (bytes), as lists for the entries that `put_duplicates` will write.
+
+        A list may begin with expired entries. It is None if `are_read` is false and no list is known.
+        """
+        ...
+
+    def next_numbers(self, count: int) -> Int64Array:
+        """Return the sequence numbers of the next `count` duplicates."""
+        ...
+
+    def oldest_visible_at(self, times: Int64Array) -> Int64Array:
+        """Return the oldest readable time while writes advance the clock to each of `times`, which ascend."""
+        ...
+
+    def serialize_kept(self, values: Sequence[Any], headers: Sequence[Headers] | None) -> list[bytes | None]:
+        """Serialise each value as `put_duplicates` takes it; None stays None. `headers` are those of the rows."""
+        ...
+
+    def put_duplicates(
+        self,
+        keys: Sequence[bytes],
+        values: Sequence[bytes | None],
+        window_starts: Int64Array,
+        contexts: Callable[[], Sequence[RecordContext]],
+    ) -> None:
+        """Store each value for the window of its key that starts at its time in `window_starts`, as `put`.
+
+        contexts: returns those of the writes; called only if the store is logged.
+        """
+        ...
+
+    def settle(self, keys: Sequence[bytes], lists: Sequence[list[Entry] | None], added: int) -> None:
+        """Count the entries that have been added to the lists of `duplicates_of`, after they are written."""
         ...
 
     def get_columns(self, keys: Sequence[bytes]) -> tuple[list[Any], Int64Array]:

@@ -14,12 +14,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from penstock.processor.api import BatchProcessor, ColumnProcessor, Processor
 from penstock.processor.suppress import TableSuppress
 from penstock.serdes.api import Library
 from penstock.state.api import EngineStore
 from penstock.task.error_handling import ErrorHandling
+from penstock.task.join_nodes import JoinNodes
 from penstock.task.processor_topology import ProcessorNode, ProcessorTopology, SinkNode, SourceNode
 from penstock.task.record_sender import DeadLetterSink
 
@@ -29,18 +31,27 @@ Child = ProcessorNode | SinkNode | DeadLetterSink
 
 @dataclass(frozen=True)
 class ColumnPlan:
-    """The nodes that run column by column after one entry.
+    """The nodes that run column by column after some entries.
 
     Args:
         nodes: in topological order.
+        joins: of these nodes, those that run together.
         positions: whether rows need positions.
         record_sections: whether a path leads to nodes that run record by record.
     """
 
-    entry: Entry
+    entries: Sequence[Entry]
     nodes: tuple[ProcessorNode, ...]
+    joins: tuple[JoinNodes, ...]
     positions: bool
     record_sections: bool
+
+    @cached_property
+    def steps(self) -> Sequence[ProcessorNode | JoinNodes]:
+        """What runs one after the other: a join at the place of the last of its nodes."""
+        joined = {name: join for join in self.joins for name in join.names}
+        steps = dict.fromkeys(joined.get(node.name, node) for node in reversed(self.nodes))
+        return list(steps)[::-1]
 
 
 def column_nodes(topology: ProcessorTopology, errors: ErrorHandling) -> frozenset[str]:
@@ -91,8 +102,14 @@ def _fails_its_parent(child: Child) -> bool:
     )
 
 
-def column_plan(entry: Entry, topology: ProcessorTopology, able: frozenset[str], errors: ErrorHandling) -> ColumnPlan:
-    """Return the plan after `entry`.
+def column_plan(
+    entries: Sequence[Entry],
+    topology: ProcessorTopology,
+    able: frozenset[str],
+    errors: ErrorHandling,
+    joins: Sequence[JoinNodes] = (),
+) -> ColumnPlan:
+    """Return the plan after `entries`, whose rows run together.
 
     Without record sections, a key-value store can only be used in the meantime by the nodes reached from the batch.
     Record sections advance stream time between the rows, and so allow any punctuation. If entries expire or are
@@ -100,24 +117,26 @@ def column_plan(entry: Entry, topology: ProcessorTopology, able: frozenset[str],
     other rows are in progress: so there is no record section below it, in which stream time and the current record
     would be those of an earlier row.
     """
-    sharing_ever = sharing(topology.processors)
+    joined = {name for join in joins for name in join.names}
+    able |= joined
+    sharing_ever = sharing(topology.processors) - joined
     able -= {
         node.name
         for node in topology.processors
-        if _forwards_itself(node) and not all(below.name in able for below in _below(node))
+        if _forwards_itself(node) and not all(below.name in able for below in _below((node,)))
     }
     others = {node.name for node in topology.processors if not topology.key_value_stores.issuperset(node.stores)}
-    able -= sharing(_below(entry)) | (sharing_ever & others)
-    plan = _plan_of(entry, topology, able, errors)
-    if any(len(node.children) > 1 for node in (entry, *plan.nodes[:-1])):
+    able -= (sharing(_below(entries)) - joined) | (sharing_ever & others)
+    plan = _plan_of(entries, topology, able, errors, joins)
+    if any(len(node.children) > 1 for node in (*entries, *plan.nodes[:-1])):
         able -= {node.name for node in plan.nodes if _forwards_itself(node)}
-        plan = _plan_of(entry, topology, able, errors)
-    return _plan_of(entry, topology, able - sharing_ever, errors) if plan.record_sections else plan
+        plan = _plan_of(entries, topology, able, errors, joins)
+    return _plan_of(entries, topology, able - sharing_ever, errors, joins) if plan.record_sections else plan
 
 
 def libraries_of(plan: ColumnPlan) -> tuple[Library | None, Library | None]:
     """Return the libraries of the arrays in which nodes below a source take keys and values; None for objects."""
-    below = [node.processor for node in plan.nodes if node in plan.entry.children]
+    below = [node.processor for node in plan.nodes if any(node in entry.children for entry in plan.entries)]
     found = [processor.libraries for processor in below if isinstance(processor, BatchProcessor)]
     keys, values = (next(filter(None, libraries), None) for libraries in zip(*found, (None, None), strict=True))
     return keys, values
@@ -140,10 +159,10 @@ def _forwards_itself(node: Child | Entry) -> bool:
     )
 
 
-def _below(entry: Entry) -> list[ProcessorNode]:
-    """Return the processors reachable from `entry`, also through caches."""
+def _below(entries: Sequence[Entry]) -> list[ProcessorNode]:
+    """Return the processors reachable from `entries`, also through caches."""
     found: dict[str, ProcessorNode] = {}
-    below: list[Child] = [*entry.children]
+    below: list[Child] = [child for entry in entries for child in entry.children]
     while below:
         node = below.pop()
         if isinstance(node, ProcessorNode) and node.name not in found:
@@ -158,10 +177,16 @@ def sharing(nodes: Sequence[ProcessorNode]) -> set[str]:
     return {node.name for node in nodes if any(users[store] > 1 for store in node.stores)}
 
 
-def _plan_of(entry: Entry, topology: ProcessorTopology, able: frozenset[str], errors: ErrorHandling) -> ColumnPlan:
+def _plan_of(
+    entries: Sequence[Entry],
+    topology: ProcessorTopology,
+    able: frozenset[str],
+    errors: ErrorHandling,
+    joins: Sequence[JoinNodes],
+) -> ColumnPlan:
     unable: set[str] = set()
     reached: set[str] = set()
-    below: list[tuple[Child, bool]] = [(child, False) for child in entry.children]
+    below: list[tuple[Child, bool]] = [(child, False) for entry in entries for child in entry.children]
     while below:  # a node below a record section belongs to it, whatever other paths lead there
         node, in_section = below.pop()
         in_section = in_section or (isinstance(node, ProcessorNode) and node.name not in able)
@@ -172,14 +197,20 @@ def _plan_of(entry: Entry, topology: ProcessorTopology, able: frozenset[str], er
             unable.add(node.name)
         if in_section or not _forwards_itself(node):
             below.extend((child, in_section) for child in node.children)
+    split = {name for join in joins if not unable.isdisjoint(join.names) for name in join.names}
+    if not split.isdisjoint(able):  # all nodes of a join run together, or each record by record
+        return _plan_of(entries, topology, able - split, errors, joins)
     nodes = tuple(node for node in topology.processors if node.name in reached - unable)
     inner = {node.name for node in nodes}
     edges = [
-        child for start in (entry, *(node for node in nodes if not _forwards_itself(node))) for child in start.children
+        child
+        for start in (*entries, *(node for node in nodes if not _forwards_itself(node)))
+        for child in start.children
     ]
     leaving = [child for child in edges if child.name not in inner]
     entered = [child.name for child in edges if child.name in inner]
     record_sections = errors.ask_in_order or any(isinstance(child, ProcessorNode) for child in leaving)
     positions = record_sections or errors.writes_dead_letters or len(leaving) > 1 or len(entered) > len(set(entered))
     positions = positions or any(node.dropped_sinks for node in nodes)
-    return ColumnPlan(entry, nodes, positions, record_sections)
+    together = tuple(join for join in joins if not inner.isdisjoint(join.names))
+    return ColumnPlan(entries, nodes, together, positions or bool(together), record_sections)

@@ -22,6 +22,7 @@ from penstock.plan.internal_topics import INTERNAL_SUFFIXES
 from penstock.plan.user_lines import made_at
 from penstock.processor.api import A, Alarm, Cancellable, HeldResults, ProcessorContext, PunctuationType, Punctuator
 from penstock.processor.call_inbox import CallInbox
+from penstock.processor.row_partitions import RowPartitions
 from penstock.processor.waiting_records import WaitingRecord
 from penstock.record import (
     NO_METADATA,
@@ -152,7 +153,7 @@ class TaskContext:
         self.metadata: RecordMetadata | None = None
         self.record: Record[Any, Any] | None = None
         self.punctuation_time = NO_TIMESTAMP
-        self.source = TopicPartition("", -1)
+        self.sources = RowPartitions((TopicPartition("", -1),))
         self.source_records = SourceRecords()
         self.stores = TaskStores()
         self.processor_metadata: dict[str, int] = {}
@@ -573,9 +574,9 @@ class NodeContext:
         topic, partition, offset = answer
         return offset < self._task.stores.calls.repeated_before.get(TopicPartition(topic or "", partition), 0)
 
-    def source_partition(self) -> TopicPartition:
-        """Return the topic and partition of the batch in `process_batch`."""
-        return self._task.source
+    def source_partitions(self) -> RowPartitions:
+        """Return the source partitions of the rows in `process_batch`."""
+        return self._task.sources
 
     def forward_flushed(self, batch: RecordBatch, contexts: Sequence[RecordContext]) -> None:
         """Forward each record to every child, with its context as that of the current record."""

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import repeat
 from typing import Final, NamedTuple
@@ -97,7 +97,7 @@ def dropped_batch(
     rows: Sequence[DroppedRow],
     batch: RecordBatch,
     stream_times: Int64Array,
-    place: Callable[[int], RecordMetadata | None],
+    places: Sequence[RecordMetadata | None],
 ) -> RecordBatch:
     """Return dropped rows with their headers.
 
@@ -106,12 +106,11 @@ def dropped_batch(
         rows: their reasons, in the order of `batch`.
         batch: the rows.
         stream_times: the stream time of the task at each row, in ms.
-        place: returns the place of a source record for its offset; None if that is no longer known.
+        places: those of the source records; None if one is no longer known.
     """
     headers = []
-    times, offsets = stream_times.tolist(), batch.offsets.tolist()
-    for number, (dropped, time, offset) in enumerate(zip(rows, times, offsets, strict=True)):
+    for number, (dropped, time, place) in enumerate(zip(rows, stream_times.tolist(), places, strict=True)):
         own = time if dropped.stream_time is None else dropped.stream_time
-        added = dropped_headers(node, dropped.reason, dropped.window, own, place(offset))
+        added = dropped_headers(node, dropped.reason, dropped.window, own, place)
         headers.append((*batch.headers_at(number), *added))
     return replace(batch, headers=headers)

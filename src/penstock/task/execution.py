@@ -15,8 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
-from itertools import groupby, repeat
-from operator import attrgetter
+from itertools import product, repeat
 from typing import Any, NoReturn
 
 import numpy as np
@@ -32,23 +31,16 @@ from penstock.processor.api import (
     SerializedBatchProcessor,
 )
 from penstock.processor.columns import FEWEST_ROWS
+from penstock.processor.row_partitions import RowPartitions
 from penstock.record import Int64Array, Record, RecordBatch, RecordMetadata, TopicPartition, listed
 from penstock.state.api import RecordContext
-from penstock.task.column_plan import (
-    Child,
-    ColumnPlan,
-    Entry,
-    column_nodes,
-    column_plan,
-    libraries_of,
-    passes_keys,
-    sharing,
-    using_headers,
-)
+from penstock.task.column_plan import Child, ColumnPlan, Entry, libraries_of, passes_keys, sharing
 from penstock.task.context import TaskContext
 from penstock.task.dropped_records import DroppedRow, dropped_batch
 from penstock.task.error_handling import ErrorHandling, ProcessingError
-from penstock.task.flow import Flow, InputBatch, Part, known, merged
+from penstock.task.flow import Flow, InputBatch, Part, known, merged, merged_sides
+from penstock.task.join_nodes import JoinNodes
+from penstock.task.plans import Plans
 from penstock.task.processor_topology import ProcessorNode, ProcessorTopology, SourceNode
 from penstock.task.record_collector import RecordCollector
 from penstock.task.record_sender import DeadLetterSink
@@ -115,30 +107,24 @@ class Execution:
         self._dead_letters = dead_letters
         self._errors = errors
         self._punctuate = punctuate_stream_time
-        entries: list[Entry] = [*topology.sources, *(node for node in topology.processors if node.stores)]
-        able = column_nodes(topology, errors) if column_by_column else frozenset()
-        self._plans = {entry.name: column_plan(entry, topology, able, errors) for entry in entries}
-        without = able - using_headers(topology, task.stores.own)
-        self._plans_for_headers = self._plans
-        if without != able:
-            self._plans_for_headers = {entry.name: column_plan(entry, topology, without, errors) for entry in entries}
+        self._plans = Plans(topology, errors, task.stores.own, column_by_column)
         for source in topology.sources:
-            source.libraries = libraries_of(self._plans[source.name])
-            source.passes_keys = passes_keys(self._plans[source.name])
-        self._expansion: dict[str, float] = {}
+            source.libraries = libraries_of(self._plans.of((source,)))
+            source.passes_keys = passes_keys(self._plans.of((source,)))
+        self._expansion: dict[tuple[str, ...], float] = {}
         self._most_rows = 0
         for node in topology.processors:
             node.flusher = self
 
-    def rows_at_once(self, source: SourceNode, serialized: bool) -> int:
-        """Return the number of records of `source` to run together.
+    def rows_at_once(self, sources: Sequence[SourceNode], serialized: bool) -> int:
+        """Return the number of records of `sources` to run together.
 
         No edge then has more than about MAXIMUM_ROWS rows; MAXIMUM_SERIALIZED_ROWS if they stay bytes and no objects
         are created.
         """
         if serialized:
             return MAXIMUM_SERIALIZED_ROWS
-        expansion = self._expansion.get(source.name)
+        expansion = self._expansion.get(_names(sources))
         return FIRST_ROWS if expansion is None else max(1, int(MAXIMUM_ROWS / max(1.0, expansion)))
 
     def takes_serialized(self, source: SourceNode, rows: int) -> bool:
@@ -148,7 +134,7 @@ class Execution:
         """
         if rows < FEWEST_ROWS or self._task.taps.are_open:
             return False
-        plan = self._plans_for_headers[source.name]
+        plan = self._plans.of((source,), with_headers=True)
         scheduled = self._task.schedules.next_time(_STREAM_TIME) is not None
         if scheduled or len(source.children) != 1 or not plan.nodes or plan.nodes[0] is not source.children[0]:
             return False
@@ -167,7 +153,7 @@ class Execution:
             return False
         reached: list[ProcessorNode] = []
         for source in sources:
-            columns = self._plans[source.name].nodes
+            columns = self._plans.of((source,)).nodes
             below = [*source.children]
             while below:
                 node = below.pop()
@@ -178,19 +164,24 @@ class Execution:
                     below.extend(node.children)
         return not sharing(reached)
 
-    def run_by_record(self, sources: Iterable[SourceNode]) -> bool:
-        """Return whether all records of `sources` run record by record, whatever their number."""
-        plans = [self._plans[source.name] for source in sources]
+    def run_together(self, sources: Sequence[SourceNode]) -> bool:
+        """Return whether interleaved records of `sources` run together, whatever their number.
+
+        They all run record by record, or a join reads several of the sources.
+        """
+        if self._plans.of(sources).joins:
+            return True
+        plans = [self._plans.of((source,)) for source in sources]
         return all(plan.record_sections and not plan.nodes for plan in plans)
 
     def run_serialized(
         self, source: SourceNode, partition: TopicPartition, batch: RecordBatch, stream_times: Int64Array
     ) -> None:
         """Like `run`, for a batch of bytes and a source that `takes_serialized`."""
-        node = self._plans_for_headers[source.name].nodes[0]
+        node = self._plans.of((source,), with_headers=True).nodes[0]
         if isinstance(node.processor, SerializedBatchProcessor):
             self._task.observer.processed(node.name, len(batch))
-            self._task.source = partition
+            self._task.sources = RowPartitions((partition,))
             try:
                 node.processor.process_serialized(batch)
             except Exception as error:
@@ -203,9 +194,7 @@ class Execution:
 
         Afterwards stream time is that of the last row, and all punctuations due by then have run.
         """
-        self._most_rows = len(batch)
-        self._run_between_punctuations(self._plan(source, batch), partition, batch, stream_times)
-        self._expansion[source.name] = max(self._expansion.get(source.name, 1.0), self._most_rows / len(batch))
+        self._run_entering(InputBatch((source,), RowPartitions((partition,)), batch, stream_times))
 
     def run_mixed(
         self,
@@ -215,29 +204,36 @@ class Execution:
         batch: RecordBatch,
         stream_times: Int64Array,
     ) -> None:
-        """Like `run`, record by record, for records of several `partitions`.
+        """Like `run`, for records of several `partitions`; record by record unless a join reads several of them.
 
         `sources` has the source of each partition; `numbers` has the index of each record's partition.
         """
-        places = numbers.tolist()
-        own_sources, own_partitions = map(sources.__getitem__, places), map(partitions.__getitem__, places)
-        self._run_each(own_sources, own_partitions, batch, stream_times)
+        entering = InputBatch(sources, RowPartitions(partitions, numbers), batch, stream_times)
+        if self._plan(entering).joins:
+            self._run_entering(entering)
+        else:
+            self._run_each(entering)
 
-    def _plan(self, entry: Entry, batch: RecordBatch) -> ColumnPlan:
-        return (self._plans if batch.headers is None else self._plans_for_headers)[entry.name]
+    def _plan(self, entering: InputBatch) -> ColumnPlan:
+        return self._plans.of(entering.entries, with_headers=entering.batch.headers is not None)
 
-    def _run_between_punctuations(
-        self, plan: ColumnPlan, partition: TopicPartition, batch: RecordBatch, stream_times: Int64Array
-    ) -> None:
-        if plan.record_sections:
-            self._run(plan, InputBatch(partition, batch, stream_times))
+    def _run_entering(self, entering: InputBatch) -> None:
+        self._most_rows = rows = len(entering.batch)
+        self._run_between_punctuations(self._plan(entering), entering)
+        names = _names(entering.entries)
+        self._expansion[names] = max(self._expansion.get(names, 1.0), self._most_rows / rows)
+
+    def _run_between_punctuations(self, plan: ColumnPlan, entering: InputBatch) -> None:
+        if plan.record_sections or entering.stream_times is None:
+            self._run(plan, entering)
             return
+        stream_times, rows = entering.stream_times, len(entering.batch)
         start = 0
-        while start < len(batch):
+        while start < rows:
             due = self._task.schedules.next_time(_STREAM_TIME)
-            stop = len(batch) if due is None else min(len(batch), int(np.searchsorted(stream_times, due)) + 1)
+            stop = rows if due is None else min(rows, int(np.searchsorted(stream_times, due)) + 1)
             stop = max(stop, start + 1)
-            self._run(plan, InputBatch(partition, batch.slice(start, stop), stream_times[start:stop]))
+            self._run(plan, entering if stop - start == rows else entering.slice(start, stop))
             self._task.stream_time = int(stream_times[stop - 1])
             self._punctuate()
             start = stop
@@ -247,35 +243,33 @@ class Execution:
 
         Each record has the context of its write.
         """
-        plan = self._plan(node, batch)
-        outer = self._task.metadata, self._task.record, self._task.source
+        partitions = RowPartitions.of([TopicPartition(each.topic or "", each.partition) for each in contexts])
+        entering = InputBatch([node] * len(partitions.partitions), partitions, batch, None)
+        outer = self._task.metadata, self._task.record, self._task.sources
         self._task.record = None
-        start = 0
         with self._task.source_records.flushed():
-            for (topic, partition), rows in groupby(contexts, attrgetter("topic", "partition")):
-                stop = start + len(list(rows))
-                self._run(plan, InputBatch(TopicPartition(topic or "", partition), batch.slice(start, stop), None))
-                start = stop
-        self._task.metadata, self._task.record, self._task.source = outer
+            self._run(self._plan(entering), entering)
+        self._task.metadata, self._task.record, self._task.sources = outer
 
     def _run(self, plan: ColumnPlan, entering: InputBatch) -> None:
-        self._task.source = entering.partition
         few = len(entering.batch) < FEWEST_ROWS
         if (plan.nodes and few) or (plan.record_sections and not plan.nodes):
-            self._run_each(repeat(plan.entry), repeat(entering.partition), entering.batch, entering.stream_times)
+            self._run_each(entering)
             return
         flow = Flow()
-        positions = np.arange(len(entering.batch), dtype=np.int64) if plan.positions else None
-        flow.deliver(plan.entry.children, Part(plan.entry, entering.batch, positions))
+        has_positions = plan.positions or entering.partitions.numbers is not None
+        for entry, batch, rows in entering.by_entry():
+            flow.deliver(entry.children, Part(entry, batch, rows * flow.scale if has_positions else None))
         failure: RowError | None = None
-        for node in plan.nodes:
-            parts = flow.waiting.pop(node.name, None)
-            if parts is not None:
-                try:
-                    self._run_node(plan.entry, flow, node, merged(parts), entering)
-                except RowError as error:
-                    failure = error
-                    flow.cut(error.position)
+        for step in plan.steps:
+            try:
+                if isinstance(step, JoinNodes):
+                    self._run_join(flow, step, entering)
+                else:
+                    self._run_node(flow, step, entering)
+            except RowError as error:
+                failure = error
+                flow.cut(error.position)
         try:
             self._leave(plan, flow, entering)
         finally:
@@ -291,26 +285,76 @@ class Execution:
         """Return the records dropped by these nodes and stores."""
         return Counter({each: records for each, records in self._task.dropped_records.items() if each.place in names})
 
-    def _run_node(self, entry: Entry, flow: Flow, node: ProcessorNode, part: Part, entering: InputBatch) -> None:
-        processor, partition = node.processor, entering.partition
-        positions = part.positions
-        if not isinstance(processor, ColumnProcessor) or not len(part.batch):
-            return
-        takes_arrays = isinstance(processor, BatchProcessor) and processor.takes_arrays
-        batch = part.batch if takes_arrays else listed(part.batch)
+    def _began(self, node: ProcessorNode, partitions: RowPartitions, batch: RecordBatch) -> None:
         self._task.observer.processed(node.name, len(batch))
-        self._task.taps.take(node.name, partition, batch, self._task.wall_clock)
+        self._task.taps.take(node.name, partitions, batch, self._task.wall_clock)
+
+    def _failed(
+        self, flow: Flow, node: ProcessorNode, part: Part, partitions: RowPartitions, row: int, error: Exception
+    ) -> None:
+        """Call the handler for the failure of a row of `part`; raises ProcessingError or RowError if the task fails."""
+        batch, positions = part.batch, part.positions
+        self._task.metadata = RecordMetadata(*partitions.at(row), int(batch.offsets[row]))
+        record = Record(batch.keys[row], batch.values[row], int(batch.timestamps[row]), batch.headers_at(row))
+        try:
+            self._errors.processing_failed(node.name, record, error, partial(self._bury, flow, part, row))
+        except ProcessingError as fatal:
+            if positions is None:
+                raise
+            raise RowError(int(positions[row]), self._task.metadata, fatal) from fatal
+
+    def _run_join(self, flow: Flow, join: JoinNodes, entering: InputBatch) -> None:
+        """Run the waiting rows of both sides of a join."""
+        sides = [flow.waiting.pop(node.name, []) for node in join.windows]
+        if not any(len(part.batch) for parts in sides for part in parts):
+            return
+        for parts, *nodes in zip(sides, join.windows, join.joins, strict=True):
+            for node, part in product(nodes, parts):
+                self._began(node, flow.partitions_of(part, entering), part.batch)
+        part, numbers = merged_sides(sides)
+        batch, partitions = part.batch, flow.partitions_of(part, entering)
+        self._task.sources = partitions
 
         def failed(row: int, error: Exception) -> None:
-            self._task.metadata = RecordMetadata(partition.topic, partition.partition, int(batch.offsets[row]))
-            record = Record(batch.keys[row], batch.values[row], int(batch.timestamps[row]), batch.headers_at(row))
-            try:
-                self._errors.processing_failed(node.name, record, error, partial(self._bury, flow, part, row))
-            except ProcessingError as fatal:
-                if positions is None:
-                    raise
-                raise RowError(int(positions[row]), self._task.metadata, fatal) from fatal
+            self._failed(flow, join.joins[numbers[row]], part, partitions, row, error)
 
+        positions = known(part.positions)
+        before = self._dropped_by(join.counted)
+        try:
+            result, origin = join.columns.process_batch(batch, numbers == 0, failed)
+        except (ProcessingError, RowError):
+            raise
+        except Exception as error:
+            self._task.metadata = RecordMetadata(*partitions.at(0), int(batch.offsets[0]))
+            raise ProcessingError(join.joins[numbers[0]].name, error) from error
+        self._count_dropped(flow, positions, join.counted, before)
+        self._most_rows = max(self._most_rows, len(result))
+        flow.deliver(join.joins[0].children, Part(join.joins[0], result, flow.refined(positions, known(origin))))
+
+    def _count_dropped(
+        self, flow: Flow, positions: Int64Array, names: Collection[str], before: Counter[Dropped]
+    ) -> None:
+        """Note the records that `names` have dropped since `before`, at the first of `positions`."""
+        dropped = self._dropped_by(names) - before
+        if dropped:
+            flow.dropped.append((int(positions[0]), dropped))
+
+    def _run_node(self, flow: Flow, node: ProcessorNode, entering: InputBatch) -> None:
+        parts = flow.waiting.pop(node.name, None)
+        processor = node.processor
+        if parts is None or not isinstance(processor, ColumnProcessor):
+            return
+        part = merged(parts)
+        positions = part.positions
+        if not len(part.batch):
+            return
+        takes_arrays = isinstance(processor, BatchProcessor) and processor.takes_arrays
+        if not takes_arrays:
+            part = part._replace(batch=listed(part.batch))
+        batch, partitions = part.batch, flow.partitions_of(part, entering)
+        self._began(node, partitions, batch)
+        self._task.sources = partitions
+        failed = partial(self._failed, flow, node, part, partitions)
         names = (node.name, *node.stores)
         before = Counter[Dropped]() if positions is None else self._dropped_by(names)
         try:
@@ -321,14 +365,12 @@ class Execution:
         except (ProcessingError, RowError):
             raise
         except Exception as error:
-            self._task.metadata = RecordMetadata(partition.topic, partition.partition, int(batch.offsets[0]))
+            self._task.metadata = RecordMetadata(*partitions.at(0), int(batch.offsets[0]))
             if isinstance(error.__cause__, ClassCastError):
-                _raise_above(part.parent, entry, error)
+                _raise_above(part.parent, entering.entries, error)
             raise ProcessingError(node.name, error) from error
         if positions is not None:
-            dropped = self._dropped_by(names) - before
-            if dropped:
-                flow.dropped.append((int(positions[0]), dropped))
+            self._count_dropped(flow, positions, names, before)
         self._most_rows = max(self._most_rows, len(result))
         if rows := node.take_dropped_rows():
             origin = np.arange(len(result), dtype=np.int64) if origin is None else origin
@@ -358,9 +400,10 @@ class Execution:
         times = np.full(len(rows), task.stream_time, np.int64)
         if entering.stream_times is not None:
             times = np.maximum(times, entering.stream_times[known(part.positions)[dropped] // flow.scale])
-        batch = dropped_batch(
-            node.name, rows, part.batch.take(dropped), times, partial(task.source_records.place_in, entering.partition)
-        )
+        partitions = flow.partitions_of(part, entering).take(dropped).each()
+        offsets = part.batch.offsets[dropped].tolist()
+        places = [task.source_records.place_in(*each) for each in zip(partitions, offsets, strict=False)]
+        batch = dropped_batch(node.name, rows, part.batch.take(dropped), times, places)
         before, after = flow.refined_both(known(part.positions), dropped, origin)
         for sink in node.dropped_sinks:
             flow.hold(sink.name, Part(node, batch, before))
@@ -376,12 +419,12 @@ class Execution:
     def _leave(self, plan: ColumnPlan, flow: Flow, entering: InputBatch) -> None:
         """Pass the rows that left the columns to sinks and record sections."""
         below = (child for node in plan.nodes for child in (*node.children, *node.dropped_sinks))
-        outward = [*plan.entry.children, *below]
+        outward = [*(child for entry in plan.entries for child in entry.children), *below]
         children: dict[str, Child] = {child.name: child for child in outward}
         children[self._dead_letters.name] = self._dead_letters
         leaving = [(children[name], part) for name, parts in flow.waiting.items() for part in parts if len(part.batch)]
         if plan.record_sections:
-            self._enter_record_sections(plan.entry, leaving, flow, entering)
+            self._enter_record_sections(leaving, flow, entering)
             return
         highest = max(
             (int(part.positions[-1]) + 1 if part.positions is not None else len(part.batch) for _, part in leaving),
@@ -391,19 +434,14 @@ class Execution:
         for child, part in leaving:
             if not isinstance(child, ProcessorNode):
                 sequence = np.arange(len(part.batch), dtype=np.int64) if part.positions is None else part.positions
-                self._task.metadata = RecordMetadata(*entering.partition, int(part.batch.offsets[0]))
+                self._task.sources = partitions = flow.partitions_of(part, entering)
+                self._task.metadata = RecordMetadata(*partitions.at(0), int(part.batch.offsets[0]))
                 try:
                     child.process_columns(part.batch, sequence + first)
                 except Exception as error:
-                    _raise_above(part.parent, plan.entry, error)
+                    _raise_above(part.parent, entering.entries, error)
 
-    def _enter_record_sections(
-        self,
-        entry: Entry,
-        leaving: list[tuple[Child, Part]],
-        flow: Flow,
-        entering: InputBatch,
-    ) -> None:
+    def _enter_record_sections(self, leaving: list[tuple[Child, Part]], flow: Flow, entering: InputBatch) -> None:
         """Pass the rows on one by one in the order of their positions.
 
         Between two input rows, stream time advances and punctuations run, up to the failed input row, if any.
@@ -421,7 +459,6 @@ class Execution:
         order = np.argsort(positions, kind="stable")
         timestamps = [part.batch.timestamps.tolist() for _, part in leaving]
         offsets = [part.batch.offsets.tolist() for _, part in leaving]
-        topic, partition = entering.partition
         before = 0
         for edge, row, position in zip(
             edges[order].tolist(), rows[order].tolist(), positions[order].tolist(), strict=True
@@ -433,10 +470,10 @@ class Execution:
             if entering.stream_times is not None:
                 task.stream_time = max(task.stream_time, int(entering.stream_times[input_row]))
             child, (parent, batch, _) = leaving[edge]
-            task.metadata = RecordMetadata(topic, partition, offsets[edge][row])
+            task.metadata = RecordMetadata(*entering.partitions.at(input_row), offsets[edge][row])
             record = Record(batch.keys[row], batch.values[row], timestamps[edge][row], batch.headers_at(row))
             try:
-                _enter(child, parent, entry, record)
+                _enter(child, parent, entering.entries, record)
             except Exception:
                 flow.failed_at = position
                 raise
@@ -462,19 +499,14 @@ class Execution:
                 self._punctuate()
         task.stream_time = int(stream_times[stop - 1])
 
-    def _run_each(
-        self,
-        entries: Iterable[Entry],
-        partitions: Iterable[TopicPartition],
-        batch: RecordBatch,
-        stream_times: Int64Array | None,
-    ) -> None:
+    def _run_each(self, entering: InputBatch) -> None:
         """Run a batch record by record from the start.
 
         Each row has its own partition, and goes to the children of its own entry.
         """
-        task = self._task
-        times: Iterable[int | None] = repeat(None) if stream_times is None else stream_times.tolist()
+        task, batch = self._task, entering.batch
+        entries, partitions = entering.entry_of_each(), entering.partitions.each()
+        times: Iterable[int | None] = repeat(None) if entering.stream_times is None else entering.stream_times.tolist()
         headers = repeat(()) if batch.headers is None else batch.headers
         timestamps, offsets = batch.timestamps.tolist(), batch.offsets.tolist()
         for entry, (topic, partition), key, value, timestamp, offset, header, time in zip(
@@ -485,29 +517,33 @@ class Execution:
                 task.stream_time = time
             record = Record(key, value, timestamp, header)
             for child in entry.children:
-                _enter(child, entry, entry, record)
+                _enter(child, entry, (entry,), record)
             if time is not None:
                 due = task.schedules.next_time(_STREAM_TIME)
                 if due is not None and due <= time:
                     self._punctuate()
 
 
-def _enter(child: Child, parent: Entry, entry: Entry, record: Record[Any, Any]) -> None:
+def _names(sources: Sequence[Entry]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(source.name for source in sources))
+
+
+def _enter(child: Child, parent: Entry, entries: Sequence[Entry], record: Record[Any, Any]) -> None:
     """Pass one record from the columns to a node outside them."""
     try:
         child.process(record)
     except ProcessingError:
         raise
     except Exception as error:
-        _raise_above(parent, entry, error)
+        _raise_above(parent, entries, error)
 
 
-def _raise_above(parent: Entry, entry: Entry, error: Exception) -> NoReturn:
+def _raise_above(parent: Entry, entries: Sequence[Entry], error: Exception) -> NoReturn:
     """Raise the error of a sink, or a node's StreamsError without a handler call.
 
     As in Kafka, it is the parent's error. Directly below the entry, a source or a node whose store is flushed, a
     StreamsError is raised unchanged.
     """
-    if parent is entry and isinstance(error, StreamsError):
+    if parent in entries and isinstance(error, StreamsError):
         raise error
     raise ProcessingError(parent.name, error) from error

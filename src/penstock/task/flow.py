@@ -6,14 +6,16 @@ A position is the place of a row in a depth-first run. It is refined when a node
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
 
 from penstock.metrics.drop_reasons import Dropped
-from penstock.record import Int64Array, RecordBatch, TopicPartition
+from penstock.processor.row_partitions import RowPartitions
+from penstock.record import Int64Array, RecordBatch, listed, take_from
 from penstock.task.column_plan import Child, Entry
 
 MAXIMUM_SCALE = 1 << 40
@@ -22,12 +24,38 @@ MAXIMUM_SCALE = 1 << 40
 class InputBatch(NamedTuple):
     """A batch on its way in.
 
-    stream_times: the stream time (ms) at each row; None if time does not advance, in a flush.
+    Args:
+        entries: the entry of each partition.
+        partitions: the source partitions of the rows.
+        stream_times: the stream time (ms) at each row; None if time does not advance, in a flush.
     """
 
-    partition: TopicPartition
+    entries: Sequence[Entry]
+    partitions: RowPartitions
     batch: RecordBatch
     stream_times: Int64Array | None
+
+    def slice(self, start: int, stop: int) -> InputBatch:
+        """Return the rows from `start` up to, but not including, `stop`."""
+        times = None if self.stream_times is None else self.stream_times[start:stop]
+        own = self.partitions.take(slice(start, stop))
+        return InputBatch(self.entries, own, self.batch.slice(start, stop), times)
+
+    def by_entry(self) -> Iterator[tuple[Entry, RecordBatch, Int64Array]]:
+        """Yield each entry with its rows, and their numbers."""
+        numbers = self.partitions.numbers
+        if numbers is None:
+            yield self.entries[0], self.batch, np.arange(len(self.batch), dtype=np.int64)
+            return
+        for entry in dict.fromkeys(self.entries):
+            own = [number for number, each in enumerate(self.entries) if each is entry]
+            rows = np.flatnonzero(np.isin(numbers, own))
+            yield entry, self.batch.take(rows), rows
+
+    def entry_of_each(self) -> Iterable[Entry]:
+        """Return the entry of each row; without end if all have the same."""
+        numbers = self.partitions.numbers
+        return repeat(self.entries[0]) if numbers is None else take_from(self.entries, numbers)
 
 
 class Part(NamedTuple):
@@ -52,6 +80,12 @@ class Flow:
     dropped: list[tuple[int, Counter[Dropped]]] = field(default_factory=list)
     scale: int = 1
     failed_at: int | None = None
+
+    def partitions_of(self, part: Part, entering: InputBatch) -> RowPartitions:
+        """Return the source partitions of rows that come from those of `entering`."""
+        if entering.partitions.numbers is None:
+            return entering.partitions
+        return entering.partitions.take(known(part.positions) // self.scale)
 
     def refine(self, factor: int) -> bool:
         """Replace each position by `factor` positions; return whether they still fit."""
@@ -139,6 +173,18 @@ def merged(parts: list[Part]) -> Part:
     positions = np.concatenate([known(part.positions) for part in filled])
     order = np.argsort(positions, kind="stable")
     return Part(filled[0].parent, RecordBatch.concat([part.batch for part in filled]).take(order), positions[order])
+
+
+def merged_sides(sides: Sequence[Sequence[Part]]) -> tuple[Part, Int64Array]:
+    """Return the rows of all sides in the order of their positions, and the index of each row's side."""
+    filled = [(number, part) for number, parts in enumerate(sides) for part in parts if len(part.batch)]
+    numbers = np.repeat([number for number, _ in filled], [len(part.batch) for _, part in filled])
+    positions = np.concatenate([known(part.positions) for _, part in filled])
+    order = np.argsort(positions, kind="stable")
+    batch = RecordBatch.concat([listed(part.batch) for _, part in filled])
+    if len(filled) > 1:
+        batch, positions, numbers = batch.take(order), positions[order], numbers[order]
+    return Part(filled[0][1].parent, batch, positions), numbers
 
 
 def known(positions: Int64Array | None) -> Int64Array:

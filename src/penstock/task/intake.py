@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from penstock.config import StreamsConfig
+from penstock.processor.row_partitions import RowPartitions
 from penstock.record import Int64Array, RecordBatch, TopicPartition
 from penstock.task.context import TaskContext
 from penstock.task.order_trace import OrderTrace, TracedCommit
@@ -40,7 +41,7 @@ class Intake:
         """Note the records of one partition, and return the stream time (ms) at each."""
         batch = run.batch
         self._measurements.observer.processed(run.source.name, len(batch))
-        self._context.taps.take(run.source.name, run.partition, batch, self._context.wall_clock)
+        self._context.taps.take(run.source.name, RowPartitions((run.partition,)), batch, self._context.wall_clock)
         self._context.source_records.take(run.partition, run.source_records)
         if self._order is not None:
             self._order.take(run.partition, run.lanes, batch.offsets)
@@ -54,8 +55,8 @@ class Intake:
             self._measurements.observer.processed(source.name, records)
         if self._context.taps.are_open:
             for number, start, stop in run.turns():
-                source, partition = run.sources[number], run.partitions[number]
-                self._context.taps.take(source.name, partition, batch.slice(start, stop), self._context.wall_clock)
+                source, own = run.sources[number], RowPartitions((run.partitions[number],))
+                self._context.taps.take(source.name, own, batch.slice(start, stop), self._context.wall_clock)
         if self._order is not None:
             for number, start, stop in run.turns():
                 self._order.take(run.partitions[number], run.lanes[start:stop], batch.offsets[start:stop])

@@ -141,8 +141,8 @@ class RunRules(Protocol):
         sources: those of the partitions.
         """
 
-    def run_by_record(self, sources: Iterable[SourceNode]) -> bool:
-        """Return whether all records of these sources run record by record: then turns need no runs of their own."""
+    def run_together(self, sources: Sequence[SourceNode]) -> bool:
+        """Return whether interleaved records of these sources run together: then turns need no runs of their own."""
 
 
 class PartitionGroup:
@@ -426,7 +426,7 @@ class PartitionGroup:
         if self._mixes and not serialized:
             sources = [self._sources[partition.topic] for partition in partitions]
             are_few = len(numbers) < _FEW_ROWS * (1 + np.count_nonzero(changes))
-            if are_few or self._rules.run_by_record(sources):
+            if are_few or self._rules.run_together(sources):
                 yield MixedRun(sources, partitions, numbers, lanes, merged)
                 return
         cuts = [0, *(np.flatnonzero(changes) + 1).tolist(), len(numbers)]

@@ -276,7 +276,7 @@ class SinkNode:
         Raises StreamsError for an unwritable row that the handler does not drop.
         """
         self._task.observer.processed(self.name, len(batch))
-        self._task.taps.take(self.name, self._task.source, batch, self._task.wall_clock)
+        self._task.taps.take(self.name, self._task.sources, batch, self._task.wall_clock)
         topic = self.spec.topic
         if topic is None or self._writes_rows:
             self._send_rows(batch, sequence)
@@ -301,7 +301,7 @@ class SinkNode:
         self._collector.send_columns(topic, partitions, sequence, columns)
 
     def _send_rows(self, batch: RecordBatch, sequence: Int64Array) -> None:
-        source = self._task.source
+        sources = self._task.sources
         rows: dict[str, list[tuple[int, int, tuple[Any, Any, int, int, Any]]]] = {}
         for row, (key, value, timestamp, offset, number) in enumerate(
             zip(
@@ -313,7 +313,7 @@ class SinkNode:
                 strict=True,
             )
         ):
-            metadata = RecordMetadata(source.topic, source.partition, offset)
+            metadata = RecordMetadata(*sources.at(row), offset)
             self._task.metadata = metadata
             for sent in self._prepared(Record(key, value, timestamp, batch.headers_at(row)), metadata):
                 partition = self._sender.partition_of(sent, offset)

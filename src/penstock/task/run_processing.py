@@ -68,7 +68,7 @@ class RunProcessing:
         execute = self._execution.run_serialized if run.serialized else self._execution.run
         start = 0
         while start < len(batch):
-            stop = start + self._execution.rows_at_once(run.source, run.serialized)
+            stop = start + self._execution.rows_at_once((run.source,), run.serialized)
             execute(run.source, run.partition, batch.slice(start, stop), stream_times[start:stop])
             self._evict()
             start = stop
@@ -76,12 +76,15 @@ class RunProcessing:
     def _process_mixed(self, run: MixedRun) -> None:
         batch = run.batch
         stream_times = self._intake.take_mixed(run)
-        for start in range(0, len(batch), MAXIMUM_MIXED_ROWS):
-            rows = slice(start, start + MAXIMUM_MIXED_ROWS)
+        start = 0
+        while start < len(batch):
+            stop = start + min(MAXIMUM_MIXED_ROWS, self._execution.rows_at_once(run.sources, serialized=False))
+            rows = slice(start, stop)
             self._execution.run_mixed(
-                run.sources, run.partitions, run.numbers[rows], batch.slice(rows.start, rows.stop), stream_times[rows]
+                run.sources, run.partitions, run.numbers[rows], batch.slice(start, stop), stream_times[rows]
             )
             self._evict()
+            start = stop
 
 
 def _traced(runs: Iterable[RecordRun | MixedRun], trace: BatchTrace) -> Iterator[RecordRun | MixedRun]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, NamedTuple
 
-from penstock.record import Headers, RecordBatch, TopicPartition
+from penstock.processor.row_partitions import RowPartitions
+from penstock.record import Headers, RecordBatch
 
 
 class TappedRecord(NamedTuple):
@@ -62,10 +63,10 @@ class Taps:
         """Return the last records that have reached `node`, newest last."""
         return list(self._kept.get(node, ()))
 
-    def take(self, node: str, partition: TopicPartition, batch: RecordBatch, now_ms: int) -> None:
+    def take(self, node: str, partitions: RowPartitions, batch: RecordBatch, now_ms: int) -> None:
         """Keep the last records of a batch that reaches `node`.
 
-        partition: that of the input records.
+        partitions: those of the input records.
         """
         kept = self._kept.get(node)
         if kept is None:
@@ -79,7 +80,7 @@ class Taps:
                     int(batch.timestamps[row]),
                     batch.headers_at(row),
                     self._task,
-                    *partition,
+                    *partitions.at(row),
                     int(batch.offsets[row]),
                     now_ms,
                 )
