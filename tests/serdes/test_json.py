@@ -22,7 +22,9 @@ from pydantic import AliasChoices, BaseModel, Field, Json, SecretStr, computed_f
 
 from penstock import Serde, Serdes
 from penstock.errors import SerializationError
+from penstock.record import Headers
 from penstock.serdes.debezium import DebeziumSerde
+from penstock.serdes.json import JsonSerde
 from tests.serdes.test_primitive import assert_columns_come_back, assert_refused
 
 
@@ -309,6 +311,33 @@ def test_typed_json_gives_objects_of_the_type(type_: Any, value: Any, data: byte
 @given(st.lists(st.none() | st.booleans() | texts | st.lists(st.none() | texts, max_size=2), max_size=5))
 def test_columns_come_back(column: list[Any]) -> None:
     assert_columns_come_back(Serdes.json(), column)
+
+
+@given(st.lists(st.none() | st.integers(-(1 << 70), 1 << 70) | st.dictionaries(st.text(), st.none() | st.integers())))
+def test_a_column_of_plain_values_has_the_bytes_of_each(column: list[Any]) -> None:
+    serde = Serdes.json()
+    each = [None if value is None else serde.serialize("t", value) for value in column]
+    assert serde.serialize_column("t", column) == each
+    assert serde.deserialize_column("t", each) == column
+
+
+def test_a_column_with_an_unreadable_value_names_it_as_alone() -> None:
+    with pytest.raises(SerializationError, match=r"b'\{2'"):
+        Serdes.json().deserialize_column("t", [b"1", b"{2", b"3"])
+    with pytest.raises(SerializationError, match="JSON has no nan"):
+        Serdes.json().serialize_column("t", [1.5, math.nan])
+
+
+class Doubled(JsonSerde):
+    """A serde of a user's own."""
+
+    def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> Any:
+        """Return the value twice."""
+        return 2 * [super().deserialize(topic, data, headers)]
+
+
+def test_a_serde_that_extends_json_reads_columns_by_its_own_method() -> None:
+    assert Doubled().deserialize_column("t", [b"1"]) == [[1, 1]]
 
 
 def test_plain_values_are_written_with_sorted_keys_and_without_spaces() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -31,6 +32,11 @@ _BEYOND_64_BITS = 19 * b"0"
 
 _QUOTED_FLOATS = re.compile(rb'"(NaN|-?Infinity)"')
 """Floats that JSON lacks, in Jackson's notation."""
+
+
+_DUMPS = partial(orjson.dumps, option=orjson.OPT_SORT_KEYS)
+_NO_DIGIT = b" "
+"""Separates JSON values in a search for long numbers."""
 
 
 class JsonSerde(Serde[Any]):
@@ -60,6 +66,27 @@ class JsonSerde(Serde[Any]):
             return msgspec.json.decode(data) if may_be_large else orjson.loads(data)
         except (orjson.JSONDecodeError, msgspec.DecodeError) as error:
             raise SerializationError(f"Cannot read {data[:100]!r} from {topic!r} as JSON: {error}.") from error
+
+    def serialize_column(
+        self, topic: str, values: Sequence[Any], headers: Sequence[Headers] | None = None
+    ) -> list[bytes | None]:
+        """Serialise each value as JSON; None stays None. Raises as `serialize`."""
+        if type(self) is JsonSerde:
+            with suppress(orjson.JSONEncodeError):  # the search for the value by `serialize` gives its error
+                written = list(map(_DUMPS, values))
+                if b"null" not in b"".join(written):
+                    return cast("list[bytes | None]", written)
+        return super().serialize_column(topic, values, headers)
+
+    def deserialize_column(
+        self, topic: str, data: Sequence[bytes | None], headers: Sequence[Headers] | None = None
+    ) -> list[Any]:
+        """Deserialise each JSON value; None stays None. Raises as `deserialize`."""
+        if type(self) is JsonSerde:
+            with suppress(orjson.JSONDecodeError, TypeError):  # a None is no bytes
+                if _BEYOND_64_BITS not in _NO_DIGIT.join(cast("Sequence[bytes]", data)).translate(_EQUAL_DIGITS):
+                    return list(map(orjson.loads, cast("Sequence[bytes]", data)))
+        return super().deserialize_column(topic, data, headers)
 
 
 class TypedJsonSerde(Serde[T]):
