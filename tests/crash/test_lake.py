@@ -50,7 +50,7 @@ SETTINGS = {
         "penstock.host": "spark",
         "penstock.spark.master": "local[2,4]",
         "penstock.spark.partitions": 2,
-        "penstock.batch.max.bytes": 512,
+        "penstock.batch.max.bytes": 1024,
         "penstock.poll.ms": 20,
     },
 }
@@ -108,7 +108,7 @@ class LakeProgram:
             wait_for(lambda: not self.processes.running(), END_SECONDS)
             if code == 0:
                 break
-            assert code in (-signal.SIGKILL, 1), log.read_text(errors="replace")[-6000:]
+            assert code == -signal.SIGKILL, log.read_text(errors="replace")[-6000:]
         assert code == 0, log.read_text(errors="replace")[-6000:]
         left = [point for point in points if not (self._directory / point).exists()]
         assert not left, log.read_text(errors="replace")[-6000:]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -91,10 +92,12 @@ def test_a_serde_without_columns_is_an_error_of_the_sink(tmp_path: Path) -> None
         target_of(sink(Delta(f"{tmp_path}/orders"), Serdes.json()), CONFIG)
 
 
-def test_the_names_of_settings_replace_their_values() -> None:
+def test_the_names_of_settings_replace_their_values(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
     table = Delta("s3://lake/orders", {"AWS_SECRET_ACCESS_KEY": "hunter2", "AWS_REGION": "", "AWS_ENDPOINT_URL": "a"})
     told = str(of_sink(sink(table), OSError("hunter2 is no key of a lake")))
     assert "OSError: <AWS_SECRET_ACCESS_KEY> is no key of <AWS_ENDPOINT_URL> lake. Check the uri" in told
+    assert "hunter2" not in caplog.text
 
 
 def test_errors_of_brokers_stay_as_they_are() -> None:

@@ -125,6 +125,27 @@ def test_a_table_that_never_answers_is_an_error_of_the_application(
     assert len(tried) == 5
 
 
+def test_attempts_are_counted_anew_after_a_round_that_succeeds(
+    writing: Writing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[int] = []
+    append = DeltaLakeTable.append
+
+    def fail_three_times(self: DeltaLakeTable, *args: Any) -> None:
+        tried.append(1)
+        if len(tried) % 4:
+            raise OSError("the storage is away")
+        append(self, *args)
+
+    monkeypatch.setattr(DeltaLakeTable, "append", fail_three_times)
+    writer = writing.start()
+    for number in (1, 2):
+        writing.write(b"a")
+        assert until(lambda rows=number: len(writing.values()) == rows)
+    writer.close(60_000)
+    assert (writing.errors, len(tried)) == ([], 8)
+
+
 def test_an_error_that_stays_is_reported_at_once_and_the_handler_may_go_on(
     writing: Writing, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import re
+import traceback
 from collections.abc import Mapping
 from typing import Final
 
@@ -16,6 +18,8 @@ from penstock.lake.columns import LakeColumns
 from penstock.lake.tables import Delta, Iceberg, LakeMode, LakeSink, LakeTable, LakeTableError, TopicIncarnation
 from penstock.lake.upserts import UpsertColumns
 from penstock.serdes.api import inner_serde, or_default
+
+_log = logging.getLogger(__name__)
 
 _ADVICE: Final[Mapping[type[Iceberg | Delta], str]] = {
     Iceberg: "Check the name of the catalog, its type, uri and credentials (in the configuration of PyIceberg, or the "
@@ -81,6 +85,7 @@ def of_sink(sink: LakeSink, error: Exception) -> StreamsError:
         return error
     if isinstance(error, StreamsError):
         return LakeTableError(f"Sink {sink.node}: {error}")
+    _log.debug("Where %s failed:\n%s", sink.table, "".join(traceback.format_tb(error.__traceback__)))
     settings = sink.table.properties if isinstance(sink.table, Iceberg) else sink.table.storage_options
     message = f"{type(error).__name__}: {error}".rstrip(".")
     for name, value in settings.items():

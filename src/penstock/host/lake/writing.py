@@ -94,19 +94,19 @@ class LakeWriter:
         if wait_ms is None:
             self._complete_rounds += 1  # the handler may go on, with all attempts
             return None
-        _log.warning("The copy to a table failed and is tried again: %s", failure.error)
         return wait_ms / 1000
 
     def _round(self, is_last: bool) -> _Failure | None:
-        """Copy each topic; return the first failure."""
+        """Copy each topic; return the first failure, preferably one that stays."""
         failures = []
         for topic, copy in self._copies.items():
             try:
                 copy.run(is_last)
             except Exception as error:
                 failures.append(_Failure(of_sink(self._sinks[topic], error), _is_transient(error)))
+                _log.warning("The copy of %s failed; no record is lost or repeated: %s", topic, failures[-1].error)
         self._complete_rounds += not failures
-        return failures[0] if failures else None
+        return min(failures, key=lambda failure: failure.is_transient, default=None)
 
 
 class _Failure(NamedTuple):
