@@ -168,14 +168,14 @@ PENSTOCK_KEYS: Final = (
         whole(1),
         60_000,
         "medium",
-        "Interval in ms at which new records are appended to tables of a lake; a shorter one makes smaller files.",
+        "Interval in ms at which new records are written to tables of a lake; a shorter one makes smaller files.",
     ),
     ConfigKey(
         "penstock.lake.commit.max.bytes",
         whole(1),
         64 * 1024 * 1024,
         "medium",
-        "Bytes of keys and values that a commit appends to a table of a lake, and that the program holds meanwhile.",
+        "Bytes of keys and values that a commit writes to a table of a lake, and that the program holds meanwhile.",
     ),
     ConfigKey(
         "penstock.changelog.topics",
