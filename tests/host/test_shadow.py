@@ -39,6 +39,7 @@ from penstock.shadow import compare as compare_versions
 from penstock.shadow.comparing import VersionComparing
 from tests.host.support import WITH_A_SESSION, InputRecord, Runner, lines
 from tests.host.test_topologies import COUNT_OUT, TEXT, TEXT_OUT, word_count
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.one_broker, pytest.mark.partitions(2, 2)]
 
@@ -149,8 +150,9 @@ def compare(
     return VersionComparing((old, config), (new, config), options or ShadowOptions(), runner.run_here).compare()
 
 
-def left(runner: Runner, application: str) -> list[str]:
-    return [topic for topic in runner.admin.topics() if topic.startswith(f"{application}-shadow")]
+def assert_nothing_is_left(runner: Runner, application: str) -> None:
+    """Kafka lists deleted topics for a while."""
+    assert until(lambda: not any(topic.startswith(f"{application}-shadow") for topic in runner.admin.topics()))
 
 
 @pytest.mark.parametrize(
@@ -182,7 +184,7 @@ def test_equal_versions_are_equal_and_a_change_is_found(
     assert topic.examples
     assert all(place.line is not None and "test_shadow.py" in place.line for place in (*topic.old, *topic.new))
     assert runner.read(target) == []
-    assert left(runner, application) == []
+    assert_nothing_is_left(runner, application)
 
 
 def test_a_change_is_shown_with_key_values_and_place(runner: Runner, application: str, topics: tuple[str, str]) -> None:
@@ -306,7 +308,7 @@ def test_tables_of_a_lake_receive_nothing(
     assert len(found.topics) == 1
     assert compare(runner, application, copied(str.upper), copied(str.lower)).topics[0].counts == Counts(different=1)
     assert not (tmp_path / "table").exists()
-    assert left(runner, application) == []
+    assert_nothing_is_left(runner, application)
 
 
 @pytest.mark.parametrize("runner", ["spark"], indirect=True)
@@ -320,7 +322,7 @@ def test_functions_of_data_frames_receive_nothing(runner: Runner, application: s
     runner.write(topics[0], lines(["a"]))
     found = compare(runner, application, received(str.upper), received(str.lower))
     assert [each.counts for each in found.topics] == [Counts(different=1)]
-    assert left(runner, application) == []
+    assert_nothing_is_left(runner, application)
 
 
 @pytest.mark.parametrize("runner", ["spark"], indirect=True)
@@ -390,4 +392,4 @@ def test_a_session_runs_both_versions(runner: Runner, application: str, topics: 
     found = compare_versions(program, program, **runner.options())
     assert found.is_equal
     assert found.topics[0].counts == Counts(equal=2)
-    assert left(runner, application) == []
+    assert_nothing_is_left(runner, application)

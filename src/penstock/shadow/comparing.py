@@ -25,6 +25,7 @@ from penstock.record import TopicPartition
 from penstock.shadow.comparison import ProgramPlace, StoreComparison, TopicComparison, VersionComparison
 from penstock.shadow.content import Content, Side
 from penstock.shadow.outputs import PartSerdes, StoreCodec, compared_stores, read_stores, read_topic, topic_difference
+from penstock.shadow.redirection import delete_existing
 from penstock.shadow.version import Program, ShadowVersion
 from penstock.streams import KafkaStreams
 from penstock.termination import terminating
@@ -160,9 +161,7 @@ class VersionComparing:
                 version.delete_outputs(admin)
         noted = self._directory / _TOPICS
         if noted.exists():
-            left = admin.topics().keys() & set(orjson.loads(noted.read_bytes()))
-            if left:
-                admin.delete_topics(sorted(left))
+            delete_existing(admin, admin.topics().keys() & set(orjson.loads(noted.read_bytes())))
         for path in self._directory.iterdir():
             if path.is_dir():
                 shutil.rmtree(path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -11,7 +11,7 @@ from penstock.client.api import Admin, NewTopic
 from penstock.client.confluent import ConfluentAdmin
 from penstock.config import StreamsConfig
 from penstock.config.offset_reset import EARLIEST
-from penstock.errors import TopicExistsError, TopologyError
+from penstock.errors import TopicExistsError, TopologyError, UnknownTopicOrPartitionError
 from penstock.host.deployment.layout import own_topics
 from penstock.host.deployment.topics import check_source_topics, resolve_patterns, source_topics
 from penstock.plan.subtopology import BuiltTopology, NodeSpec, SinkSpec, SourceSpec, SubtopologySpec, TopicNameExtractor
@@ -159,7 +159,8 @@ class RedirectedTopicNames:
         """Return the redirected topic of a record."""
         topic = self._extractor(key, value, context)
         if topic not in self._created and topic in self._topics:
-            with closing(ConfluentAdmin(StreamsConfig(self._client))) as admin:
+            # Another sink, or this one in another process, may have created it.
+            with closing(ConfluentAdmin(StreamsConfig(self._client))) as admin, suppress(TopicExistsError):
                 create_redirected(admin, {self._prefix + topic: self._topics[topic]})
             self._created.add(topic)
         return self._prefix + topic
@@ -171,6 +172,11 @@ def output_prefix(application_id: str) -> str:
 
 
 def create_redirected(admin: Admin, topics: Mapping[str, int]) -> None:
-    """Create redirected topics with their numbers of partitions; existing ones are kept."""
-    with suppress(TopicExistsError):
-        admin.create_topics([NewTopic(name, count, config=HELD_TOPIC) for name, count in topics.items()])
+    """Create redirected topics with their numbers of partitions; raises TopicExistsError if one exists."""
+    admin.create_topics([NewTopic(name, count, config=HELD_TOPIC) for name, count in topics.items()])
+
+
+def delete_existing(admin: Admin, topics: Iterable[str]) -> None:
+    """Delete topics. Those that are deleted already are skipped: brokers list them for a while."""
+    with suppress(UnknownTopicOrPartitionError):
+        admin.delete_topics(sorted(topics))

@@ -30,6 +30,7 @@ from penstock.shadow.redirection import (
     RedirectedTopology,
     Redirection,
     create_redirected,
+    delete_existing,
     output_prefix,
 )
 from penstock_broker.common.clock import elapsed_milliseconds
@@ -183,5 +184,4 @@ class ShadowVersion:
     def delete_outputs(self, admin: Admin) -> None:
         """Delete the redirected topics."""
         prefix = output_prefix(self.application_id)
-        if topics := [topic for topic in admin.topics() if topic.startswith(prefix)]:
-            admin.delete_topics(topics)
+        delete_existing(admin, (topic for topic in admin.topics() if topic.startswith(prefix)))
