@@ -377,6 +377,31 @@ def test_versions_start_from_a_savepoint(
     assert found.stores[0].counts == Counts(equal=2)
 
 
+@pytest.mark.parametrize("runner", ["spark"], indirect=True)
+def test_a_changed_program_keeps_the_stores_of_the_savepoint(
+    runner: Runner, application: str, topics: tuple[str, str]
+) -> None:
+    source, target = topics
+    runner.write(source, lines(["a b"]))
+    runner.run_here(word_count(source, target), runner.config(application))
+    runner.write(source, lines(["a"]))
+
+    def with_lines() -> Topology:
+        builder = StreamsBuilder()
+        texts = builder.stream(source, TEXT)
+        by_line = texts.group_by(lambda _, line: line, grouped=PAIRS)
+        by_line.count(materialized=Materialized.as_("lines"))
+        by_word = texts.flat_map_values(str.split).group_by(lambda _, word: word, grouped=PAIRS.with_name("words"))
+        by_word.count(materialized=Materialized.as_("counts")).to_stream().to(target, produced=COUNT_OUT)
+        return builder.build()
+
+    old, new = word_count(source, target), with_lines()
+    found = compare(runner, application, old, new, ShadowOptions(start=NOW))
+    assert found.topics[0].counts == Counts(equal=1)
+    assert found.stores[0].counts == Counts(equal=2)
+    assert found.not_compared == {"lines": "only the new version has it"}
+
+
 @pytest.mark.parametrize("runner", ["threads"], indirect=True)
 def test_threads_have_no_savepoints(runner: Runner, application: str, topics: tuple[str, str]) -> None:
     topology = word_count(*topics)
