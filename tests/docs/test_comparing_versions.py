@@ -43,6 +43,6 @@ def test_a_comparison_in_python(
     upper, same = program(str.upper), program(lambda value: value.upper())
     run_block("docs/comparing-versions.md", 0, {"topology": upper, "config": config, "changed_topology": same})
     assert capsys.readouterr().out == f"topic {target}: 1 equal\n"
+    other = {"topology": upper, "config": config, "changed_topology": program(str.lower)}
     with pytest.raises(AssertionError, match=rf"topics {target}\.$"):
-        other = {"topology": upper, "config": config, "changed_topology": program(str.lower)}
         run_block("docs/comparing-versions.md", 0, other)

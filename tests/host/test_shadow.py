@@ -208,7 +208,9 @@ def test_a_change_is_shown_with_key_values_and_place(runner: Runner, application
     assert (example.new.value, example.new.timestamp) == (2, 1_001)
     assert store.counts == Counts(equal=2, different=1)
     assert str(store.examples[0]) == 'key "c" at 1001: old 1, new 2'
-    assert found.summary() == (f"The versions of {application} differ from beginning: topics {target}; stores counts.")
+    assert found.summary() == (
+        f"The versions of {application} differ (from beginning): topics {target}; stores counts."
+    )
 
 
 def test_caches_change_nothing(runner: Runner, application: str, topics: tuple[str, str]) -> None:

@@ -66,19 +66,19 @@ def test_long_values_are_cut() -> None:
 @pytest.mark.parametrize(
     ("found", "is_equal", "has_equal_final_values", "summary"),
     [
-        (comparison(EQUAL), True, True, "Both versions of app are equal from beginning."),
-        (comparison(DIFFERENT), False, False, "The versions of app differ from beginning: topics out."),
+        (comparison(EQUAL), True, True, "Both versions of app are equal (from beginning)."),
+        (comparison(DIFFERENT), False, False, "The versions of app differ (from beginning): topics out."),
         (
             comparison(EQUAL, stores=(STORE,)),
             False,
             False,
-            "The versions of app differ from beginning: stores counts.",
+            "The versions of app differ (from beginning): stores counts.",
         ),
         (
             comparison(TopicComparison("out", (), (), Counts(only_new=1), 0, ())),
             False,
             True,
-            "The versions of app differ from beginning: topics out. The final values are the same.",
+            "The versions of app differ (from beginning): topics out. The final values are the same.",
         ),
     ],
 )

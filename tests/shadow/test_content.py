@@ -71,6 +71,11 @@ def test_each_part_of_a_content_counts(
     assert found.counts == Counts(different=1)
 
 
+def test_differences_of_one_time_are_paired_in_the_order_of_writes(tmp_path: Path) -> None:
+    old, new = ([row(b"a", 1, b"%d" % number) for number in numbers] for numbers in (range(20), range(20, 40)))
+    assert compared(tmp_path, old, new, limit=20).examples == tuple(map(Pair, old, new))
+
+
 def test_examples_are_limited_and_counts_are_not(tmp_path: Path) -> None:
     found = compared(tmp_path, [row(None, 1, b"%d" % number) for number in range(1_000)], [], limit=3)
     assert found.counts == Counts(only_old=1_000)

@@ -209,9 +209,9 @@ class VersionComparison:
         stores = [each.store for each in self.stores if not each.counts.are_equal]
         parts = [f"topics {', '.join(topics)}"] * bool(topics) + [f"stores {', '.join(stores)}"] * bool(stores)
         if not parts:
-            return f"Both versions of {self.application_id} are equal from {self.start}."
+            return f"Both versions of {self.application_id} are equal (from {self.start})."
         same = " The final values are the same." if self.has_equal_final_values else ""
-        return f"The versions of {self.application_id} differ from {self.start}: {'; '.join(parts)}.{same}"
+        return f"The versions of {self.application_id} differ (from {self.start}): {'; '.join(parts)}.{same}"
 
     def lines(self) -> Iterator[str]:
         """Yield the comparison as lines of text."""

@@ -118,11 +118,11 @@ class Content:
         return self._tables[part]
 
     def _groups(self, table: str, limit: int) -> Iterator[tuple[int, _Rest, _Rest]]:
-        """Yield, for each key and time, the number of equal rows, and the rest of each version."""
+        """Yield the equal rows of each key and time, as a number, and the others of each version, as written."""
         contents = self._database.execute(
             "SELECT key, timestamp, SUM(side = 0), SUM(side = 1), "
             "MIN(CASE side WHEN 0 THEN rowid END), MIN(CASE side WHEN 1 THEN rowid END) "
-            f"FROM {table} GROUP BY key, timestamp, digest ORDER BY key, timestamp, digest"
+            f"FROM {table} GROUP BY key, timestamp, digest ORDER BY key, timestamp, MIN(rowid)"
         )
         for _, group in groupby(contents, lambda row: row[:2]):
             equal = 0

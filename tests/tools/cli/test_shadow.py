@@ -92,7 +92,7 @@ def test_a_difference_ends_with_failure_and_is_shown_with_its_line(
     assert (before, after) == (f"  old: sink ({old}:6)", f"  new: sink ({new}:6)")
     assert example.startswith('  key "a" at ')
     assert example.endswith(': old "ONE", new "One"')
-    assert "differ from beginning: topics" in ended.err
+    assert "differ (from beginning): topics" in ended.err
 
 
 def test_json_has_the_comparison(program: Callable[..., Path], shadow: Callable[..., Ended]) -> None:
