@@ -1,8 +1,8 @@
 """A program that writes two tables of a lake: each line, and the number of the lines of each key. It runs to the end of
 its input.
 
-Run as `lake.py <configuration as JSON>`; beside keys of StreamsConfig that has `source`, `format` and `directory`, with a
-directory for each of the tables.
+Run as `lake.py <configuration as JSON>`; beside keys of StreamsConfig that has `source`, `format` and `directory`, with
+a directory for each of the tables.
 """
 
 from __future__ import annotations
