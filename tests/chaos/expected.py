@@ -12,6 +12,9 @@ from tests.chaos import program, records
 from tests.host.support import OutputRecord
 from tests.support.call_answers import first_results
 
+_USUAL_SHARE = 10
+"""One of so many calls may be made again: 8 of 1,000 were in a run of 106 deeds."""
+
 Rows = dict[str, list[tuple[bytes | None, bytes | None]]]
 
 
@@ -76,5 +79,6 @@ def check_calls(rows: list[records.Row], read: Callable[[str], Sequence[OutputRe
         assert set(results) <= set(first_results(answers, operator)), operator
         assert set(results) <= set(calls), operator
         again -= asked.total()
-    print(f"{len(calls)} calls: {again} were made again, of at most {most}")
-    assert again <= most
+    usual = max(2 * program.MADE_AGAIN, len(calls) // _USUAL_SHARE)
+    print(f"{len(calls)} calls: {again} were made again, of at most {min(most, usual)}")
+    assert again <= min(most, usual)
