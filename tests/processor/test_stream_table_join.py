@@ -9,7 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock import Joined, KStream, Materialized, Stores, StreamsBuilder
-from penstock.record import RecordBatch
+from penstock.errors import StreamsError
+from penstock.exception_handlers import (
+    LogAndContinueProcessingExceptionHandler,
+    LogAndFailProcessingExceptionHandler,
+)
+from penstock.record import RecordBatch, ValueAndTimestamp
 from penstock.testing import TestRecord, TopologyTestDriver
 from tests.support.joins import LEFT, OUT, RIGHT, STRING, Row, ordered_rows, pair, run
 from tests.support.tables import STRINGS
@@ -73,6 +78,52 @@ def test_columns_give_what_records_give(turns: list[Any], type: str, cache_bytes
             sent += task.drain_in_order()
         commit = task.prepare_commit()
         return sent, {name: dict(own) for name, own in commit.changes.items()}, dict(commit.dropped_records)
+
+    assert outcome("auto") == outcome("record")
+
+
+class Table:
+    """A global store with one key, which fails for another one."""
+
+    name = "table"
+
+    def get(self, key: str) -> ValueAndTimestamp | None:
+        if key == "z":
+            raise ValueError(key)
+        return ValueAndTimestamp("found", 0) if key == "x" else None
+
+
+def selected(key: str | None, value: str | None) -> str | None:
+    """Select the value; fail for a key, and return None for another one."""
+    if key == "a" and value == "y":
+        raise LookupError(value)
+    return None if key == "b" else value
+
+
+@given(
+    rows=ROWS,
+    type=st.sampled_from(["join", "left_join"]),
+    handler=st.sampled_from([LogAndContinueProcessingExceptionHandler, LogAndFailProcessingExceptionHandler]),
+)
+@settings(deadline=None)
+def test_columns_join_a_global_table_as_records_do(rows: list[Any], type: str, handler: Any) -> None:
+    def outcome(execution: str) -> tuple[Any, ...]:
+        builder = StreamsBuilder()
+        table = builder.global_table(RIGHT, Materialized.as_("table"))
+        getattr(builder.stream(LEFT), type)(table, pair, key_selector=selected).to(OUT)
+        topology = builder.build({"default.key.serde": STRING, "default.value.serde": STRING})
+        config = {"processing.exception.handler": handler}
+        task = task_of(topology, execution=execution, config=config, global_stores={"table": Table()})
+        records = [
+            (key and key.encode(), value and value.encode(), timestamp, offset, ())
+            for offset, (key, value, timestamp) in enumerate(rows)
+        ]
+        task.add_records(LEFT, 0, RecordBatch.of(records))
+        try:
+            task.process()
+        except StreamsError as error:
+            return (str(error),)
+        return list(task.drain_in_order()), dict(task.prepare_commit().dropped_records)
 
     assert outcome("auto") == outcome("record")
 

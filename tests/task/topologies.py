@@ -82,6 +82,7 @@ def task_of(
     first_of_several: bool = False,
     tracing: BatchTracing | None = None,
     change_log: ChangeLog | None = None,
+    global_stores: Mapping[str, Any] | None = None,
 ) -> StreamTask:
     spec = topology.build("test").subtopologies[0] if first_of_several else only_subtopology(topology)
     settings = {
@@ -99,7 +100,12 @@ def task_of(
         base or MemoryBase(),
         AnyTopic(partitions),
         checkpoint,
-        environment=TaskEnvironment(schedules=schedules or LivingSchedules(), tracing=tracing, change_log=change_log),
+        environment=TaskEnvironment(
+            schedules=schedules or LivingSchedules(),
+            tracing=tracing,
+            change_log=change_log,
+            global_stores=global_stores or {},
+        ),
     )
     task.initialize()
     return task

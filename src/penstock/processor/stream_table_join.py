@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import chain
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -74,14 +74,18 @@ class StreamTableJoin(Processor, UsesResults, StoreReader):
 
     def _join(self, record: Record[Any, Any], table_key: Any) -> None:
         """Join `record` with the value of `table_key`."""
-        found = None
-        if table_key is not None:
-            table = self._table
-            found = table.get_as_of(table_key, record.timestamp) if table.is_versioned else table.get(table_key)
-        value = None if found is None else found.value
+        value = self._found(table_key, record.timestamp)
         if value is not None or self._keeps_left:
             result = self._joiner(record.key, table_key, record.value, value)
             self.context.forward(Record(record.key, result, record.timestamp, record.headers))
+
+    def _found(self, table_key: Any, timestamp: int) -> Any:
+        """Return the value of `table_key` for a record of `timestamp`; None if absent."""
+        if table_key is None:
+            return None
+        table = self._table
+        found = table.get_as_of(table_key, timestamp) if table.is_versioned else table.get(table_key)
+        return None if found is None else found.value
 
 
 class BatchStreamTableJoin(StreamTableJoin, BatchProcessor):
@@ -137,7 +141,7 @@ class BatchStreamTableJoin(StreamTableJoin, BatchProcessor):
         return batch.take(kept), kept
 
 
-class StreamGlobalTableJoin(StreamTableJoin):
+class StreamGlobalTableJoin(StreamTableJoin, BatchProcessor):
     """Joins each record with the value of a key computed from it.
 
     Kafka class: KStreamGlobalKTableJoin.
@@ -163,11 +167,50 @@ class StreamGlobalTableJoin(StreamTableJoin):
 
     def process(self, record: Record[Any, Any]) -> None:
         """Forward the result of the record, if it has one."""
-        table_key = self._key_selector(record.key, record.value)
-        if record.value is None or (table_key is None and not self._keeps_left):
-            self._engine.drop(_missing(record.value))
-            return
-        self._join(record, table_key)
+        result = self._result(record.key, record.value, record.timestamp)
+        if not isinstance(result, _Unjoined):
+            self.context.forward(Record(record.key, result, record.timestamp, record.headers))
+        elif result.reason is not None:
+            self._engine.drop(result.reason)
+
+    @property
+    def drops_rows(self) -> bool:
+        """Whether `process_batch` reports each dropped row: it does."""
+        return True
+
+    def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
+        """Return the results of the records that have one.
+
+        Each row is joined alone: the first row that fails is the first of all steps.
+        """
+        applied = apply(self._result, (batch.keys, batch.values, batch.timestamps.tolist()), failures)
+        results, origin = applied.results, applied.kept
+        if _Unjoined in set(map(type, results)):
+            rows = np.arange(len(batch), dtype=np.int64) if origin is None else origin
+            without = [isinstance(each, _Unjoined) for each in results]
+            reasons = [each.reason if is_without else None for each, is_without in zip(results, without, strict=True)]
+            for reason in dict.fromkeys(filter(None, reasons)):
+                self._engine.drop_rows(reason, rows[[each is reason for each in reasons]])
+            joined = np.flatnonzero(~np.array(without))
+            results, origin = take_from(results, joined), rows[joined]
+        rest = kept_rows(batch, origin)
+        return RecordBatch(rest.keys, results, rest.timestamps, rest.offsets, rest.headers), origin
+
+    def _result(self, key: Any, value: Any, timestamp: int) -> Any:
+        """Return the result of one record, or an `_Unjoined`."""
+        table_key = self._key_selector(key, value)
+        if value is None or (table_key is None and not self._keeps_left):
+            return _Unjoined(_missing(value))
+        found = self._found(table_key, timestamp)
+        if found is None and not self._keeps_left:
+            return _Unjoined(None)
+        return self._joiner(key, table_key, value, found)
+
+
+class _Unjoined(NamedTuple):
+    """In place of a result: why the record is dropped; None for a record that is not in the table."""
+
+    reason: DropReason | None
 
 
 class StreamTableGraceJoin(StreamTableJoin):
