@@ -65,34 +65,32 @@ def test_a_table_that_is_rolled_back_to_before_its_offsets_after_an_expiry_is_an
         lake.open(SCHEMA).offsets(SOURCE)
 
 
-def upserted(lake: IcebergFormat) -> list[int]:
-    """Write a row, replace it, and return the ids of the snapshots: the last two are of one commit."""
+def test_an_upsert_is_one_snapshot_that_leaves_other_files_alone(tmp_path: Path) -> None:
+    lake = IcebergFormat(tmp_path)
     table = lake.open(KEYED)
-    for offset in (1, 2):
+    for offset, change in enumerate([keyed(a=1, b=2), keyed(x=3, y=4)]):
         table.refresh()
-        table.upsert(keyed(a=offset), SOURCE, {0: offset})
-    return [each.snapshot_id for each in lake.catalog().load_table("shop.orders").history()]
+        table.upsert(change, SOURCE, {0: offset})
+    before = set(lake.files())
+    table.refresh()
+    table.upsert(keyed(y=5, deleted=["z"]), SOURCE, {0: 2})
+    assert len(lake.catalog().load_table("shop.orders").history()) == 3
+    assert len(before & set(lake.files())) == 1
+    assert rows_of(lake, "_key, n") == [("a", 1), ("b", 2), ("x", 3), ("y", 5)]
 
 
-def test_a_table_that_is_rolled_back_into_an_upsert_has_the_offsets_before_it(tmp_path: Path) -> None:
+def test_an_upsert_replaces_rows_in_other_partitions(tmp_path: Path) -> None:
+    """The table is partitioned by a column of the value."""
     lake = IcebergFormat(tmp_path)
-    _, between, _ = upserted(lake)
-    lake.catalog().load_table("shop.orders").manage_snapshots().rollback_to_snapshot(between).commit()
-    assert rows_of(lake) == []
-    table = lake.open(KEYED)
-    assert table.offsets(SOURCE) == {0: 1}
-    table.upsert(keyed(a=2), SOURCE, {0: 2})
-    assert rows_of(lake, "_key, n") == [("a", 2)]
-
-
-def test_a_table_that_is_rolled_back_into_an_upsert_after_an_expiry_is_an_error(tmp_path: Path) -> None:
-    lake = IcebergFormat(tmp_path)
-    first, between, _ = upserted(lake)
+    lake.open(KEYED)
     stored = lake.catalog().load_table("shop.orders")
-    stored.maintenance.expire_snapshots().by_ids([first]).commit()
-    stored.manage_snapshots().rollback_to_snapshot(between).commit()
-    with pytest.raises(StreamsError, match="was rolled back to a snapshot without offsets of app-orders-lake"):
-        lake.open(KEYED).offsets(SOURCE)
+    with stored.update_spec() as spec:
+        spec.add_identity("n")
+    table = lake.open(KEYED)
+    for offset, change in enumerate([keyed(a=1, b=1, c=2), keyed(a=2, b=3, deleted=["c"])]):
+        table.refresh()
+        table.upsert(change, SOURCE, {0: offset})
+    assert rows_of(lake, "_key, n") == [("a", 2), ("b", 3)]
 
 
 def test_the_columns_of_the_key_identify_rows(tmp_path: Path) -> None:

@@ -238,6 +238,13 @@ def test_an_upsert_of_a_table_that_another_program_has_made(lake: LakeFormat) ->
     assert rows_of(lake, "_key, n") == [("1", 7), ("2", 2)]
 
 
+def test_rows_that_may_lack_a_required_value_are_an_error(lake: LakeFormat) -> None:
+    lake.open(KEYED)
+    table = lake.open(SCHEMA)
+    with pytest.raises(StreamsError, match="requires a value of the column _key, which the records may lack"):
+        table.append(some(1), SOURCE, {0: 1})
+
+
 @pytest.mark.parametrize(
     ("kind", "values"),
     [

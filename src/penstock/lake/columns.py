@@ -161,6 +161,11 @@ def check_columns(table: str, stored: pa.Schema, new: pa.Schema) -> None:
                 f"{table} has no column {field.name}, by which its rows are replaced. Add that column, of the type "
                 f"{field.type}, or name another table."
             )
+        if index >= 0 and field.nullable and not stored.field(index).nullable:
+            raise StreamsError(
+                f"{table} requires a value of the column {field.name}, which the records may lack. Make the column "
+                "optional, or name another table."
+            )
         if index >= 0 and not _fits(stored.field(index).type, field.type):
             raise StreamsError(
                 f"{table} has the column {field.name} of the type {stored.field(index).type}, and the records have "

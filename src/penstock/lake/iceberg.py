@@ -6,12 +6,12 @@ after that, with the parent of their snapshot: a table that has the parent and n
 requirement of a commit is the snapshot that was read, so no other writer comes in between. The key of the offsets has
 the id of the topic, because applications on several clusters may share a table.
 
-An upsert deletes the rows of its keys and appends the new ones. These are several snapshots in one commit; only the
-last one has the offsets.
+An upsert replaces the files with rows of its keys by files without them, and adds one with the new rows.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Final
@@ -21,8 +21,12 @@ import orjson
 import pyarrow as pa
 from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
-from pyiceberg.expressions import And, BooleanExpression, GreaterThanOrEqual, In, LessThanOrEqual
-from pyiceberg.table import Table, Transaction
+from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, GreaterThanOrEqual, LessThanOrEqual
+from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import ArrowScan, _dataframe_to_data_files
+from pyiceberg.table import FileScanTask, Table, Transaction
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update.snapshot import _OverwriteFiles
 
 from penstock.errors import StreamsError
 from penstock.lake.columns import check_columns
@@ -68,7 +72,7 @@ class IcebergTable:
         kept = self._table.properties.get(key)
         if is_first or kept is None:
             return {}
-        if passed.intersection(orjson.loads(kept)["parents"]):
+        if orjson.loads(kept)["parent"] in passed:
             raise StreamsError(
                 f"{self._name} was rolled back to a snapshot without offsets of {source.topic}, and older snapshots "
                 "have expired: its records are unknown. Roll it forward again, or name another table."
@@ -77,22 +81,29 @@ class IcebergTable:
 
     def append(self, rows: pa.Table, source: TopicIncarnation, offsets: Mapping[int, int]) -> None:
         """Add `rows` in one snapshot with `offsets`, see `LakeTable`."""
+        properties = self._properties(source, offsets)
         with self._commit(rows.schema) as transaction:
-            self._add(transaction, rows, source, offsets)
+            transaction.append(rows, snapshot_properties=properties)
+            transaction.set_properties(properties)
 
     def upsert(self, changes: KeyedRows, source: TopicIncarnation, offsets: Mapping[int, int]) -> None:
-        """Replace and delete rows in one commit with `offsets`, see `LakeTable`."""
+        """Replace and delete rows in one snapshot with `offsets`, see `LakeTable`.
+
+        PyIceberg's own deletion takes a condition, whose cost grows with the keys far faster than that of a join.
+        """
+        properties = self._properties(source, offsets)
+        keys = pa.concat_tables([changes.rows.select(list(changes.keys)), changes.deleted])
         with self._commit(changes.rows.schema) as transaction:
-            keys = pa.concat_tables([changes.rows.select(list(changes.keys)), changes.deleted])
-            old = _rows_with(keys)
-            limit = 1 if len(changes.keys) == 1 else None  # with one column, all of the rows have keys of the commit
-            found = self._table.scan(old, limit=limit).to_arrow()
-            if len(found):
-                transaction.delete(old)
-            others = _without_keys(found, keys)
-            if len(others):
-                transaction.append(others)
-            self._add(transaction, changes.rows, source, offsets)
+            with transaction.update_snapshot(properties).overwrite() as snapshot:
+                files = _NewFiles(snapshot, transaction.table_metadata, self._table.io)
+                for task in self._table.scan(_range_of(keys)).plan_files():
+                    stored = files.rows_of(task)
+                    kept = _without_keys(stored, keys)
+                    if len(kept) < len(stored):
+                        snapshot.delete_data_file(task.file)
+                        files.add(kept)
+                files.add(changes.rows)
+            transaction.set_properties(properties)
 
     @contextmanager
     def _commit(self, schema: pa.Schema) -> Iterator[Transaction]:
@@ -107,17 +118,37 @@ class IcebergTable:
         except CommitFailedException as error:
             raise LakeConflictError(f"Another program has changed {self._name}: {error}") from error
 
-    def _add(
-        self, transaction: Transaction, rows: pa.Table, source: TopicIncarnation, offsets: Mapping[int, int]
-    ) -> None:
-        """Add the last snapshot, with the offsets and the ids of all snapshots that a rollback may leave."""
-        known = {each.snapshot_id for each in self._table.snapshots()}
-        begun = [each.snapshot_id for each in transaction.table_metadata.snapshots if each.snapshot_id not in known]
-        parents = [self._table.metadata.current_snapshot_id, *begun]
-        kept = {"parents": parents, "offsets": {str(partition): offset for partition, offset in offsets.items()}}
-        properties = {_key_of(source): orjson.dumps(kept).decode()}
-        transaction.append(rows, snapshot_properties=properties)
-        transaction.set_properties(properties)
+    def _properties(self, source: TopicIncarnation, offsets: Mapping[int, int]) -> dict[str, str]:
+        known = {str(partition): offset for partition, offset in offsets.items()}
+        parent = self._table.metadata.current_snapshot_id
+        return {_key_of(source): orjson.dumps({"parent": parent, "offsets": known}).decode()}
+
+
+class _NewFiles:
+    """The data files that a snapshot adds.
+
+    Args:
+        snapshot: the snapshot.
+        metadata: of the table, with its new columns.
+        io: the file system of the table.
+    """
+
+    def __init__(self, snapshot: _OverwriteFiles, metadata: TableMetadata, io: FileIO) -> None:
+        self._snapshot = snapshot
+        self._metadata = metadata
+        self._io = io
+        self._numbers = itertools.count()
+
+    def rows_of(self, task: FileScanTask) -> pa.Table:
+        """Return the rows of a file of the table."""
+        return ArrowScan(self._metadata, self._io, self._metadata.schema(), AlwaysTrue()).to_table([task])
+
+    def add(self, rows: pa.Table) -> None:
+        """Write `rows` to files, by the partitions of the table."""
+        if len(rows):
+            id = self._snapshot.commit_uuid
+            for file in _dataframe_to_data_files(self._metadata, rows, self._io, id, self._numbers):
+                self._snapshot.append_data_file(file)
 
 
 def _opened(table: Iceberg, schema: pa.Schema) -> Table:
@@ -136,21 +167,21 @@ def _opened(table: Iceberg, schema: pa.Schema) -> Table:
     return catalog.load_table(table.name)
 
 
-def _rows_with(keys: pa.Table) -> BooleanExpression:
-    """Return the condition of rows with values of `keys` in each column, with ranges that exclude files."""
+def _range_of(keys: pa.Table) -> BooleanExpression:
+    """Return a condition of all rows with one of `keys`, which excludes files without such rows."""
     conditions: list[BooleanExpression] = []
     for name in keys.column_names:
-        values = keys.column(name).unique().sort().to_pylist()
-        conditions.append(In(term=name, values=values))
-        conditions.append(GreaterThanOrEqual(term=name, value=values[0]))
-        conditions.append(LessThanOrEqual(term=name, value=values[-1]))
+        values = keys.column(name).unique().sort()
+        conditions.append(GreaterThanOrEqual(term=name, value=values[0].as_py()))
+        conditions.append(LessThanOrEqual(term=name, value=values[-1].as_py()))
     return And(*conditions)
 
 
 def _without_keys(rows: pa.Table, keys: pa.Table) -> pa.Table:
-    """Return the rows whose key is not one of `keys`: values of several of them may meet in another row."""
-    numbered = rows.select(keys.column_names).cast(keys.schema).append_column("_row", pa.array(np.arange(len(rows))))
-    others = numbered.join(keys, keys.column_names, join_type="left anti").column("_row")
+    """Return the rows whose key is not one of `keys`."""
+    numbered = rows.select(keys.column_names).append_column("_row", pa.array(np.arange(len(rows))))
+    wanted = keys.cast(pa.schema([numbered.field(name) for name in keys.column_names]))
+    others = numbered.join(wanted, keys.column_names, join_type="left anti").column("_row")
     return rows.take(others.sort())
 
 
