@@ -364,6 +364,15 @@ def test_sigterm_closes_in_order_and_ends_the_program(
         signal.signal(signal.SIGTERM, before)
 
 
+def test_sigterm_during_the_start_closes_the_application(host: TestHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "start", lambda listener: os.kill(os.getpid(), signal.SIGTERM))
+    streams = KafkaStreams(topology(), CONFIG)
+    with pytest.raises(SystemExit) as ended, streams:
+        raise AssertionError("It has not started.")
+    assert (ended.value.code, streams.state(), streams.error()) == (143, State.NOT_RUNNING, None)
+    assert host.closed_with
+
+
 def test_sigterm_closes_an_application_that_is_waited_for(host: TestHost, monkeypatch: pytest.MonkeyPatch) -> None:
     before = signal.getsignal(signal.SIGTERM)
     streams = running(host)

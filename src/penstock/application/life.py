@@ -196,17 +196,17 @@ class ApplicationLife(ABC, Generic[_HostType]):
         self._is_of_a_test = is_in_a_test()
         stay_in_this_process(self)
         try:
-            host = self._open_host(until_end)
+            host, listener = self._open_host(until_end), _Listener(self)
             self._serve()
-            listener = _Listener(self)
             with self._changed:
                 self._host, self._told_by = host, listener
                 if self._paused_since_ms is not None:
                     host.pause()
             host.start(listener)
         except BaseException as error:
-            self._fail(error)
-            self._release(DEFAULT_CLOSE_TIMEOUT_MS)
+            if isinstance(error, Exception):  # SIGTERM and Ctrl-C are no failures
+                self._fail(error)
+            self.close()
             raise
         atexit.register(self._keep_the_program_alive)
         self._tell(host.summary())

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -18,8 +22,9 @@ from penstock.host.spark.checkpoints.stored_history import HistoryReader, histor
 from penstock.host.spark.frames.history_loading import HistoryLoader, _before
 from penstock.plan.partitioning import partition_for
 from penstock.record import RecordBatch
+from penstock.termination import TERMINATED, terminating
 from tests.host.spark.support import SparkRunner
-from tests.host.support import InputRecord
+from tests.host.support import InputRecord, Listening, wait_for
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.spark]
 
@@ -81,6 +86,39 @@ def test_files_and_then_their_topic_are_counted_once_over_restarts(
     spark_runner.run(topology, config)
     values = [int(each.value or b"") for each in spark_runner.read(target) if each.key == b"k0"]
     assert values == list(range(1, len(expected["k0"]) + 3))
+
+
+@pytest.mark.one_broker
+def test_sigterm_cancels_the_copy_and_leaves_the_session_usable(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str], tmp_path: Path
+) -> None:
+    began, goes_on = tmp_path / "began", tmp_path / "goes on"
+
+    def slow(frames: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for frame in frames:
+            began.touch()
+            wait_for(goes_on.exists)
+            yield frame
+
+    def terminate() -> None:
+        wait_for(began.exists)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    rows = rows_of(spark_runner, {"k": [5, 3]})
+    topology = numbered(rows.mapInArrow(slow, rows.schema), *topics, 9)
+    config = spark_runner.config(application)
+    killer = threading.Thread(target=terminate)
+    killer.start()
+    with pytest.raises(SystemExit) as ended, terminating():
+        spark_runner.host(topology, config).start(Listening())
+    killer.join()
+    assert ended.value.code == TERMINATED
+    jobs = spark_runner.session.sparkContext.statusTracker()
+    wait_for(lambda: not jobs.getActiveJobsIds())
+    assert spark_runner.session.range(3).count() == 3
+    goes_on.touch()
+    found = loaded(spark_runner, topology, config, topics[0])
+    assert [value for batch in found.values() for value in batch.values] == [b"k3", b"k5"]
 
 
 @pytest.mark.one_broker

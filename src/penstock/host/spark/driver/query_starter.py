@@ -6,6 +6,7 @@ import logging
 import sys
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -24,6 +25,7 @@ from penstock.host.spark.driver.running_query import start_query
 from penstock.host.spark.driver.session_use import SessionUse
 from penstock.host.spark.frames.data_frames import DataFrameQueries
 from penstock.host.spark.frames.history_loading import HistoryLoader
+from penstock.host.spark.frames.interruptible import interruptible
 from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.spark.protocol.mailbox import Mailbox, Signal, clear_mailboxes
 from penstock.termination import undisturbed
@@ -152,10 +154,11 @@ class QueryStarter:
         mailbox = Mailbox(description.control_directory)
         mailbox.create()
         mailbox.send(Signal.STOP)
-        opened = self.open_session()
-        query = start_query(description, opened, opened.new_location(self._run), until_end=True, paused=False)
-        self._current.query = query
-        self._follower.follow(query)
+        with undisturbed():
+            opened = self.open_session()
+            query = start_query(description, opened, opened.new_location(self._run), until_end=True, paused=False)
+            self._current.query = query
+        interruptible(opened.spark, partial(self._follower.follow, query), partial(self._current.stop, lambda: True))
 
     @property
     def _run(self) -> str:

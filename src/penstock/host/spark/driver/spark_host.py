@@ -115,7 +115,8 @@ class SparkHost:
         """
         self.check_keys(self._config)
         histories = HistoryLoader(self._application.built, self._config, self._checkpoint)
-        self._session.take(self._given_session or self._data_frames.session() or histories.session())
+        with undisturbed():
+            self._session.take(self._given_session or self._data_frames.session() or histories.session())
         self._lock.acquire()
         try:
             self._starter.check()

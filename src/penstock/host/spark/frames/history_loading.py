@@ -29,6 +29,7 @@ from penstock.host.spark.checkpoints.stored_history import HistoryChunk, StoredH
 from penstock.host.spark.frames.change_over import change_over
 from penstock.host.spark.frames.data_frames import columns
 from penstock.host.spark.frames.history_rows import CHUNKS, ORDER, PLACED, placed_rows, stored_rows
+from penstock.host.spark.frames.interruptible import CancellableJobs, interruptible
 from penstock.host.spark.protocol.application_description import FAILURE_KEY_BYTES
 from penstock.host.spark.protocol.failures import QueryFailedError, encode_failure, error_of_spark, failure_in
 from penstock.host.spark.versions import map_in_arrow, repartition_by_id
@@ -83,6 +84,7 @@ class HistoryLoader:
         Raises:
             KafkaError: the brokers do not answer.
             StreamsError: the rows are unsuitable, the change-over does not fit the topic, or the job failed.
+            SystemExit, KeyboardInterrupt: this thread was interrupted, and the job is cancelled.
             TaskMigratedError: another program has taken over the checkpoint.
         """
         if not self._built.histories:
@@ -99,12 +101,11 @@ class HistoryLoader:
     def _copy(self, admin: Admin, spark: SparkSession, topic: str, partitions: int, generation: int) -> None:
         history = self._built.histories[topic]
         end = change_over(admin, topic, partitions, history, source_of(self._built, topic))
-        rows = self._rows(spark, topic, history)
         files = histories_of(self._checkpoint.uri).below(topic)
         files.delete_directory("")  # of an interrupted start
         _log.info("Copying the history of topic %s into the checkpoint.", topic)
         found: list[list[tuple[int, HistoryChunk]]] = [[] for _ in range(partitions)]
-        for chunk in self._chunks(rows, topic, partitions):
+        for chunk in self._copied(spark, topic, history, partitions):
             written = HistoryChunk(chunk["file"], chunk["rows"], chunk["last_ms"])
             found[chunk["partition"]].append((chunk["place"], written))
         stored = StoredHistory(topic, end, tuple(tuple(each for _, each in sorted(chunks)) for chunks in found))
@@ -112,6 +113,17 @@ class HistoryLoader:
         write_index(files, stored)
         count = sum(each.rows for chunks in stored.chunks for each in chunks)
         _log.info("The history of topic %s has %d records; the topic follows at %s.", topic, count, list(end))
+
+    def _copied(self, spark: SparkSession, topic: str, history: TopicHistory, partitions: int) -> list[Row]:
+        """Copy the rows in a job that an interruption of this thread cancels; return the written chunks."""
+        owner = spark if isinstance(history.rows, tuple) else history.rows.sparkSession
+        jobs = CancellableJobs(owner, f"penstock-history-{secrets.token_hex(8)}")
+
+        def copy() -> list[Row]:
+            jobs.begin()
+            return self._chunks(self._rows(spark, topic, history), topic, partitions)
+
+        return interruptible(owner, copy, jobs.cancel)
 
     def _rows(self, spark: SparkSession, topic: str, history: TopicHistory) -> DataFrame:
         """Return the rows before the change-over, with the columns of `columns` and the offset."""
