@@ -9,11 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock import (
+    Consumed,
     Grouped,
     JoinWindows,
     KStream,
     Materialized,
     Processor,
+    Produced,
     Record,
     Serdes,
     StreamJoined,
@@ -112,3 +114,21 @@ def test_columns_of_both_sides_give_what_records_give(
         return builder
 
     assert outcome(built(), steps, "auto", **config) == outcome(built(), steps, "record", **config)
+
+
+def test_a_joiner_that_returns_its_changed_argument_gives_each_result_as_it_was() -> None:
+    def added(left: list[int], right: list[int]) -> list[int]:
+        left += right
+        return left
+
+    def sent(execution: str) -> list[Any]:
+        builder, numbers = StreamsBuilder(), Serdes.json()
+        left, right = (builder.stream(topic, Consumed.with_(STRING, numbers)) for topic in (LEFT, RIGHT))
+        joined = left.join(
+            right, added, JoinWindows(5, 5, 0), stream_joined=StreamJoined.with_(STRING, numbers, numbers)
+        )
+        joined.to(OUT, Produced.with_(STRING, numbers))
+        rows: Step = [(RIGHT, "a", "[1]", 1, False), (RIGHT, "a", "[2]", 2, False), (LEFT, "a", "[0]", 3, False)]
+        return [record.value for record in outcome(builder, [rows], execution)[0][0]]
+
+    assert sent("auto") == sent("record") == [b"[0,1]", b"[0,1,2]"]
