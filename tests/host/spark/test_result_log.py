@@ -88,3 +88,37 @@ def test_each_record_has_one_result_in_topics_and_state(
     assert sorted(b"".join(value[8:] for value in stored.values()).split(b",")[:-1]) == sorted(written)
     assert installed.struck["transaction.after"] >= 3
     assert dead
+
+
+def marked(mark: str, value: str) -> str:
+    """Return the value with the mark of a program."""
+    return f"{value} {mark}"
+
+
+def marking(source: str, target: str, mark: str) -> Topology:
+    """Return a topology that marks values."""
+    builder = StreamsBuilder()
+    builder.stream(source, TEXT).map_values(partial(marked, mark), named="marked").to(
+        target, Produced.with_(STRING, STRING)
+    )
+    return builder.build()
+
+
+@pytest.mark.parametrize(("killed_at", "mark"), [("transaction.before", b"new"), ("transaction.after", b"old")])
+def test_a_changed_program_takes_results_of_the_former_one_only_for_its_half_committed_epoch(
+    spark_runner: SparkRunner,
+    application: str,
+    topics: tuple[str, str],
+    crashes: Callable[..., Crashes],
+    killed_at: str,
+    mark: bytes,
+) -> None:
+    config = spark_runner.config(application, {"penstock.result.log": True})
+    query = InlineQuery(marking(*topics, "old"), config, spark_runner.admin)
+    spark_runner.write(topics[0], [InputRecord(b"%d" % n, b"v%d" % n, n, n % 2) for n in range(6)])
+    crashes(at=killed_at)
+    assert is_killed(query)
+    query.change(marking(*topics, "new"))
+    query.run_to_end()
+    written = [each.value for each in spark_runner.read(topics[1]) if each.value is not None]
+    assert sorted(written) == [b"v%d %s" % (n, mark) for n in range(6)]

@@ -37,7 +37,8 @@ class ResultLog:
         checkpoint: the checkpoint of the application.
         epoch: the number of the epoch.
         task: the id of the task.
-        run: what the task processes, as letters and digits: attempts at something else have other results.
+        run: the program and what the task processes, as letters and digits: attempts at something else have other
+            results.
     """
 
     def __init__(self, checkpoint: Checkpoint, epoch: int, task: str, run: str) -> None:

@@ -60,6 +60,7 @@ def of_version(
         start_epoch=metadata.start_epoch,
         start=start_offset(metadata, last),
         planned=planned,
+        program=metadata.plan,
     )
 
 

@@ -53,6 +53,7 @@ class ApplicationDescription:
         topic_ids: the ids of the source topics and the global topics, if brokers assign ids.
         histories: the histories of source topics, by topic.
         failure_key: signs the errors that the processes of this run send to the driver, see `failures`.
+        program: the digest of the program in the checkpoint; empty until a topology version is chosen.
     """
 
     config: StreamsConfig
@@ -75,6 +76,7 @@ class ApplicationDescription:
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     histories: Mapping[str, HistoryBounds] = field(default_factory=dict)
     failure_key: bytes = field(default_factory=lambda: secrets.token_bytes(FAILURE_KEY_BYTES), repr=False)
+    program: str = ""
 
     def parts(self) -> Iterator[tuple[str, Any]]:
         """Return the user's objects in the description.

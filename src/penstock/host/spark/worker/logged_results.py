@@ -33,9 +33,11 @@ def logged_result(
 ) -> TaskResult:
     """Return the result of a task: that of its first attempt in the epoch, or that of `run`.
 
-    Raises the errors of `run`, which the log does not keep.
+    A changed program has results of its own: it runs only if no output of the epoch is committed, and may be the
+    correction of a function whose result stopped the epoch. Raises the errors of `run`, which the log does not keep.
     """
-    log = ResultLog(checkpoint, control.epoch, str(task), f"{control.offset_digest}{control.entry.head}")
+    identity = f"{description.program}{control.offset_digest}{control.entry.head}"
+    log = ResultLog(checkpoint, control.epoch, str(task), identity)
     found = log.find()
     if found is not None:
         keep_base(description, str(task), checkpoint)
