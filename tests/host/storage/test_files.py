@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import queue
 import random
 import threading
@@ -281,3 +282,11 @@ def test_a_time_that_is_not_known_is_none(tmp_path: Path) -> None:
     files = Files(f"fsspec+memory://{tmp_path}")
     files.write("one", b"")
     assert [each.modified_ms for each in files.find("")] == [None]
+
+
+def test_a_directory_keeps_nothing_of_its_subdirectories(tmp_path: Path) -> None:
+    files = Files(str(tmp_path))
+    size = len(pickle.dumps(files))
+    for number in range(3):
+        files.below(f"{number}").write("file", b"content")
+    assert len(pickle.dumps(files)) == size, "a worker opens a directory for each epoch"

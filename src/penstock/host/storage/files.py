@@ -93,6 +93,7 @@ class Files:
         """Return the subdirectory `name`."""
         lower = copy(self)
         lower._root = f"{self._root}/{name}"
+        lower._made = set()  # a process that lives long opens a directory for each epoch
         lower.uri = lower._root
         if "://" in self.uri:
             base, mark, query = self.uri.partition("?")
