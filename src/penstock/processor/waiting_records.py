@@ -128,7 +128,7 @@ def unpack_waiting(data: bytes, store: str) -> WaitingRecord:
         )
     try:
         fields = _DECODER.decode(data[1:])
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ProcessorStateError(f"Store {store!r} has a damaged waiting record: {error}.") from error
     key, value, *_, source, call_id = fields
     return WaitingRecord(*fields[:10], source=(key, value) if source is True else source or None, call_id=call_id)

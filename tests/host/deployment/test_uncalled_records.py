@@ -50,7 +50,9 @@ def test_a_store_with_another_name_is_known_by_the_call_of_an_entry(call_id: str
     assert operator_of("questions", {"ask", "never-ask", "pay"}, lambda: entry(call_id)) == operator
 
 
-@pytest.mark.parametrize("value", [b"", b"7", b"\x02", b"\x01\x90", b"a text that is no waiting record"])
+@pytest.mark.parametrize(
+    "value", [b"", b"7", b"\x02", b"\x01\x90", b"a text that is no waiting record", entry("orders")[:-1] + b"\xff"]
+)
 def test_other_stores_are_none_of_calls(value: bytes) -> None:
     assert operator_of("counts", {"ask"}, lambda: value) is None
 

@@ -7,6 +7,7 @@ from contextlib import closing
 from functools import partial
 
 from penstock.client.api import Admin, Fetcher, OffsetAndMetadata
+from penstock.errors import AuthorizationError
 from penstock.host.deployment.layout import Layout
 from penstock.host.deployment.lost_topics import recorded_topics
 from penstock.host.deployment.uncalled_records import (
@@ -42,15 +43,17 @@ class UncalledRecords:
             topics: the number of partitions of each topic.
             committed: the offsets of the group, with their metadata.
         """
-        operators, stores = operators_with_answers(self._application_id, topics), self._stores(topics)
-        if not operators or not stores:
+        stores = self._stores(topics)
+        named = operators_with_answers(self._application_id, topics) if stores else ()
+        operators = {each for each in named if self._is_own(each, topics, committed)}
+        if not operators:
             return
         found: list[UncalledStore] = []
         with closing(self._open_fetcher()) as fetcher:
             for store in stores:
                 partitions = self._partitions(store, topics)
                 operator = operator_of(store, operators, partial(self._first_value, fetcher, partitions))
-                if operator is not None and self._is_own(operator, topics, committed):
+                if operator is not None:
                     found.append(UncalledStore(store, operator, self._waiting(fetcher, partitions)))
         changelog = f"{self._application_id}-{{store}}{CHANGELOG_SUFFIX}"
         answers = answers_topic(self._application_id, "{operator}")
@@ -87,9 +90,15 @@ class UncalledRecords:
         return len(live)
 
     def _first_value(self, fetcher: Fetcher, partitions: list[TopicPartition]) -> bytes | None:
-        """Return the first value that is there, None without one."""
-        with closing(self._batches(fetcher, partitions)) as batches:
-            return next((value for _, batch in batches for value in batch.values if value is not None), None)
+        """Return the first value that is there, None without one.
+
+        None also if this application may not read it: then the changelog is that of another one.
+        """
+        try:
+            with closing(self._batches(fetcher, partitions)) as batches:
+                return next((value for _, batch in batches for value in batch.values if value is not None), None)
+        except AuthorizationError:
+            return None
 
     def _batches(
         self, fetcher: Fetcher, partitions: list[TopicPartition]
