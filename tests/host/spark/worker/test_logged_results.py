@@ -86,3 +86,10 @@ def test_a_result_of_another_version_is_refused(
 def test_a_run_with_other_input_has_its_own_result(description: ApplicationDescription, other: TaskControl) -> None:
     attempt(description, result(b"first"))
     assert attempt(description, result(b"other"), other) == result(b"other")
+
+
+def test_a_changed_program_has_its_own_result(description: ApplicationDescription) -> None:
+    attempt(description, result(b"first"))
+    changed = replace(description, program="c4")
+    assert attempt(changed, result(b"other")) == result(b"other")
+    assert content(attempt(description, AssertionError("it runs again"))) == content(result(b"first"))
