@@ -126,3 +126,12 @@ def test_the_json_has_stable_fields() -> None:
         ],
         "not_compared": {"buffer": "it cannot be shown"},
     }
+
+
+@pytest.mark.parametrize(("value", "shown"), [({1: "a"}, {"1": "a"}), (2**70, str(2**70)), (b"\x01", "01")])
+def test_any_value_is_shown(value: object, shown: object) -> None:
+    example = Difference("a", Recorded(value, 5), None)
+    topic = TopicComparison("out", (SINK,), (SINK,), Counts(only_old=1), 1, (example,))
+    (found,) = comparison(topic).to_dict()["topics"]
+    assert found["examples"] == [{"key": "a", "old": {"value": shown, "timestamp": 5, "headers": []}, "new": None}]
+    assert list(comparison(topic).lines())

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from penstock import Consumed, Grouped, Materialized, Serdes, StreamsBuilder
+from penstock import Consumed, Grouped, Materialized, Serdes, StreamsBuilder, WindowedSerdes
 from penstock.config import StreamsConfig
-from penstock.record import RecordBatch, TopicPartition
+from penstock.record import AggregationWithHeaders, Headers, RecordBatch, TopicPartition
+from penstock.serdes import Serde
 from penstock.shadow.comparison import Difference, Recorded
 from penstock.shadow.content import ContentRow, Pair
 from penstock.shadow.outputs import PartSerdes, StoreCodec, _records, compared_stores, topic_difference
@@ -48,8 +50,15 @@ def test_tracebacks_of_dead_letters_do_not_count() -> None:
     assert difference == Difference("k", Recorded("v", 5, plain), None)
 
 
-@pytest.mark.parametrize("serde", [None, LONG])
-def test_unreadable_bytes_are_shown_as_bytes(serde: Serdes | None) -> None:
+class Failing(Serde[str]):
+    """A serde of the user that raises an error of its own."""
+
+    def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> str:
+        return dict(headers)["type"].decode()  # type: ignore[union-attr]  # there is no such header
+
+
+@pytest.mark.parametrize("serde", [None, LONG, Failing()])
+def test_unreadable_bytes_are_shown_as_bytes(serde: Serde[Any] | None) -> None:
     serdes = PartSerdes("t", STRING, serde)
     found = topic_difference(Pair(None, ContentRow(b"k", 5, b"no long")), serdes, serdes)
     assert found == Difference("k", None, Recorded(b"no long", 5))
@@ -65,6 +74,23 @@ def test_an_entry_keeps_its_window_and_its_time(tmp_path: Path) -> None:
     assert codec.difference(Pair(window, None)) == Difference(
         {"key": "a", "window_start": 10, "window_end": 20}, Recorded(1, None), None
     )
+
+
+def test_windowed_keys_of_any_store_are_kept(tmp_path: Path) -> None:
+    builder = StreamsBuilder()
+    windowed = WindowedSerdes.time_windowed(STRING, 10)
+    builder.stream("in", Consumed.with_(windowed, LONG)).to_table(materialized=Materialized.as_("last"))
+    config = StreamsConfig({"application.id": "app", "state.dir": str(tmp_path)}, environment={})
+    codec = StoreCodec(ShadowVersion("old", builder.build(), config, "app", tmp_path), "last")
+    row = codec.row({"key": "a", "window_start": 10, "window_end": 20, "value": 1, "timestamp": 5})
+    key = {"key": "a", "window_start": 10, "window_end": 20}
+    assert codec.difference(Pair(row, None)) == Difference(key, Recorded(1, 5), None)
+
+
+def test_an_aggregate_with_headers_is_compared_without_them(tmp_path: Path) -> None:
+    codec = StoreCodec(counting("counts", tmp_path), "counts")
+    kept = AggregationWithHeaders(1, (("h", b"1"),))
+    assert codec.row({"key": "a", "value": kept}) == codec.row({"key": "a", "value": 1})
 
 
 def test_stores_of_one_version_are_named(tmp_path: Path) -> None:

@@ -61,6 +61,18 @@ class Difference:
     old: Recorded | None
     new: Recorded | None
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the difference as values of JSON."""
+        sides = {"old": self.old, "new": self.new}
+        shown = {
+            name: None if side is None else {**vars(side), "value": orjson.Fragment(_json(side.value))}
+            for name, side in sides.items()
+        }
+        found: dict[str, Any] = orjson.loads(
+            orjson.dumps({"key": orjson.Fragment(_json(self.key)), **shown}, default=plain)
+        )
+        return found
+
     def __str__(self) -> str:
         known = self.old or self.new
         time = "" if known is None or known.timestamp is None else f" at {known.timestamp}"
@@ -229,8 +241,8 @@ class VersionComparison:
             "start": self.start,
             "equal": self.is_equal,
             "final_values_equal": self.has_equal_final_values,
-            "topics": [{**vars(each), "equal": each.is_equal} for each in self.topics],
-            "stores": [{**vars(each), "equal": each.counts.are_equal} for each in self.stores],
+            "topics": [{**vars(each), **_examples(each), "equal": each.is_equal} for each in self.topics],
+            "stores": [{**vars(each), **_examples(each), "equal": each.counts.are_equal} for each in self.stores],
             "not_compared": self.not_compared,
         }
         found: dict[str, Any] = orjson.loads(orjson.dumps(answer, default=plain))
@@ -242,6 +254,17 @@ def _places(old: tuple[ProgramPlace, ...], new: tuple[ProgramPlace, ...]) -> Ite
         yield f"  {name}: {', '.join(map(str, places)) or 'nothing writes it'}"
 
 
+def _examples(part: TopicComparison | StoreComparison) -> dict[str, Any]:
+    return {"examples": [each.to_dict() for each in part.examples]}
+
+
+def _json(value: Any) -> bytes:
+    try:
+        return orjson.dumps(value, default=plain, option=orjson.OPT_NON_STR_KEYS)
+    except TypeError:  # such as an integer of more than 64 bits
+        return orjson.dumps(repr(value))
+
+
 def _text(value: Any) -> str:
-    text = orjson.dumps(value, default=plain, option=orjson.OPT_NON_STR_KEYS).decode()
+    text = _json(value).decode()
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
