@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -11,7 +12,7 @@ import pytest
 
 from penstock import Named, StreamsBuilder, Topology
 from penstock.config import StreamsConfig
-from penstock.errors import LockError, StreamsError
+from penstock.errors import LockError, StreamsError, TopologyError
 from penstock.shadow import Counts, ShadowOptions
 from penstock.shadow.comparing import VersionComparing
 from penstock_broker.process import BrokerProcess
@@ -43,8 +44,9 @@ def config(runner: ThreadsRunner, unique_name: Callable[[str], str]) -> StreamsC
 def left(runner: ThreadsRunner, config: StreamsConfig) -> list[str]:
     """Return the topics, groups and files of a comparison."""
     shadow = f"{config['application.id']}-shadow"
+    directory = f"{config['application.id']}~shadow"
     groups = [each.group_id for each in runner.admin.groups() if each.group_id.startswith(shadow)]
-    files = [path.name for path in Path(config["state.dir"]).glob(f"{shadow}/*") if path.name != "lock"]
+    files = [path.name for path in Path(config["state.dir"]).glob(f"{directory}/*") if path.name != "lock"]
     return [*(topic for topic in runner.admin.topics() if topic.startswith(shadow)), *groups, *files]
 
 
@@ -75,6 +77,36 @@ def test_kept_outputs_stay_until_the_next_comparison(
     found = VersionComparing(program, program, ShadowOptions(), runner.run).compare()
     assert found.topics[0].counts == Counts(equal=3)
     assert left(runner, config) == []
+
+
+def test_state_of_an_application_with_a_similar_name_stays(
+    runner: ThreadsRunner, topics: tuple[str, str], config: StreamsConfig
+) -> None:
+    program = word_count(*topics), config
+    other = Path(config["state.dir"]) / f"{config['application.id']}-shadow" / "checkpoint" / "metadata"
+    other.parent.mkdir(parents=True)
+    other.touch()
+    VersionComparing(program, program, ShadowOptions(), runner.run).compare()
+    assert other.exists()
+
+
+@pytest.mark.parametrize("to_chosen", [False, True])
+def test_a_pattern_that_matches_outputs_is_refused(
+    runner: ThreadsRunner, topics: tuple[str, str], config: StreamsConfig, to_chosen: bool
+) -> None:
+    def program(pattern: str) -> tuple[Topology, StreamsConfig]:
+        builder = StreamsBuilder()
+        stream = builder.stream(re.compile(pattern), TEXT)
+        stream.to((lambda key, value, context: topics[1]) if to_chosen else topics[1], produced=TEXT_OUT)
+        return builder.build(), config
+
+    name = str(config["application.id"])
+    expected = rf"created at .*test_comparing.py.* reads .* create {name}-shadow-new\.output\..*application would read"
+    with pytest.raises(TopologyError, match=expected):
+        VersionComparing(program(topics[0]), program(f"{topics[0]}|{name}.*"), ShadowOptions(), runner.run).compare()
+    assert left(runner, config) == []
+    equal = program(f"{topics[0]}.*")
+    assert VersionComparing(equal, equal, ShadowOptions(), runner.run).compare().is_equal
 
 
 def test_effects_are_refused_before_anything_runs(

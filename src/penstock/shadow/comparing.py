@@ -25,7 +25,7 @@ from penstock.record import TopicPartition
 from penstock.shadow.comparison import ProgramPlace, StoreComparison, TopicComparison, VersionComparison
 from penstock.shadow.content import Content, Side
 from penstock.shadow.outputs import PartSerdes, StoreCodec, compared_stores, read_stores, read_topic, topic_difference
-from penstock.shadow.redirection import delete_existing
+from penstock.shadow.redirection import check_patterns, delete_existing
 from penstock.shadow.version import Program, ShadowVersion
 from penstock.streams import KafkaStreams
 from penstock.termination import terminating
@@ -100,7 +100,8 @@ class VersionComparing:
     def __init__(self, old: Program, new: Program, options: ShadowOptions, run: RunVersion) -> None:
         self._config = _checked(old[1])
         self._id = str(self._config.required("application.id"))
-        self._directory = Path(self._config["state.dir"]) / f"{self._id}-shadow"
+        # The ~ is illegal in an application.id, so no application has this directory.
+        self._directory = Path(self._config["state.dir"]) / f"{self._id}~shadow"
         self._options = options
         self._run_version = run
         shared = {key: self._config.required(key) for key in ("bootstrap.servers", "penstock.host")}
@@ -146,8 +147,11 @@ class VersionComparing:
     def _prepare(self, admin: ConfluentAdmin) -> None:
         """Check both versions, then delete what a killed comparison has left."""
         topics = admin.topics()
+        held = {topic for version in self._versions for topic in version.held_topics(topics)}
         for version in self._versions:
             version.check(version.redirection(topics), self._options.allows_effects)
+            check_patterns(version.built, held)
+        for version in self._versions:
             version.await_end(admin)
         self._clean(admin)
         for version in self._versions:

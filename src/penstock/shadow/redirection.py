@@ -166,6 +166,21 @@ class RedirectedTopicNames:
         return self._prefix + topic
 
 
+def check_patterns(built: BuiltTopology, held: Iterable[str]) -> None:
+    """Raise TopologyError if a pattern of a topology matches a topic of the comparison: the running application would
+    read it.
+    """
+    names = sorted(held)
+    for node in (node for part in built.subtopologies for node in part.nodes if isinstance(node, SourceSpec)):
+        matches = [] if node.pattern is None else [name for name in names if node.pattern.fullmatch(name)]
+        if node.pattern is not None and matches:
+            raise TopologyError(
+                f"{node.name}{made_at(built.node_lines.get(node.name))} reads the topics that match "
+                f"{node.pattern.pattern!r}. The comparison would create {matches[0]}, which matches too, so the "
+                "running application would read it. Name the topics, or narrow the pattern, in both versions."
+            )
+
+
 def output_prefix(application_id: str) -> str:
     """Return the first part of the names of the redirected topics of an application."""
     return f"{application_id}.output."

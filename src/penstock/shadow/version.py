@@ -117,17 +117,28 @@ class ShadowVersion:
         """Return the topology to run."""
         return RedirectedTopology(self.topology, redirection)
 
+    def held_topics(self, topics: Mapping[str, int]) -> set[str]:
+        """Return the topics that a comparison creates; those that a function of the program may choose included."""
+        sinks = (node for part in self.built.subtopologies for node in part.nodes if isinstance(node, SinkSpec))
+        is_any_chosen = any(sink.topic_extractor is not None for sink in sinks)
+        chosen = {output_prefix(self.application_id) + topic for topic in topics} if is_any_chosen else set()
+        return chosen | self._outputs(topics).keys() | set(self.internal_topics())
+
     def create_outputs(self, admin: Admin, topics: Mapping[str, int]) -> None:
         """Create the redirected topics with the partitions of the topics of the program.
 
         Also those for tables of a lake and functions of DataFrames, which their receivers would create.
         """
+        create_redirected(admin, self._outputs(topics))
+
+    def _outputs(self, topics: Mapping[str, int]) -> dict[str, int]:
+        """Return the topics that the comparison creates before a run, with their numbers of partitions."""
         built, default = self.built, self.given["num.partitions"]
         internal, prefix = own_topics(built), output_prefix(self.application_id)
         named = [topic for topic in written_topics(built, self.given) if topic not in internal]
         received = {topic: each.partitions or default for topic, each in built.lake_sinks.items()}
         received |= {topic: each.partitions or default for topic, each in built.data_frame_sinks.items()}
-        create_redirected(admin, {**{prefix + topic: topics.get(topic, default) for topic in named}, **received})
+        return {**{prefix + topic: topics.get(topic, default) for topic in named}, **received}
 
     def output_topics(self, admin: Admin) -> dict[str, str]:
         """Return the topics with the output of this version, by their names in the program.
