@@ -141,3 +141,22 @@ def test_a_serde_of_the_user_is_tried_too(config: StreamsConfig, topics: tuple[s
     found = savepoints.diff(orders(topics[0], Order, Strict()), config, config)
     assert "KeyError: 'strict'" in found.refused[0]
     assert "store orders: the program cannot read its values" in found.differences
+
+
+class UnreachableError(Exception):
+    """The error of a client of a registry."""
+
+
+class OfRegistry(Strict):
+    """A serde whose registry does not answer."""
+
+    def deserialize(self, topic: str, data: bytes, headers: Any = ()) -> Any:
+        raise UnreachableError("no answer")
+
+
+def test_an_error_that_is_not_of_the_data_is_no_reason_to_refuse(
+    config: StreamsConfig, topics: tuple[str, str], query: InlineQuery
+) -> None:
+    found = savepoints.diff(orders(topics[0], Order, OfRegistry()), config, config)
+    assert found.refused == ()
+    assert "store orders: its values were not checked, UnreachableError: no answer" in found.differences

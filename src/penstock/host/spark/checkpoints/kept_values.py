@@ -6,11 +6,13 @@ program that the checkpoint stores, where both serdes have them.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from penstock.config import StreamsConfig
+from penstock.errors import SerializationError
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, Metadata
 from penstock.host.spark.checkpoints.entry_map import EntryReader, has_mappable_entries
 from penstock.host.spark.checkpoints.evolution import Evolution
@@ -29,13 +31,26 @@ _SEGMENTS: Final = 10
 """Most segments of a sub-topology that are read: a start must not wait for a large state."""
 
 
+_OF_DATA: Final = (
+    SerializationError,
+    TypeError,
+    ValueError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,
+    EOFError,
+    struct.error,
+)
+"""Errors for bytes that a serde cannot read. Others may pass, such as that of a registry that does not answer."""
+
+
 @dataclass(frozen=True)
 class ValueChanges:
     """The changes of the values of kept stores.
 
     Args:
         refused: for each store with unreadable entries, the reason and the remedy.
-        differences: a line for each store whose values have other fields, or are unreadable.
+        differences: a line for each store whose values have other fields, are unreadable or were not checked.
     """
 
     refused: tuple[str, ...] = ()
@@ -63,15 +78,18 @@ def value_changes(
     if evolution.refused:
         return ValueChanges()
     refused: dict[str, str] = {}
+    unread: dict[str, str] = {}
     for spec in topology.subtopologies:
         stores = {name: builder for name, builder in spec.stores.items() if _is_checked(builder)}
-        for name, reason in _unreadable(checkpoint, last, evolution, spec, stores, config):
-            refused.setdefault(name, reason)
+        for name, reason, error in _unreadable(checkpoint, last, evolution, spec, stores, config):
+            if isinstance(error, _OF_DATA):
+                refused[name], unread[name] = reason, f"store {name}: the program cannot read its values"
+            else:
+                unread[name] = f"store {name}: its values were not checked, {type(error).__name__}: {error}"
     continued = {*evolution.kept, *evolution.moved, *evolution.restored}
     stores = {name: each for spec in topology.subtopologies for name, each in spec.stores.items() if name in continued}
     changes = dict(_changed_fields(_fields_before(checkpoint, metadata), stores, config))
-    unreadable = {name: f"store {name}: the program cannot read its values" for name in refused}
-    return ValueChanges(tuple(refused.values()), tuple({**unreadable, **changes}.values()))
+    return ValueChanges(tuple(refused.values()), tuple({**unread, **changes}.values()))
 
 
 def _is_checked(builder: StoreBuilder) -> bool:
@@ -85,8 +103,8 @@ def _unreadable(
     spec: SubtopologySpec,
     stores: Mapping[str, StoreBuilder],
     config: StreamsConfig,
-) -> Iterator[tuple[str, str]]:
-    """Yield the stores of a sub-topology with an unreadable entry, each with the reason and the remedy."""
+) -> Iterator[tuple[str, str, Exception]]:
+    """Yield the stores of a sub-topology with an unread entry, each with reason and remedy, and the error."""
     readers = {
         name: EntryReader(builder, config, not evolution.headers[name] if name in evolution.headers else None)
         for name, builder in stores.items()
@@ -98,7 +116,7 @@ def _unreadable(
             readers[name].read(key, value)
         except Exception as error:  # a user's serde may raise anything
             left[name] = 0
-            yield name, _reason(name, holder, readers[name].key_text(key), error)
+            yield name, _reason(name, holder, readers[name].key_text(key), error), error
 
 
 def _reason(store: str, holder: str, key: str, error: Exception) -> str:
