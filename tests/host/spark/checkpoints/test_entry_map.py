@@ -94,6 +94,18 @@ def test_no_value_deletes_the_entry(result: tuple[str, None] | None) -> None:
     assert mapped.apply(b"key", b"value") is None
 
 
+@pytest.mark.parametrize(("added", "written"), [(None, b'{ "id": 1 }'), (2, b'{"id":2}')])
+def test_only_a_changed_key_is_written(added: int | None, written: bytes) -> None:
+    def changed(key: dict[str, int], value: str) -> tuple[dict[str, int], str]:
+        if added is not None:
+            key["id"] = added
+        return key, value
+
+    builder = StoreBuilder(KEY_VALUES, Serdes.json(), STRING)
+    mapped = EntryMap(changed, builder, config(), StoreSerdes(builder, config()))
+    assert mapped.apply(b'{ "id": 1 }', b"value") == (written, b"value")
+
+
 def test_only_the_first_failures_are_kept() -> None:
     builder = StoreBuilder(KEY_VALUES, Serdes.long(), STRING)
     mapped = EntryMap(upper, builder, config(), StoreSerdes(builder, config()))

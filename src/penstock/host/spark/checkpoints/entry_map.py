@@ -183,10 +183,20 @@ class EntryMap:
         new_key, new_value = result
         if new_value is None:
             return None
-        topic = self.written.topic
-        if new_key is not old_key or not self._same_keys:
-            plain = self.written.key.serialize(topic, new_key, headers)
-        return before + plain + after, value[:at] + self.written.value.serialize(topic, new_value, headers)
+        if new_key is not old_key or not self._keeps_key(plain, new_key, headers):
+            plain = self.written.key.serialize(self.written.topic, new_key, headers)
+        written = self.written.value.serialize(self.written.topic, new_value, headers)
+        return before + plain + after, value[:at] + written
+
+    def _keeps_key(self, plain: bytes, key: Any, headers: Headers) -> bool:
+        """Return whether the function has returned the object of `plain`, its key, unchanged.
+
+        Then the bytes stay: another program may have written them in another form.
+        """
+        serde, topic = self._reader.serdes.key, self._reader.serdes.topic
+        if not self._same_keys or type(key) in serde.unchanging_types:
+            return self._same_keys
+        return serde.serialize(topic, serde.deserialize(topic, plain, headers)) == serde.serialize(topic, key)
 
     @property
     def result(self) -> MappedStore:

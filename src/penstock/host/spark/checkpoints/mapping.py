@@ -173,8 +173,12 @@ class StoreMapping:
             check_partitions_known(self._shape, self._description, spec)
             return record_key_reader(written, None)
 
+        @cache
+        def is_copied() -> bool:
+            return builder.name in copied_stores(spec)
+
         def place(number: int, key: bytes) -> int:
-            return number if builder.name in copied_stores(spec) else partition_for(key_of()(key), len(tasks))
+            return number if is_copied() else partition_for(key_of()(key), len(tasks))
 
         return _Rewriting(builder.name, each, tasks, bases, place)
 
