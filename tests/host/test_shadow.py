@@ -31,7 +31,13 @@ from penstock import (
 )
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
-from penstock.exception_handlers import LogAndContinueProcessingExceptionHandler
+from penstock.exception_handlers import (
+    ErrorHandlerContext,
+    LogAndContinueProcessingExceptionHandler,
+    ProcessingExceptionHandler,
+    ProducerRecord,
+    Response,
+)
 from penstock.lake import Delta
 from penstock.processor.api import ProcessorSupplier
 from penstock.shadow import NOW, Counts, ShadowOptions, VersionComparison
@@ -262,8 +268,19 @@ def test_global_tables_stop_at_the_same_offsets(
     assert {each.old.value for each in values if each.old is not None} == {"2"}
 
 
+class ToTopic(ProcessingExceptionHandler):
+    """Continues, and names the topic of its dead letters itself."""
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+
+    def handle_error(self, context: ErrorHandlerContext, record: Record[Any, Any] | None, error: Exception) -> Response:
+        return Response.resume([ProducerRecord(self._topic, b"failed", context.source_raw_value, context.timestamp)])
+
+
+@pytest.mark.parametrize("of_user", [False, True])
 def test_dead_letters_are_held_back_and_compared(
-    runner: Runner, application: str, topics: tuple[str, str], unique_name: Callable[[str], str]
+    runner: Runner, application: str, topics: tuple[str, str], unique_name: Callable[[str], str], of_user: bool
 ) -> None:
     source, target = topics
     letters = unique_name("letters")
@@ -276,10 +293,12 @@ def test_dead_letters_are_held_back_and_compared(
         read.to(target, produced=TEXT_OUT)
         return builder.build()
 
-    settings = {
+    settings: dict[str, Any] = {
         "errors.dead.letter.queue.topic.name": letters,
         "processing.exception.handler": LogAndContinueProcessingExceptionHandler,
     }
+    if of_user:
+        settings = {"processing.exception.handler": ToTopic(letters)}
     old, new = numbers(int), numbers(lambda value: len(value))
     same = compare(runner, application, old, numbers(int), **settings)
     assert {each.topic: each.counts for each in same.topics} == {letters: Counts(equal=1), target: Counts(equal=2)}

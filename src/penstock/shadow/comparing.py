@@ -25,7 +25,8 @@ from penstock.record import TopicPartition
 from penstock.shadow.comparison import ProgramPlace, StoreComparison, TopicComparison, VersionComparison
 from penstock.shadow.content import Content, Side
 from penstock.shadow.outputs import PartSerdes, StoreCodec, compared_stores, read_stores, read_topic, topic_difference
-from penstock.shadow.redirection import check_patterns, delete_existing
+from penstock.shadow.redirected_topics import delete_existing
+from penstock.shadow.redirection import check_patterns
 from penstock.shadow.version import Program, ShadowVersion
 from penstock.streams import KafkaStreams
 from penstock.termination import terminating

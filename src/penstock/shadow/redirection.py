@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from penstock.client.api import Admin, NewTopic
-from penstock.client.confluent import ConfluentAdmin
 from penstock.config import StreamsConfig
 from penstock.config.offset_reset import EARLIEST
-from penstock.errors import TopicExistsError, TopologyError, UnknownTopicOrPartitionError
+from penstock.errors import TopologyError
 from penstock.host.deployment.layout import own_topics
 from penstock.host.deployment.topics import check_source_topics, resolve_patterns, source_topics
 from penstock.plan.subtopology import BuiltTopology, NodeSpec, SinkSpec, SourceSpec, SubtopologySpec, TopicNameExtractor
 from penstock.plan.topology import Topology
 from penstock.plan.user_lines import made_at
 from penstock.record import TopicPartition
+from penstock.shadow.held_letters import held_handlers
+from penstock.shadow.redirected_topics import RedirectedTopics, output_prefix
 from penstock.state.api import RecordContext
 
 WITHOUT_CACHES: Final = {"statestore.cache.max.bytes": 0}
 """With caches, the number of updates depends on the times of commits."""
-
-HELD_TOPIC: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
-"""Records keep the timestamps of their input, which may be old."""
 
 
 @dataclass(frozen=True)
@@ -78,11 +74,17 @@ class Redirection:
         return replace(
             found,
             subtopologies=tuple(self._redirected(part, internal) for part in found.subtopologies),
-            config_overrides={key: each for key, each in found.config_overrides.items() if key not in WITHOUT_CACHES},
+            config_overrides={
+                **{key: each for key, each in found.config_overrides.items() if key not in WITHOUT_CACHES},
+                **held_handlers(self.config.overridden(found.config_overrides), self._redirected_topics()),
+            },
             data_frame_sinks={},
             lake_sinks={},
             planned_ends=self.ends,
         )
+
+    def _redirected_topics(self) -> RedirectedTopics:
+        return RedirectedTopics(self.prefix, self.config.client_config(), self.topics)
 
     def _redirected(self, part: SubtopologySpec, internal: frozenset[str]) -> SubtopologySpec:
         def moved(topic: str) -> str:
@@ -96,8 +98,7 @@ class Redirection:
                 case SinkSpec(topic=str(topic)):
                     return replace(node, topic=moved(topic))
                 case SinkSpec(topic_extractor=extractor) if extractor is not None:
-                    held = RedirectedTopicNames(extractor, self.prefix, self.config.client_config(), self.topics)
-                    return replace(node, topic_extractor=held)
+                    return replace(node, topic_extractor=RedirectedTopicNames(extractor, self._redirected_topics()))
                 case _:
                     return node
 
@@ -137,33 +138,20 @@ class RedirectedTopology(Topology):
 
 
 class RedirectedTopicNames:
-    """Chooses redirected topics by a user's function, and creates them.
+    """Chooses redirected topics by a user's function.
 
     Args:
         extractor: the function of the user.
-        prefix: of the redirected topics.
-        client: the configuration of clients.
-        topics: the partitions of the topics of the brokers.
+        topics: names and creates the redirected topics.
     """
 
-    def __init__(
-        self, extractor: TopicNameExtractor, prefix: str, client: Mapping[str, Any], topics: Mapping[str, int]
-    ) -> None:
+    def __init__(self, extractor: TopicNameExtractor, topics: RedirectedTopics) -> None:
         self._extractor = extractor
-        self._prefix = prefix
-        self._client = client
         self._topics = topics
-        self._created: set[str] = set()
 
     def __call__(self, key: Any, value: Any, context: RecordContext) -> str:
         """Return the redirected topic of a record."""
-        topic = self._extractor(key, value, context)
-        if topic not in self._created and topic in self._topics:
-            # Another sink, or this one in another process, may have created it.
-            with closing(ConfluentAdmin(StreamsConfig(self._client))) as admin, suppress(TopicExistsError):
-                create_redirected(admin, {self._prefix + topic: self._topics[topic]})
-            self._created.add(topic)
-        return self._prefix + topic
+        return self._topics.of(self._extractor(key, value, context))
 
 
 def check_patterns(built: BuiltTopology, held: Iterable[str]) -> None:
@@ -179,19 +167,3 @@ def check_patterns(built: BuiltTopology, held: Iterable[str]) -> None:
                 f"{node.pattern.pattern!r}. The comparison would create {matches[0]}, which matches too, so the "
                 "running application would read it. Name the topics, or narrow the pattern, in both versions."
             )
-
-
-def output_prefix(application_id: str) -> str:
-    """Return the first part of the names of the redirected topics of an application."""
-    return f"{application_id}.output."
-
-
-def create_redirected(admin: Admin, topics: Mapping[str, int]) -> None:
-    """Create redirected topics with their numbers of partitions; raises TopicExistsError if one exists."""
-    admin.create_topics([NewTopic(name, count, config=HELD_TOPIC) for name, count in topics.items()])
-
-
-def delete_existing(admin: Admin, topics: Iterable[str]) -> None:
-    """Delete topics. Those that are deleted already are skipped: brokers list them for a while."""
-    with suppress(UnknownTopicOrPartitionError):
-        admin.delete_topics(sorted(topics))

@@ -25,14 +25,8 @@ from penstock.plan.topology import Topology, built_topology
 from penstock.serdes import Serde
 from penstock.shadow.comparison import ProgramPlace
 from penstock.shadow.effects import check_no_effects
-from penstock.shadow.redirection import (
-    WITHOUT_CACHES,
-    RedirectedTopology,
-    Redirection,
-    create_redirected,
-    delete_existing,
-    output_prefix,
-)
+from penstock.shadow.redirected_topics import create_redirected, delete_existing, output_prefix
+from penstock.shadow.redirection import WITHOUT_CACHES, RedirectedTopology, Redirection
 from penstock_broker.common.clock import elapsed_milliseconds
 
 Program = tuple[Topology, StreamsConfig | Mapping[str, Any]]

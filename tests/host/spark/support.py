@@ -16,7 +16,7 @@ from penstock.config import StreamsConfig
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest
 from penstock.host.spark.driver.spark_host import SparkHost
 from penstock.host.spark.session import make_session, open_for_calls
-from penstock.plan.topology import Topology
+from penstock.plan.topology import Topology, built_topology
 from penstock.state.memory import MemoryBase
 from penstock.state.segment_log import log_from_json, path
 from penstock.state.segments import decode
@@ -91,7 +91,9 @@ class SparkRunner(Runner):
 
     def run_here(self, topology: Topology, config: StreamsConfig) -> None:
         """As `run`, with Spark's part played in this process."""
-        program = InlineProgram(InlineQuery(topology, config, self.admin, until_end=True))
+        built = built_topology(topology, str(config["application.id"]))
+        own = config.overridden(built.config_overrides)
+        program = InlineProgram(InlineQuery(topology, own, self.admin, until_end=True))
         try:
             program.run_to_end()
         finally:
