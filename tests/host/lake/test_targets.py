@@ -63,26 +63,26 @@ def file_in_the_way(directory: Path) -> Iceberg | Delta:
     return Delta(f"{directory}/orders")
 
 
-@pytest.mark.parametrize("make", [unknown_catalog, missing_database, unreachable_catalog, unknown_type])
-def test_an_iceberg_table_that_cannot_be_opened(tmp_path: Path, make: Callable[[Path], Iceberg]) -> None:
+CATALOG = "Check the name of the catalog, its type, uri and credentials"
+STORAGE = "Check the uri and the storage_options of Delta"
+
+
+@pytest.mark.parametrize(
+    ("make", "advice"),
+    [
+        *((make, CATALOG) for make in (unknown_catalog, missing_database, unreachable_catalog, unknown_type)),
+        *((make, STORAGE) for make in (unknown_scheme, file_in_the_way)),
+    ],
+)
+def test_a_table_that_cannot_be_opened(tmp_path: Path, make: Callable[[Path], Iceberg | Delta], advice: str) -> None:
     table = make(tmp_path)
     with pytest.raises(LakeTableError) as raised:
         target_of(sink(table), CONFIG)
     told = str(raised.value)
     assert told.startswith(f"Sink {NODE} cannot open or write {table}: ")
-    assert "Check the name of the catalog, its type, uri and credentials" in told
+    assert advice in told
     assert "secret-host" not in told
     assert raised.value.__suppress_context__  # the traceback of the library is not shown
-
-
-@pytest.mark.parametrize("make", [unknown_scheme, file_in_the_way])
-def test_a_delta_table_that_cannot_be_opened(tmp_path: Path, make: Callable[[Path], Delta]) -> None:
-    table = make(tmp_path)
-    with pytest.raises(LakeTableError) as raised:
-        target_of(sink(table), CONFIG)
-    told = str(raised.value)
-    assert told.startswith(f"Sink {NODE} cannot open or write {table}: ")
-    assert "Check the uri and the storage_options of Delta" in told
 
 
 def test_a_serde_without_columns_is_an_error_of_the_sink(tmp_path: Path) -> None:
@@ -98,6 +98,12 @@ def test_the_names_of_settings_replace_their_values(caplog: pytest.LogCaptureFix
     told = str(of_sink(sink(table), OSError("hunter2 is no key of a lake")))
     assert "OSError: <AWS_SECRET_ACCESS_KEY> is no key of <AWS_ENDPOINT_URL> lake. Check the uri" in told
     assert "hunter2" not in caplog.text
+
+
+def test_a_secret_that_begins_with_another_setting_is_replaced_as_a_whole() -> None:
+    table = Iceberg("shop.orders", "rest", {"user": "shop", "password": "shop-hunter2"})
+    told = str(of_sink(sink(table), OSError("no login as shop with shop-hunter2")))
+    assert "no login as <user> with <password>. Check" in told
 
 
 def test_errors_of_brokers_stay_as_they_are() -> None:

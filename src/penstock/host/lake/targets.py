@@ -88,7 +88,7 @@ def of_sink(sink: LakeSink, error: Exception) -> StreamsError:
     _log.debug("Where %s failed:\n%s", sink.table, "".join(traceback.format_tb(error.__traceback__)))
     settings = sink.table.properties if isinstance(sink.table, Iceberg) else sink.table.storage_options
     message = f"{type(error).__name__}: {error}".rstrip(".")
-    for name, value in settings.items():
+    for name, value in sorted(settings.items(), key=lambda each: -len(str(each[1]))):  # one may be a part of another
         if value:
             message = re.sub(rf"(?<!\w){re.escape(str(value))}(?!\w)", f"<{name}>", message)
     return LakeTableError(
