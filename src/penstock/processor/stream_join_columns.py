@@ -7,7 +7,6 @@ run together: what a row finds depends on all rows before it, of both sides.
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import compress
@@ -23,7 +22,7 @@ from penstock.processor.joiner import KeyedJoiner
 from penstock.processor.stream_join import StreamJoinWindow, StreamStreamInnerJoin
 from penstock.record import Int64Array, RecordBatch, running_maximum, take_from
 from penstock.serdes.columns import distinct
-from penstock.state.duplicates import Entry
+from penstock.state.duplicates import Entry, between, insert
 from penstock.windows import LONG_MAX
 
 _Mask = npt.NDArray[np.bool_]
@@ -234,30 +233,18 @@ class StreamJoinColumns:
             )
         ):
             own, other = (of_left, of_right) if is_left else (of_right, of_left)
-            if other:
+            if other and other[-1][0] >= low:
                 last = other[-1]
-                if last[0] < low:
-                    pass
-                elif last[0] <= high and (len(other) == 1 or other[-2][0] < low):  # the usual case
+                if last[0] <= high and (len(other) == 1 or other[-2][0] < low):  # the usual case
                     found.append(last)
                     origin.append(row)
                 else:
-                    near = _between(other, low, high)
+                    near = between(other, low, high)
                     found += near
                     origin += [row] * len(near)
             if own is not None and entry is not None:
-                if own and entry < own[-1]:
-                    insort(own, entry)
-                else:
-                    own.append(entry)
+                insert(own, entry)
         return np.array(origin, np.int64), found
-
-
-def _between(entries: list[Entry], low: int, high: int) -> list[Entry]:
-    start = 0 if entries[0][0] >= low else bisect_left(entries, (low,))
-    if entries[-1][0] <= high:
-        return entries[start:]
-    return entries[start : bisect_left(entries, (high + 1,))]
 
 
 def _read_each(of_left: Sequence[bool], data: Sequence[bytes], left: SideEntries, right: SideEntries) -> list[Any]:

@@ -38,15 +38,10 @@ class RecentDuplicates:
         entries = self._entries.get(key)
         if entries is None:
             return
-        if entries and entry < entries[-1]:
-            insort(entries, entry)
-        else:
-            entries.append(entry)
+        insert(entries, entry)
         self._count += 1
-        if entries[0][0] < oldest and len(entries) % _OFTEN == 0:
-            expired = bisect_left(entries, (oldest,))
-            del entries[:expired]
-            self._count -= expired
+        if len(entries) % _OFTEN == 0:
+            self._expire(entries, oldest)
         if self._count > self._max_entries:
             self._forget()
 
@@ -58,13 +53,7 @@ class RecentDuplicates:
         load: reads all entries of a key from the store, in order. Storing it here would create a reference cycle that
         includes the base.
         """
-        entries = self.of(key, load)
-        if not entries or entries[-1][0] < time_from:
-            return []
-        start = 0 if entries[0][0] >= time_from else bisect_left(entries, (time_from,))
-        if entries[-1][0] <= time_to:
-            return entries[start:]
-        return entries[start : bisect_left(entries, (time_to + 1,))]
+        return between(self.of(key, load), time_from, time_to)
 
     def of(self, key: bytes, load: Callable[[bytes], Iterable[Entry]]) -> list[Entry]:
         """Return all entries of `key`, in order. Whoever adds to the list calls `settle` after the writes."""
@@ -92,13 +81,35 @@ class RecentDuplicates:
         """Count entries added to the lists of `keys`; those before `oldest` (ms) have expired."""
         self._count += added
         for key, entries in zip(keys, lists, strict=True):
-            if entries and entries[0][0] < oldest and self._entries.get(key) is entries:
-                expired = bisect_left(entries, (oldest,))
-                del entries[:expired]
-                self._count -= expired
+            if entries and self._entries.get(key) is entries:
+                self._expire(entries, oldest)
         if self._count > self._max_entries:
             self._forget()
+
+    def _expire(self, entries: list[Entry], oldest: int) -> None:
+        if entries[0][0] < oldest:
+            expired = bisect_left(entries, (oldest,))
+            del entries[:expired]
+            self._count -= expired
 
     def _forget(self) -> None:
         self._entries.clear()
         self._count = 0
+
+
+def insert(entries: list[Entry], entry: Entry) -> None:
+    """Add an entry in its place, which is usually the end."""
+    if entries and entry < entries[-1]:
+        insort(entries, entry)
+    else:
+        entries.append(entry)
+
+
+def between(entries: list[Entry], time_from: int, time_to: int) -> list[Entry]:
+    """Return the entries from `time_from` to `time_to` (ms), both inclusive."""
+    if not entries or entries[-1][0] < time_from:
+        return []
+    start = 0 if entries[0][0] >= time_from else bisect_left(entries, (time_from,))
+    if entries[-1][0] <= time_to:
+        return entries[start:]
+    return entries[start : bisect_left(entries, (time_to + 1,))]
