@@ -46,7 +46,7 @@ RunVersion = Callable[[Topology, StreamsConfig], None]
 
 @dataclass(frozen=True)
 class ShadowOptions:
-    """ShadowOptions of a comparison.
+    """Options of a comparison.
 
     Args:
         start: BEGINNING, NOW or the directory of a savepoint of the old version (NOW and savepoints only on Spark).
