@@ -13,8 +13,9 @@ import pyarrow as pa
 import pydantic
 import pytest
 
-from penstock import Serde, Serdes
+from penstock import Consumed, Grouped, Serde, Serdes, StreamsBuilder, UnlimitedWindows, WindowedSerdes
 from penstock.errors import StreamsError
+from penstock.lake import Delta
 from penstock.lake.columns import LakeColumns
 from penstock.record import RecordBatch, TopicPartition
 from penstock.serdes.avro import AvroSerde
@@ -161,6 +162,18 @@ def test_a_field_with_the_name_of_a_column_is_refused() -> None:
     schema = '{"type": "record", "name": "Order", "fields": [{"name": "_key", "type": "int"}]}'
     with pytest.raises(StreamsError, match="_key: tables of a lake have columns of this name"):
         LakeColumns(TEXT, AvroSerde("mock://columns", schema))
+
+
+def test_windows_without_an_end_are_refused() -> None:
+    """Those of a program, and those of a serde that does not know their size."""
+    builder, grouped = StreamsBuilder(), Grouped.with_(TEXT, TEXT)
+    stream = builder.stream("orders", Consumed.with_(TEXT, TEXT)).group_by_key(grouped)
+    stream.windowed_by(UnlimitedWindows.of()).count().to_lake(Delta("/lake/orders"))
+    (sink,) = builder.build().build("app").lake_sinks.values()
+    for serde in (sink.key_serde, WindowedSerdes.time_windowed(TEXT)):
+        assert serde is not None
+        with pytest.raises(StreamsError, match=r"no end, .* column _window_end\. Give .* a serde with their size"):
+            LakeColumns(serde, TEXT)
 
 
 def test_an_unreadable_record_is_named_by_its_offset() -> None:

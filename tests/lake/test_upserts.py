@@ -85,11 +85,6 @@ def test_a_windowed_key_is_the_key_and_its_window(serde: Serde, window: Any) -> 
     ]
 
 
-def test_the_end_of_a_window_without_a_known_size_is_refused() -> None:
-    with pytest.raises(StreamsError, match="The record at offset 0 of app-orders-lake-1 does not fit the columns"):
-        changes(WindowedSerdes.time_windowed(TEXT), NUMBER, (Windowed("a", TimeWindow(0, 5)), 1))
-
-
 def test_a_part_of_a_key_without_a_value_is_named_by_its_offset() -> None:
     key = Serdes.json(Shop)
     with pytest.raises(StreamsError, match=r"offset 1 of app-orders-lake-1 has no value for the column _key_number"):

@@ -36,7 +36,8 @@ from penstock.serdes.primitive import (
     StringSerde,
     UUIDSerde,
 )
-from penstock.serdes.windowed import WindowedSerde
+from penstock.serdes.windowed import TimeWindowedSerde, WindowedSerde
+from penstock.windows import LONG_MAX
 
 KEY: Final = "_key"
 WINDOW_START: Final = "_window_start"
@@ -77,7 +78,8 @@ class LakeColumns:
         keys: the names of the columns of the key.
 
     Raises:
-        StreamsError: the objects of a serde have no type in Arrow, or a field has the name of another column.
+        StreamsError: the objects of a serde have no type in Arrow, windows of the keys have no end, or a field has the
+            name of another column.
     """
 
     def __init__(self, key_serde: Serde, value_serde: Serde) -> None:
@@ -134,6 +136,12 @@ class _WindowedKey:
     """The columns of windowed keys: the key, and the start and the end of its window."""
 
     def __init__(self, serde: WindowedSerde) -> None:
+        if isinstance(serde, TimeWindowedSerde) and serde.window_size_ms == LONG_MAX:
+            raise StreamsError(
+                "The windows of the keys have no end, so there is no value for the column _window_end. Give to_lake() "
+                "a serde with their size, WindowedSerdes.time_windowed(serde, size_ms); if they are UnlimitedWindows, "
+                "give the rows the key of the window, by to_stream(lambda key, value: key.key).to_table()."
+            )
         self._key = _Key(serde.inner)
         self.fields = [*self._key.fields, pa.field(WINDOW_START, _TIME), pa.field(WINDOW_END, _TIME)]
 
