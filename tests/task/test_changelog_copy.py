@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
+import orjson
 import pytest
 
 from penstock import Materialized, Serdes, Stores, StreamsBuilder, TimeWindows, Topology
@@ -12,7 +14,7 @@ from penstock.errors import ProcessorStateError
 from penstock.plan.subtopology import TaskId
 from penstock.record import RecordBatch, TopicPartition
 from penstock.state.memory import MemoryBase
-from penstock.task.changelog_copy import ChangelogCopy
+from penstock.task.changelog_copy import NO_COMMIT, ChangelogCopy, ChangelogStamp
 from penstock.task.stream_task import StreamTask
 
 CHANGELOG = TopicPartition("app-counts-changelog", 2)
@@ -32,6 +34,49 @@ def test_a_changelog_of_another_kind_of_store_is_named_with_what_to_do() -> None
     (note,) = caught.value.__notes__
     assert note.startswith(f"Store counts is restored from topic {CHANGELOG.topic}, partition 2, before offset 8.")
     assert note.endswith("give it another name, or start over with penstock reset FILE.")
+
+
+def test_stamps_of_earlier_versions_have_no_commit() -> None:
+    stamp = ChangelogStamp(
+        {"s": "plain"}, {CHANGELOG: 3}, {"n/clock": 7}, {"in": "id"}, {TopicPartition("in", 2): 5}, commit=9
+    )
+    assert ChangelogStamp.decode(stamp.encode()) == stamp
+    *before, _ = orjson.loads(stamp.encode())
+    assert ChangelogStamp.decode(orjson.dumps(before)) == replace(stamp, commit=NO_COMMIT)
+    assert ChangelogStamp.decode(orjson.dumps(before[:4])) == replace(stamp, commit=NO_COMMIT, inputs={})
+    assert ChangelogStamp.decode(orjson.dumps(before[:3])) == ChangelogStamp(
+        {"s": "plain"}, {CHANGELOG: 3}, {"n/clock": 7}
+    )
+
+
+def test_numbers_of_commits_grow_while_the_clock_is_behind() -> None:
+    assert ChangelogStamp().next_commit(1_000) == 1_000
+    assert ChangelogStamp(commit=1_000).next_commit(1_000) == 1_001
+    assert ChangelogStamp(commit=1_000).next_commit(5) == 1_001
+
+
+def test_the_state_after_a_commit_is_not_that_of_the_commit() -> None:
+    (part,) = table().build("app").subtopologies
+    text = Serdes.string()
+    config = StreamsConfig({"application.id": "app", "default.key.serde": text, "default.value.serde": text})
+    copy = ChangelogCopy(part.stores, {"kept": CHANGELOG}, config, MemoryBase())
+    inputs = {TopicPartition("in", 2): 5}
+
+    def known() -> tuple[dict[TopicPartition, int], int]:
+        stamp = copy.base.stamp()
+        assert stamp is not None
+        found = ChangelogStamp.decode(stamp)
+        return dict(found.inputs), found.commit
+
+    copy.restored_to(inputs, 7)
+    assert known() == (inputs, 7)
+    copy.restored_to(inputs, 8)
+    assert known() == (inputs, 8)
+    copy.apply("kept", RecordBatch.of([(b"a", b"1", 0, 0, ())]), 1)
+    assert known() == ({}, NO_COMMIT)
+    copy.restored_to(inputs, 8)
+    copy.filled({CHANGELOG: 9}, {})
+    assert known() == ({}, NO_COMMIT)
 
 
 READ = RecordBatch.of(

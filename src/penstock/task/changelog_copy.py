@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import orjson
@@ -22,6 +22,9 @@ from penstock.record import RecordBatch, TopicPartition
 from penstock.state.api import Base, Changes, StoreBuilder
 from penstock.state.build import restore_store
 from penstock.state.kept_headers import store_layout
+
+NO_COMMIT: Final = 0
+"""The number of a commit that is unknown."""
 
 _log = logging.getLogger(__name__)
 
@@ -36,6 +39,8 @@ class ChangelogStamp:
         processor_metadata: persistent values of stores and processors besides entries.
         topic_ids: the ids of the topics of the offsets, if brokers provide ids.
         inputs: the offsets of the task's input partitions at the commit of this state; empty if unknown.
+        commit: the number of the last commit that changed stores. A punctuation changes them without new input, so the
+            offsets alone do not identify a state.
     """
 
     layouts: Mapping[str, str] = field(default_factory=dict)
@@ -43,19 +48,28 @@ class ChangelogStamp:
     processor_metadata: Mapping[str, int] = field(default_factory=dict)
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     inputs: Mapping[TopicPartition, int] = field(default_factory=dict)
+    commit: int = NO_COMMIT
+
+    def next_commit(self, now_ms: int) -> int:
+        """Return the number of the next commit that changes stores.
+
+        Numbers grow. They begin with the time, so a task that was reset does not use a number again.
+        """
+        return max(now_ms, self.commit + 1)
 
     def encode(self) -> bytes:
         """Serialise the stamp; equal content gives equal bytes."""
-        content = [self.layouts, _rows(self.offsets), self.processor_metadata, self.topic_ids, _rows(self.inputs)]
+        offsets, inputs = _rows(self.offsets), _rows(self.inputs)
+        content = [self.layouts, offsets, self.processor_metadata, self.topic_ids, inputs, self.commit]
         return orjson.dumps(content, option=orjson.OPT_SORT_KEYS)
 
     @staticmethod
     def decode(data: bytes) -> ChangelogStamp:
         """Deserialise a stamp."""
         content: list[Any] = orjson.loads(data)
-        content += {}, {}  # earlier versions had no inputs, and even earlier ones no ids
-        layouts, offsets, metadata, ids, inputs = content[:5]
-        return ChangelogStamp(layouts, _by_partition(offsets), metadata, ids, _by_partition(inputs))
+        content += [{}, {}, NO_COMMIT][len(content) - 3 :]  # the oldest versions had no ids, later ones no inputs
+        layouts, offsets, metadata, ids, inputs, commit = content[:6]
+        return ChangelogStamp(layouts, _by_partition(offsets), metadata, ids, _by_partition(inputs), commit)
 
 
 def _rows(offsets: Mapping[TopicPartition, int]) -> list[list[str | int]]:
@@ -107,13 +121,14 @@ class ChangelogCopy:
         self._metadata = dict(found.processor_metadata)
         self._before = found.processor_metadata
         self._topic_ids = dict(found.topic_ids)
-        self._inputs = dict(found.inputs)
+        self._inputs, self._commit = dict(found.inputs), found.commit
 
     @property
     def stamp(self) -> ChangelogStamp:
         """The current content of the base."""
         offsets, metadata = dict(self._offsets), dict(self._metadata)
-        return ChangelogStamp(self._layouts, offsets, metadata, dict(self._topic_ids), dict(self._inputs))
+        ids, inputs = dict(self._topic_ids), dict(self._inputs)
+        return ChangelogStamp(self._layouts, offsets, metadata, ids, inputs, self._commit)
 
     @property
     def restored_metadata(self) -> dict[str, int]:
@@ -148,7 +163,7 @@ class ChangelogCopy:
         self._offsets.update(offsets)
         self._metadata.update(processor_metadata)
         self._before = dict(processor_metadata)
-        self._inputs.clear()
+        self._leave_commit()
         self.base.apply({}, self.stamp.encode())
 
     def clear(self) -> None:
@@ -159,14 +174,18 @@ class ChangelogCopy:
         self.base.clear()
         self._offsets.clear()
         self._metadata.clear()
-        self._inputs.clear()
+        self._leave_commit()
         self._before = {}
 
-    def restored_to(self, inputs: Mapping[TopicPartition, int]) -> None:
-        """Set the committed input offsets `inputs` of the task as those of the base's state."""
-        if self._inputs != inputs:
-            self._inputs = dict(inputs)
+    def restored_to(self, inputs: Mapping[TopicPartition, int], commit: int) -> None:
+        """Set the task's commit of the input offsets `inputs`, with the number `commit`, as that of the base."""
+        if (self._inputs, self._commit) != (inputs, commit):
+            self._inputs, self._commit = dict(inputs), commit
             self.base.apply({}, self.stamp.encode())
+
+    def _leave_commit(self) -> None:
+        """Note that the state of the base is not that of a known commit."""
+        self._inputs, self._commit = {}, NO_COMMIT
 
     def continue_with(self, topic_ids: Mapping[str, str]) -> None:
         """Continue with the topics that have these ids now.
@@ -198,5 +217,5 @@ class ChangelogCopy:
             )
             raise
         self._offsets[self._changelogs[store]] = next_offset
-        self._inputs.clear()
+        self._leave_commit()
         self.base.apply({store: changes}, self.stamp.encode())

@@ -11,9 +11,19 @@ from hypothesis import strategies as st
 from penstock.client.api import OffsetAndMetadata
 from penstock.errors import StreamsError
 from penstock.host.api import STATE_ELSEWHERE
-from penstock.host.commits.committing import PartitionMetadata, check_has_state, check_task, checkpoint_of, offsets_of
+from penstock.host.commits.committing import (
+    MOST_BYTES,
+    TOPIC,
+    PartitionMetadata,
+    check_has_state,
+    check_task,
+    checkpoint_of,
+    commit_of,
+    offsets_of,
+)
 from penstock.plan.subtopology import TaskId
 from penstock.record import NO_TIMESTAMP, TopicPartition
+from penstock.task.changelog_copy import NO_COMMIT
 from penstock.task.task_checkpoint import TaskCheckpoint
 
 LONGS = st.integers(-(2**63), 2**63 - 1)
@@ -61,6 +71,31 @@ def test_a_newer_commit_goes_before_the_base_and_a_restore_before_both() -> None
     committed = {FIRST: OffsetAndMetadata(3, PartitionMetadata(5, {"n/clock": 7, "s/clock": 7}).encode())}
     found = checkpoint_of(committed, {"n/clock": 6, "s/clock": 6, "s/uses": 1}, {"s/clock": 8})
     assert found.processor_metadata == {"n/clock": 7, "s/clock": 8, "s/uses": 1}
+
+
+def test_the_number_of_the_commit_is_in_the_metadata_and_is_not_remembered() -> None:
+    checkpoint = TaskCheckpoint(processor_metadata={"n/clock": 7})
+    offsets = offsets_of(TaskId(0, 0), {SECOND: 4, FIRST: 3}, checkpoint, commit=12)
+    assert commit_of(offsets) == 12
+    assert commit_of({SECOND: offsets[SECOND]}) == NO_COMMIT
+    assert checkpoint_of(offsets, {}, {}).processor_metadata == {"n/clock": 7}
+    without = offsets_of(TaskId(0, 0), {SECOND: 4, FIRST: 3}, checkpoint)
+    assert commit_of(without) == commit_of({}) == NO_COMMIT
+    assert PartitionMetadata.decode(without[FIRST].metadata).processor_metadata == {"n/clock": 7}
+
+
+def test_the_number_of_the_commit_gives_way_to_topics_and_these_to_the_rest() -> None:
+    topics = {f"{TOPIC}{number:08x}": number for number in range(1, 4)}
+
+    def entries(remembered: int) -> tuple[int, bool]:
+        checkpoint = TaskCheckpoint(processor_metadata={"n" * remembered: 1})
+        (offset,) = offsets_of(TaskId(0, 0), {FIRST: 1}, checkpoint, topics, 12).values()
+        assert len(offset.metadata) <= MOST_BYTES
+        found = PartitionMetadata.decode(offset.metadata).processor_metadata
+        return len(found.keys() & topics.keys()), commit_of({FIRST: offset}) == 12
+
+    kept = [entries(remembered) for remembered in range(2900, 3040)]
+    assert list(dict.fromkeys(kept)) == [(3, True), (3, False), (0, False)]
 
 
 def test_more_than_brokers_accept_is_refused_with_the_size() -> None:

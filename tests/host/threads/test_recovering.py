@@ -4,14 +4,17 @@ it leads on."""
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from penstock import Processor, ProcessorContext, Produced, PunctuationType, Record, Serdes, Stores, StreamsBuilder
 from penstock.errors import MissingInternalTopicError, StreamsError
 from penstock.host.threads.recovering import accept_topics, plan_recovery, recover_from_state
 from penstock.host.threads.resetting import reset
+from penstock.plan.topology import Topology
 from tests.host.threads.support import Listening
 from tests.host.threads.test_host import SECONDS, WordCount
 from tests.support.brokers import RunningBroker
@@ -21,6 +24,54 @@ from tests.support.waiting import until
 @pytest.fixture
 def words(broker: RunningBroker, tmp_path: Path, unique_name: Callable[[str], str]) -> WordCount:
     return WordCount(broker, tmp_path, unique_name)
+
+
+class Ticking(Processor[str, str, str, int]):
+    """Counts the ticks of the wall clock in a store, and forwards each count."""
+
+    def init(self, context: ProcessorContext) -> None:
+        super().init(context)
+        self._ticks = context.get_state_store("ticks")
+        context.schedule(20, PunctuationType.WALL_CLOCK_TIME, self._tick)
+
+    def process(self, record: Record[str, str]) -> None:
+        """Do nothing: time alone changes the state."""
+
+    def _tick(self, now: int) -> None:
+        count = (self._ticks.get("all") or 0) + 1
+        self._ticks.put("all", count)
+        self.context.forward(Record(self.context.task_id, count, now))
+
+
+class TickCount(WordCount):
+    """As the count of words, but of ticks of the wall clock, by task."""
+
+    def __init__(self, broker: RunningBroker, directory: Path, unique_name: Callable[[str], str]) -> None:
+        super().__init__(broker, directory, unique_name)
+        self.store = "ticks"
+        self.settings["processing.guarantee"] = "exactly_once_v2"
+
+    def topology(self, _: object = None) -> Topology:
+        builder = StreamsBuilder()
+        store = Stores.persistent_key_value_store(self.store)
+        builder.add_state_store(Stores.key_value_store_builder(store, Serdes.string(), Serdes.long()))
+        ticked = builder.stream(self.source).process(Ticking, self.store)
+        ticked.to(self.sink, Produced.with_(Serdes.string(), Serdes.long()))
+        return builder.build()
+
+    def tick(self) -> None:
+        """Run until each task has ticked and committed again."""
+        before, host = self.counts(), self.host(until_end=False)
+        host.start(Listening())
+        try:
+            assert until(lambda: all(self.counts().get(task, 0) > before.get(task, 0) for task in ("0_0", "0_1")))
+        finally:
+            assert host.close(60_000)
+
+
+@pytest.fixture
+def ticks(broker: RunningBroker, tmp_path: Path, unique_name: Callable[[str], str]) -> TickCount:
+    return TickCount(broker, tmp_path, unique_name)
 
 
 def lose(words: WordCount, suffix: str) -> str:
@@ -89,6 +140,23 @@ def test_state_that_is_not_that_of_the_last_commit_is_not_written(words: WordCou
         recover_from_state(words.topology(), words.config())
     with pytest.raises(MissingInternalTopicError, match=rf"{changelog} .*, which was created again"):
         words.host().start(Listening())
+
+
+def test_state_without_the_last_punctuations_is_not_written(ticks: TickCount, tmp_path: Path) -> None:
+    ticks.write("a", "b")
+    ticks.tick()
+    here, older = ticks.settings["state.dir"], str(tmp_path / "older")
+    shutil.copytree(here, older)
+    ticks.tick()
+    changelog = lose(ticks, "changelog")
+    ticks.settings["state.dir"] = older
+    with pytest.raises(StreamsError, match=r"of commit \d+ of the task, and the last one at the same offsets is \d+"):
+        recover_from_state(ticks.topology(), ticks.config())
+    assert changelog not in ticks.admin.topics()
+    ticks.settings["state.dir"] = here
+    assert recover_from_state(ticks.topology(), ticks.config()).records == 2
+    ticks.tick()
+    assert len(ticks.values()) == sum(ticks.counts().values())  # each count of a task once
 
 
 def test_without_a_repartition_topic_the_topics_are_accepted_or_all_starts_over(words: WordCount) -> None:

@@ -17,6 +17,7 @@ from penstock.errors import StreamsError
 from penstock.host.api import STATE_ELSEWHERE
 from penstock.plan.subtopology import TaskId
 from penstock.record import NO_TIMESTAMP, TopicPartition
+from penstock.task.changelog_copy import NO_COMMIT
 from penstock.task.task_checkpoint import TaskCheckpoint
 
 _VERSION = 2
@@ -29,7 +30,10 @@ _TASK = "penstock.task"
 """The entry for the task's number, if its partition has another (KIP-28)."""
 
 TOPIC = "penstock#"
-"""Prefix of the entries for the topics of an application; see `lost_topics`."""
+"""Prefix of the entries for the topics of an application; see `lost_topics`. A task does not remember them."""
+
+_COMMIT = f"{TOPIC}commit"
+"""The entry for the number of the commit. Earlier versions drop it at their next commit, as its prefix is `TOPIC`."""
 
 MOST_BYTES = 4096
 """Default limit (bytes) of brokers for the metadata of an offset (offset.metadata.max.bytes)."""
@@ -125,30 +129,39 @@ def offsets_of(
     positions: Mapping[TopicPartition, int],
     checkpoint: TaskCheckpoint,
     topics: Mapping[str, int] = MappingProxyType({}),
+    commit: int = NO_COMMIT,
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """Return the offsets that `task` commits, with their metadata.
 
-    Only the first partition has the processor metadata. A partition with another number than the task has an entry for
-    the task's number. topics: the entries of the topics that the task uses, omitted if they would exceed the limit of
-    brokers. Raises StreamsError if the rest exceeds that limit.
+    Only the first partition has the processor metadata and the number of the commit. A partition with another number
+    than the task has an entry for the task's number. topics: the entries of the topics that the task uses. commit: the
+    number of the commit. It is omitted if it would exceed the limit of brokers, and the topics too if they do. Raises
+    StreamsError if the rest exceeds that limit.
     """
     offsets: dict[TopicPartition, OffsetAndMetadata] = {}
-    remembered = checkpoint.processor_metadata
+    remembered, numbered = checkpoint.processor_metadata, {} if commit == NO_COMMIT else {_COMMIT: commit}
     for partition, offset in sorted(positions.items()):
         time = checkpoint.partition_times.get(partition, NO_TIMESTAMP)
         moved = {} if partition.partition == task.partition else {_TASK: task.partition}
-        text = PartitionMetadata(time, {**remembered, **moved, **topics}).encode()
-        if len(text) > MOST_BYTES:
-            text = PartitionMetadata(time, {**remembered, **moved}).encode()
-        if len(text) > MOST_BYTES:
+        for optional in ({**topics, **numbered}, topics, {}):
+            text = PartitionMetadata(time, {**remembered, **moved, **optional}).encode()
+            if len(text) <= MOST_BYTES:
+                break
+        else:
             raise StreamsError(
                 f"Task {task} cannot commit the offset of {partition}: its metadata has {len(text)} bytes, and "
                 f"brokers accept {MOST_BYTES} (offset.metadata.max.bytes). Its processors and stores remember "
                 f"{len(remembered)} values: give them shorter names."
             )
         offsets[partition] = OffsetAndMetadata(offset, text)
-        remembered = {}
+        remembered, numbered = {}, {}
     return offsets
+
+
+def commit_of(committed: Mapping[TopicPartition, OffsetAndMetadata]) -> int:
+    """Return the number of the commit of a task, NO_COMMIT if unknown. committed: the offsets of its partitions."""
+    found = (PartitionMetadata.decode(each.metadata).processor_metadata for each in committed.values())
+    return max((each.get(_COMMIT, NO_COMMIT) for each in found), default=NO_COMMIT)
 
 
 def checkpoint_of(

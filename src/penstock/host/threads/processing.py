@@ -324,7 +324,7 @@ class ActiveStreamTask:
         self._topics = topic_entries(layout.topic_ids, used_topics(layout.topology, layout.spec(id)))
         self._gate = CallGate(state.ends)
         self._changes: Changes = {}
-        self._metadata: Mapping[str, int] = {}
+        self._prepared_stamp = state.stamp
         self._dropped = 0
         self._measuring = TaskMeasuring(layout.spec(id), layout.topology.repartition_topics)
         self._task = StreamTask(
@@ -439,12 +439,14 @@ class ActiveStreamTask:
         """Flush the caches and keep the changes for `apply`."""
         began = time.perf_counter_ns()
         commit = self._task.prepare_commit()
-        self._changes, self._metadata = commit.changes, commit.checkpoint.processor_metadata
+        self._changes, metadata = commit.changes, dict(commit.checkpoint.processor_metadata)
+        number = self._stamp.next_commit(now_ms) if commit.changes else self._stamp.commit
+        self._prepared_stamp = replace(self._stamp, processor_metadata=metadata, commit=number)
         changelog = [
             PartitionBatch(topic, self._id.partition, batch)
             for topic, batch in self._change_log.take_batches(now_ms).items()
         ]
-        offsets = offsets_of(self._id, self._positions_now(), commit.checkpoint, self._topics)
+        offsets = offsets_of(self._id, self._positions_now(), commit.checkpoint, self._topics, number)
         self._measuring.prepared(commit, now_ms)
         measured = {**commit.measured, **self._measuring.take(), **of_base(str(self._id), self._base.measured())}
         dropped = sum(commit.dropped_records.values())
@@ -459,8 +461,7 @@ class ActiveStreamTask:
         own = set(self._changelogs.values())
         offsets = {**self._stamp.offsets, **{p: offset for p, offset in known.items() if p in own}}
         self._committed = {**self._positions_now(), **committed}
-        metadata = dict(self._metadata)
-        self._stamp = replace(self._stamp, offsets=offsets, processor_metadata=metadata, inputs=self._committed)
+        self._stamp = replace(self._prepared_stamp, offsets=offsets, inputs=self._committed)
         self._task.committed(self._changes, self._stamp.encode())
         self._changes = {}
         return v.CommitApplied(self._id, self._task.next_wall_clock_ms(), self.new_calls())

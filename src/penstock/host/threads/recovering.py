@@ -19,7 +19,7 @@ from penstock.client.api import OffsetAndMetadata
 from penstock.client.confluent import ConfluentFetcher, ConfluentProducer
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
-from penstock.host.commits.committing import PartitionMetadata, checkpoint_of
+from penstock.host.commits.committing import PartitionMetadata, checkpoint_of, commit_of
 from penstock.host.deployment.internal_topics import make_internal_topics
 from penstock.host.deployment.layout import Layout, layout_of
 from penstock.host.deployment.lost_topics import LostTopic, lost_topics, recorded_topics, topic_entries, used_topics
@@ -32,7 +32,7 @@ from penstock.plan.subtopology import TaskId
 from penstock.plan.topology import Topology, built_topology
 from penstock.record import TopicPartition
 from penstock.state.api import Base
-from penstock.task.changelog_copy import ChangelogStamp, layouts_of
+from penstock.task.changelog_copy import NO_COMMIT, ChangelogStamp, layouts_of
 
 _RESET = "start over (penstock reset FILE), or go on without it (penstock recover FILE --as-they-are)."
 
@@ -189,8 +189,14 @@ class _Application:
                     f"{layout!r}: use the program and the dsl.store.format that wrote it"
                 )
         wanted = {partition: each.offset for partition, each in self._offsets(task).items()}
+        commit = commit_of(self._offsets(task))
         if {partition: known.get(partition) for partition in wanted} == wanted:
-            return None
+            if commit in (NO_COMMIT, stamp.commit):
+                return None
+            return (
+                f"its state here is of commit {stamp.commit or 'unknown'} of the task, and the last one at the same "
+                f"offsets is {commit}: a punctuation has changed the state since, or a crash came before it was written"
+            )
         if not known:
             return "its state here is that of a standby task, or was not closed after a crash"
         partition = next(each for each in sorted(wanted) if known.get(each) != wanted[each])

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Mapping
 from penstock.client.api import Admin
 from penstock.config.offset_reset import EARLIEST
 from penstock.errors import RetriableError
-from penstock.host.commits.committing import check_has_state, check_task, checkpoint_of
+from penstock.host.commits.committing import check_has_state, check_task, checkpoint_of, commit_of
 from penstock.host.commits.purging import RecordPurge
 from penstock.host.crashpoints import crash_point
 from penstock.host.deployment.layout import Layout
@@ -149,7 +149,7 @@ class StateOpener:
         ends = {p: positions.get(p, end) for p, end in offsets.changelog_ends.items()}
         yield from self._reader.restore(task, changelogs, copy, ends)
         if changelogs:
-            copy.restored_to({partition: each.offset for partition, each in committed.items()})
+            copy.restored_to({partition: each.offset for partition, each in committed.items()}, commit_of(committed))
         checkpoint = checkpoint_of(committed, copy.stamp.processor_metadata, copy.restored_metadata)
         answers = {partition: offsets.ends[partition] for partition in self._layout.answers(task).values()}
         return OpenedState(base, copy.stamp, positions, checkpoint, answers)
