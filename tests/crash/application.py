@@ -23,7 +23,7 @@ from penstock.config import StreamsConfig
 from penstock.host.crashpoints import TOPOLOGY_POINTS
 from tests.crash import program
 from tests.crash.kills import BROKER, LAYOUTS, SEEN, VICTIMS_AT_POINTS, Kill, Life
-from tests.crash.processes import END_SECONDS, MarkedProcesses, kill, spark_home, stands_still, start_program, victims
+from tests.crash.processes import END_SECONDS, MarkedProcesses, kill, stands_still, start_program, victims
 from tests.host.spark.support import SparkRunner
 from tests.host.support import InputRecord, OutputRecord, lines, wait_for
 from tests.support.sources import SOURCES
@@ -31,9 +31,6 @@ from tests.support.sources import SOURCES
 OUTPUT_PARTITIONS = 3
 STANDSTILL_SECONDS = 400.0
 """How long an application may run without starting, committing an epoch or ending."""
-
-JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Most time goes to starting JVMs: they compile and grow less."""
 
 _FIRST_KILL = 3
 _EPOCH_BYTES = 4096
@@ -158,12 +155,8 @@ class Application:
 
     def _start(self) -> subprocess.Popen[bytes]:
         environment = {
-            **self._processes.environment,
+            **self._processes.program_environment(self._directory, self._at_points, self._struck),
             "PYTHONPATH": f"{SOURCES}:{self._directory}",
-            "SPARK_HOME": str(spark_home(self._directory / "spark")),
-            "JDK_JAVA_OPTIONS": JAVA_OPTIONS,
-            "PENSTOCK_CRASH_POINTS": " ".join(self._at_points),
-            "PENSTOCK_CRASH_DIRECTORY": str(self._struck),
         }
         version = self.starts if self.life.changes else 0
         if version:

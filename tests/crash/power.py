@@ -21,19 +21,16 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock_broker.process import BrokerProcess
 from tests.crash import power_program
-from tests.crash.application import JAVA_OPTIONS
-from tests.crash.processes import MarkedProcesses, spark_home, start_program
+from tests.crash.processes import MarkedProcesses, start_program
 from tests.host.spark.support import SparkRunner
 from tests.host.support import OutputRecord, wait_for
 from tests.support.loop_disk import LoopDisk
 from tests.support.ports import free_port
-from tests.support.sources import SOURCES
 
 DISK_MEGABYTES = 512
 PARTITIONS = 2
 FORCED = {"flush.messages": "1"}
 
-_ROOT = Path(__file__).parents[2]
 _LINES_AT_ONCE = 5
 _COMMIT_SECONDS = 600.0
 """How long an application may take to commit after a start."""
@@ -106,12 +103,7 @@ class PowerTrial:
         self._write_until_commit(0)
 
     def _start(self) -> None:
-        environment = {
-            **self._application.environment,
-            "PYTHONPATH": f"{SOURCES}:{_ROOT}",
-            "SPARK_HOME": str(spark_home(self._directory / "spark")),
-            "JDK_JAVA_OPTIONS": JAVA_OPTIONS,
-        }
+        environment = self._application.program_environment(self._directory)
         if self._broker.pid is None:
             self._broker.start()
         self._log_bytes = len(self._log())

@@ -18,8 +18,14 @@ from typing import NamedTuple
 import pyspark
 
 from tests.host.support import wait_for
+from tests.support.sources import SOURCES
 
 _MARK = "PENSTOCK_CRASH_RUN"
+_ROOT = Path(__file__).parents[2]
+
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Most time goes to starting JVMs: they compile and grow less."""
+
 END_SECONDS = 120.0
 """How long the remaining processes of an application may take to end."""
 
@@ -43,6 +49,22 @@ class MarkedProcesses:
         """What to put into the environment of the first process."""
         name, _, value = self._mark.partition("=")
         return {name: value}
+
+    def program_environment(
+        self, directory: Path, points: Sequence[str] = (), reached: Path | None = None
+    ) -> dict[str, str]:
+        """Return the environment of the first process, a program with a home of Spark in `directory`.
+
+        points: where it is killed. reached: where it notes the points; None for `directory`.
+        """
+        return {
+            **self.environment,
+            "PYTHONPATH": f"{SOURCES}:{_ROOT}",
+            "SPARK_HOME": str(spark_home(directory / "spark")),
+            "JDK_JAVA_OPTIONS": JAVA_OPTIONS,
+            "PENSTOCK_CRASH_POINTS": " ".join(points),
+            "PENSTOCK_CRASH_DIRECTORY": str(reached or directory),
+        }
 
     def running(self) -> list[Process]:
         """Return those that run now; what has ended and is not yet reaped does not count."""

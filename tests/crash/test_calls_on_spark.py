@@ -6,21 +6,19 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.crash import calling
-from tests.crash.application import JAVA_OPTIONS
-from tests.crash.processes import MarkedProcesses, spark_home, start_program
+from tests.crash.processes import MarkedProcesses, start_program
 from tests.crash.seed import ALL, SEED
 from tests.host.spark.support import SparkRunner
 from tests.host.support import InputRecord, wait_for
 from tests.support.brokers import ON_KAFKA, RunningBroker
 from tests.support.call_answers import first_results
-from tests.support.sources import SOURCES
 
 pytestmark = [
     pytest.mark.spark,
@@ -28,7 +26,6 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="processes are found and killed by way of /proc"),
 ]
 
-_ROOT = Path(__file__).parents[2]
 _WINDOW = 2 * calling.CAPACITY
 """Most attempts that a kill cuts off: those in flight, and those whose answers are not written."""
 
@@ -112,14 +109,9 @@ class CallingProgram:
 
     def _start(self) -> None:
         self.starts += 1
-        environment: Mapping[str, str] = {
-            **self.processes.environment,
-            "PYTHONPATH": f"{SOURCES}:{_ROOT}",
-            "SPARK_HOME": str(spark_home(self._directory / "spark")),
-            "JDK_JAVA_OPTIONS": JAVA_OPTIONS,
+        environment = {
+            **self.processes.program_environment(self._directory, self.orders, self._directory / "struck"),
             calling.MADE: str(self.made),
-            "PENSTOCK_CRASH_POINTS": " ".join(self.orders),
-            "PENSTOCK_CRASH_DIRECTORY": str(self._directory / "struck"),
         }
         arguments = [json.dumps(self._config)]
         self._running = start_program(Path(calling.__file__), arguments, environment, self._directory / "log")

@@ -15,14 +15,12 @@ from pathlib import Path
 import pytest
 
 from tests.crash import copies
-from tests.crash.application import JAVA_OPTIONS
-from tests.crash.processes import END_SECONDS, MarkedProcesses, spark_home, start_program
+from tests.crash.processes import END_SECONDS, MarkedProcesses, start_program
 from tests.host.spark.support import SparkRunner
 from tests.host.support import TIMEOUT_SECONDS, InputRecord, wait_for
 from tests.host.test_broadcast import by_task, messages
 from tests.host.test_late_records import PARTITIONS, rounds, total
 from tests.support.brokers import RunningBroker
-from tests.support.sources import SOURCES
 
 pytestmark = [
     pytest.mark.spark,
@@ -32,7 +30,6 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="processes are found and killed by way of /proc"),
 ]
 
-ROOT = Path(__file__).parents[2]
 EPOCH_BYTES = 1024
 """Limit of an epoch, so that the input, which is written in several batches, takes several."""
 TASKS = 3
@@ -49,14 +46,7 @@ class KilledProgram:
 
     def live(self, program: str, topics: Sequence[str], points: Sequence[str]) -> None:
         """Run to the end of the input over a kill at each of `points`, of which the last one kills the driver."""
-        environment = {
-            **self.processes.environment,
-            "PYTHONPATH": f"{SOURCES}:{ROOT}",
-            "SPARK_HOME": str(spark_home(self._directory / "spark")),
-            "JDK_JAVA_OPTIONS": JAVA_OPTIONS,
-            "PENSTOCK_CRASH_POINTS": " ".join(points),
-            "PENSTOCK_CRASH_DIRECTORY": str(self._directory),
-        }
+        environment = self.processes.program_environment(self._directory, points)
         config = {
             "application.id": self.name,
             "bootstrap.servers": self.runner.bootstrap_servers,

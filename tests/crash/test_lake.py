@@ -18,11 +18,9 @@ from penstock.client.api import NewTopic
 from penstock.client.confluent import ConfluentAdmin
 from penstock.client.confluent.producer import ConfluentProducer
 from penstock.config import StreamsConfig
-from tests.crash.application import JAVA_OPTIONS
-from tests.crash.processes import END_SECONDS, MarkedProcesses, spark_home, start_program
+from tests.crash.processes import END_SECONDS, MarkedProcesses, start_program
 from tests.host.support import TIMEOUT_SECONDS, wait_for
 from tests.support.brokers import RunningBroker
-from tests.support.sources import SOURCES
 
 pytest.importorskip("pyiceberg", reason="the extra lake is not installed")
 pytest.importorskip("deltalake", reason="the extra lake is not installed")
@@ -36,7 +34,6 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="processes are found and killed by way of /proc"),
 ]
 
-ROOT = Path(__file__).parents[2]
 PARTITIONS, KEYS, RECORDS = 3, 10, 120
 POINTS = ("lake.read@0", "lake.committed@0", "lake.read@1", "lake.committed@1")
 SETTINGS = {
@@ -80,14 +77,7 @@ class LakeProgram:
 
     def live(self, settings: dict[str, Any], points: Sequence[str]) -> None:
         """Write, and start the program again after each kill, until no point of `points` is left."""
-        environment = {
-            **self.processes.environment,
-            "PYTHONPATH": f"{SOURCES}:{ROOT}",
-            "SPARK_HOME": str(spark_home(self._directory / "spark")),
-            "JDK_JAVA_OPTIONS": JAVA_OPTIONS,
-            "PENSTOCK_CRASH_POINTS": " ".join(points),
-            "PENSTOCK_CRASH_DIRECTORY": str(self._directory),
-        }
+        environment = self.processes.program_environment(self._directory, points)
         config = {
             "application.id": self._name,
             "bootstrap.servers": self._servers,

@@ -18,14 +18,12 @@ import pytest
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.checkpoints.lock import LOCK_FILE
 from tests.crash import replaced
-from tests.crash.application import JAVA_OPTIONS
-from tests.crash.processes import END_SECONDS, MarkedProcesses, Process, spark_home, start_program
+from tests.crash.processes import END_SECONDS, MarkedProcesses, Process, start_program
 from tests.crash.seed import ALL, SEED
 from tests.crash.test_kills import assert_strictly_growing, final_counts
 from tests.host.spark.support import SparkRunner
 from tests.host.support import TIMEOUT_SECONDS, lines, wait_for
 from tests.support.brokers import RunningBroker
-from tests.support.sources import SOURCES
 
 pytestmark = [
     pytest.mark.spark,
@@ -35,7 +33,6 @@ pytestmark = [
 ]
 
 _STOPPED_IN_EPOCH = 2
-_ROOT = Path(__file__).parents[2]
 AFTER_MANIFEST = "manifest.after_write"
 BROKERS = ("embedded", pytest.param("kafka", marks=pytest.mark.kafka))
 POINTS = (AFTER_MANIFEST, "manifest.before_write", "transaction.open", "source.planned")
@@ -65,14 +62,7 @@ class Programs:
         """Start one on `machine`, which has a state.dir and a log."""
         directory = self.directory(machine)
         directory.mkdir()
-        environment = {
-            **self.processes.environment,
-            "PYTHONPATH": f"{SOURCES}:{_ROOT}",
-            "SPARK_HOME": str(spark_home(self._directory / "spark")),
-            "JDK_JAVA_OPTIONS": JAVA_OPTIONS,
-            "PENSTOCK_CRASH_POINTS": crash_points,
-            "PENSTOCK_CRASH_DIRECTORY": str(directory),
-        }
+        environment = self.processes.program_environment(self._directory, crash_points.split(), directory)
         values = {**self._config, "state.dir": str(directory / "state"), "source": self._source, "target": self.target}
         return start_program(Path(replaced.__file__), [json.dumps(values)], environment, directory / "log")
 

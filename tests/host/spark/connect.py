@@ -16,7 +16,7 @@ from typing import Any
 import pyspark
 from pyspark.sql.connect.session import SparkSession
 
-from tests.crash.application import JAVA_OPTIONS
+from tests.crash.processes import JAVA_OPTIONS
 from tests.host.spark.support import SparkRunner
 
 SPARK = Path(pyspark.__file__).parent

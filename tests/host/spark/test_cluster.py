@@ -18,7 +18,7 @@ import pytest
 import penstock
 import penstock_broker
 from penstock_broker.process import BrokerProcess
-from tests.crash.application import JAVA_OPTIONS
+from tests.crash.processes import JAVA_OPTIONS
 from tests.host.spark.support import SparkRunner
 from tests.host.support import lines, wait_for
 
