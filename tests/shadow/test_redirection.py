@@ -78,6 +78,10 @@ def test_a_missing_input_is_reported() -> None:
 
 
 def test_a_loop_over_a_topic_is_refused() -> None:
-    topology = made(lambda builder: builder.stream("in").to("in-2") or builder.stream("in-2").to("out"))
+    def returning(builder: StreamsBuilder) -> None:
+        builder.stream("in").to("in-2")
+        builder.stream("in-2").to("out")
+
+    topology = made(returning)
     with pytest.raises(TopologyError, match=r"KSTREAM-SINK.*test_redirection.py.* writes to in-2, .* also reads"):
         redirected(topology).applied_to(topology.build("app-shadow-new"))

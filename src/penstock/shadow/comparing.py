@@ -40,7 +40,7 @@ NOW: Final = "now"
 _TOPICS: Final = "topics.json"
 """The file with the internal topics of a comparison, by which the next one deletes them after a kill."""
 
-RunVersion = Callable[[Topology, StreamsConfig], None]
+RunVersion = Callable[[Topology, StreamsConfig], object]
 """Runs a topology to its planned ends."""
 
 
