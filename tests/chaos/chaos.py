@@ -139,6 +139,8 @@ class Chaos:
             self._do(deed)
         self._next_round()
         self._come_to_end()
+        self._wait_running(lambda: not self.state(program.PARKED_STORE))  # the end of the input does not wait for them
+        self._come_to_end()
 
     def _do(self, deed: str) -> None:
         match deed:
@@ -314,6 +316,7 @@ class Chaos:
             "PYTHONPATH": f"{SOURCES}:{_ROOT}:{Path(__file__).parent / 'clock'}",
             "PENSTOCK_CHAOS_CLOCK": str(self._clock),
             program.CALLS_FILE: str(self.calls),
+            program.FAILURES: "1",
             "SPARK_HOME": str(self._spark_home),
         }
         self._note(f"start of version {self._topology['version']} after epoch {self._checkpoint.last_epoch()}")

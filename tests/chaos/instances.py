@@ -227,7 +227,7 @@ class GroupChaos:
     def _lose_changelog(self, victim: Instance) -> None:
         self._restored()  # what a lost directory had is in the changelog alone until then
         self.close()
-        waiting = [f"{program.TRIED}-parked", *(f"{operator}-calls" for operator in program.CALLING)]
+        waiting = [program.PARKED_STORE, *(f"{operator}-calls" for operator in program.CALLING)]
         stores = [program.LETTERS_STORE, program.ORDERS_STORE, "minutes-store", *waiting]
         changelog = f"{self.name}-{self._draw.choice(stores)}-changelog"
         self._runner.admin.delete_topics([changelog])

@@ -62,6 +62,7 @@ PARK = Park(backoff=Backoff(50, limit=500), attempts=1_000)
 KEEP_ANSWERS = {"repartition.purge.interval.ms": 2**62}
 """The setting with which all answers stay in their topic, also while the clock is years ahead."""
 LETTERS_STORE, ORDERS_STORE, MORE_STORE = "letters-store", "orders-store", "more-store"
+PARKED_STORE = f"{TRIED}-parked"
 MINUTE_MS, NEAR_MS, GRACE_MS = 60_000, 1_000, 1_000_000_000
 TICK_MS = 1_000
 _TICKED_MS = 1_700_000_000_000
