@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -105,6 +105,22 @@ def test_a_mark_needs_annotations() -> None:
 
     with pytest.raises(TypeError, match=r"unannotated has the mark .* its parameter values has no annotation, .* list"):
         vectorized(unannotated)
+
+
+def test_a_mark_needs_annotations_of_columns() -> None:
+    def single(keys: list[str], value: dict[str, int]) -> list[int]:
+        return []
+
+    message = r"single has the mark of vectorized, but its parameter value is annotated as dict\[str, int\], which is a"
+    with pytest.raises(TypeError, match=rf"{message} single value: .* Write list\[dict\[str, int\]\]"):
+        vectorized(single)  # type: ignore[arg-type]  # that is what is tested
+
+
+def test_a_mark_accepts_annotations_that_a_list_fits() -> None:
+    def several(one: Any, two: Sequence[str], three: list[str] | None, four: tuple[str, ...], five: object) -> Any: ...
+
+    marked = vectorized(several)  # type: ignore[arg-type]  # the other overloads are for two columns
+    assert takes_columns_only(marked)
 
 
 def test_columns_and_single_values_are_not_mixed() -> None:

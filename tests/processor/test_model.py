@@ -170,6 +170,13 @@ def test_coroutine_functions_are_refused() -> None:
         function_of(makes_one)("a")
 
 
+def test_a_model_on_single_values_is_refused() -> None:
+    def fraud() -> Callable[[str], float]: ...
+
+    with pytest.raises(TypeError, match=r"fraud is annotated to take str, which is a single value: .* list\[str\]"):
+        model()(fraud)  # type: ignore[arg-type]  # that is what is tested
+
+
 def test_a_model_without_parentheses_is_refused() -> None:
     bare: Any = model
 

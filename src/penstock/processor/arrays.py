@@ -7,6 +7,7 @@ needs it, and none but numpy is a dependency.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import re
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 _NEEDED_FOR = "A function on columns"
+
+_OPEN: Final = ("typing", "typing_extensions", "types", "collections.abc")
+"""The modules of annotations that a list may fit."""
 
 
 class Form(Enum):
@@ -120,6 +124,24 @@ def list_form(annotation: Any) -> ColumnForm:
     """Return the type of a column that `annotation` names, of a list for any other annotation."""
     arguments = typing.get_args(annotation)
     return column_form(annotation) or ColumnForm(Form.LIST, arguments[0] if len(arguments) == 1 else None)
+
+
+def check_is_column(annotation: Any, what: str) -> None:
+    """Raise TypeError if `annotation` names a class that is no column, such as dict or str.
+
+    what: the words for what has the annotation, up to its name.
+    """
+    kind = typing.get_origin(annotation) or annotation
+    if not isinstance(kind, type) or kind is object or issubclass(kind, list | tuple):
+        return
+    is_open = typing.Protocol in kind.__mro__ or kind.__module__ in _OPEN  # as Any, Sequence and unions are
+    if is_open or column_form(annotation) is not None:
+        return
+    name = inspect.formatannotation(annotation)
+    raise TypeError(
+        f"{what} {name}, which is a single value: a column is a list, or an array of numpy, Arrow, polars or pandas. "
+        f"Write list[{name}], for example."
+    )
 
 
 def made(column: ColumnForm, rows: Sequence[Any]) -> Any:

@@ -17,7 +17,17 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar, overload
 
-from penstock.processor.arrays import LIBRARIES, LIST, ColumnForm, Form, column_form, column_in, list_form, made
+from penstock.processor.arrays import (
+    LIBRARIES,
+    LIST,
+    ColumnForm,
+    Form,
+    check_is_column,
+    column_form,
+    column_in,
+    list_form,
+    made,
+)
 from penstock.processor.columns import ColumnCall, ColumnError
 from penstock.serdes.api import Library
 from penstock.signatures import signature_of
@@ -124,7 +134,7 @@ def vectorized(function: Callable[..., Any]) -> Any:
         function: takes one list or array per parameter, and returns a list or an array of the same length.
 
     Raises:
-        TypeError: it is not a Python function, or a parameter has no annotation.
+        TypeError: it is not a Python function, or a parameter has no annotation, or that of a single value.
     """
     if not inspect.isfunction(function):
         raise TypeError(f"Expected a function for vectorized, got {function!r}: mark a function made with def.")
@@ -134,6 +144,9 @@ def vectorized(function: Callable[..., Any]) -> Any:
                 f"{function.__qualname__} has the mark of vectorized, but its parameter {name} has no annotation, so "
                 f"its column is unknown: write {name}: list[float], for example, or the array that it takes."
             )
+        check_is_column(
+            annotation, f"{function.__qualname__} has the mark of vectorized, but its parameter {name} is annotated as"
+        )
     setattr(function, MARK, Marked())
     return function
 

@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol, TypeVar, overload
 
 import cloudpickle
 
-from penstock.processor.arrays import list_form
+from penstock.processor.arrays import check_is_column, list_form
 from penstock.processor.column_functions import (
     MARK,
     Array,
@@ -76,7 +76,7 @@ def model(factory: None = None, /, *, batch_size: int = 64) -> MakesModel:
 
     Raises:
         TypeError: `batch_size` is not a whole number, the parentheses are missing, or a thing is decorated that is not
-            a Python function.
+            a Python function, or its annotation says that the function takes single values.
         ValueError: `batch_size` is less than 1.
     """
     given: object = factory
@@ -90,6 +90,8 @@ def model(factory: None = None, /, *, batch_size: int = 64) -> MakesModel:
             raise TypeError(f"Expected a function for model, got {factory!r}: decorate a factory made with def.")
         arguments = typing.get_args(result_annotation(factory))
         taken = arguments[0] if len(arguments) == 2 and isinstance(arguments[0], list) else []
+        for annotation in taken:
+            check_is_column(annotation, f"The model {factory.__qualname__} is annotated to take")
         result = arguments[1] if len(arguments) == 2 else None
         call = _caller(_Loaded(factory, is_coroutine=typing.get_origin(result) in _AWAITABLES))
         update_wrapper(call, factory, ("__module__", "__name__", "__qualname__", "__doc__"), ())
