@@ -94,7 +94,7 @@ class TestHost:
     def measured(self) -> Measured:
         return NOT_MEASURED
 
-    def table(self, store_name: str) -> str:
+    def table(self, store_name: str, as_of: int | None = None) -> str:
         assert self.config is not None
         return f"{self.config['application.id']}: {store_name}"
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.processor.columns import apply, composed, has_null, kept_rows, write_contexts
+from penstock.processor.row_partitions import RowPartitions
 from penstock.record import Int64Array, RecordBatch, TopicPartition
 from penstock.state.api import RecordContext
 
@@ -92,8 +93,13 @@ def test_a_null_is_found_by_its_type() -> None:
 
 @pytest.mark.parametrize("headers", [(), (("h", b"1"),)])
 def test_a_write_has_the_context_of_its_row(headers: Any) -> None:
-    batch = RecordBatch.of([("a", "x", 5, 10, ()), ("b", "y", 6, 11, headers)])
-    assert write_contexts(TopicPartition("in", 3), batch, np.array([1, 0])) == [
+    batch, rows = RecordBatch.of([("a", "x", 5, 10, ()), ("b", "y", 6, 11, headers)]), np.array([1, 0])
+    assert write_contexts(RowPartitions.of([TopicPartition("in", 3)] * 2), batch, rows) == [
         RecordContext(6, headers, "in", 3, 11),
+        RecordContext(5, (), "in", 3, 10),
+    ]
+    several = RowPartitions.of([TopicPartition("in", 3), TopicPartition("other", 1)])
+    assert write_contexts(several, batch, rows) == [
+        RecordContext(6, headers, "other", 1, 11),
         RecordContext(5, (), "in", 3, 10),
     ]
