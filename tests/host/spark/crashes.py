@@ -77,3 +77,14 @@ def calls_so_far(path: Path) -> int:
     with path.open("ab") as file:
         file.write(b".")
     return before
+
+
+def answer_by_chance(calls: Path, seed: int, failing: float, value: str) -> str:
+    """Return the value with the number of the call, or fail, by chance: each run of an epoch has other outcomes.
+
+    failing: the share of calls that fail.
+    """
+    number = calls_so_far(calls)
+    if random.Random(seed << 32 | number).random() < failing:
+        raise ConnectionError(f"no answer for {value}")
+    return f"{value} {number}"

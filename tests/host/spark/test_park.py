@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -13,7 +12,7 @@ import pytest
 from penstock import Backoff, Materialized, Park, Produced, StreamsBuilder, Topology, savepoints
 from penstock.plan.partitioning import partition_for
 from penstock.processor.parked_requests import ParkedAction, ParkedRequest, ParkedRequestSerde
-from tests.host.spark.crashes import Crashes, calls_so_far, is_killed, run_to_end_over_kills
+from tests.host.spark.crashes import Crashes, answer_by_chance, is_killed, run_to_end_over_kills
 from tests.host.spark.inline import InlineQuery
 from tests.host.spark.support import SparkRunner
 from tests.host.support import InputRecord
@@ -72,20 +71,12 @@ def test_each_record_has_one_result_in_order_whatever_fails_when(
     assert by_key(spark_runner, topics[1]) == expected
 
 
-def charge_by_chance(calls: Path, seed: int, _key: str, value: str) -> str:
-    """Fail, or return the number of the call, by chance: each run of an epoch has other outcomes."""
-    number = calls_so_far(calls)
-    if random.Random(seed << 32 | number).random() < 0.5:
-        raise ConnectionError(f"no answer for {value}")
-    return f"{value} {number}"
-
-
 def charging_by_chance(source: str, target: str, calls: Path, seed: int) -> Topology:
     """Return a topology that charges by chance, and counts the answers of each key in a store."""
     builder = StreamsBuilder()
     park = Park(backoff=Backoff(1_000, limit=1_000), attempts=1_000)
     charged = builder.stream(source, TEXT).map_values(
-        partial(charge_by_chance, calls, seed), named="charge", on_error=park
+        partial(answer_by_chance, calls, seed, 0.5), named="charge", on_error=park
     )
     charged.to(target, Produced.with_(STRING, STRING))
     charged.group_by_key().aggregate(

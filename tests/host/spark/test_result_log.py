@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock import Grouped, Materialized, Produced, StreamsBuilder, Topology
-from tests.host.spark.crashes import Crashes, calls_so_far, is_killed
+from tests.host.spark.crashes import Crashes, answer_by_chance, is_killed
 from tests.host.spark.inline import InlineQuery
 from tests.host.spark.support import SparkRunner
 from tests.host.support import InputRecord
@@ -22,18 +21,10 @@ pytestmark = [pytest.mark.one_broker, pytest.mark.partitions(2, 2)]
 RECORDS = 24
 
 
-def numbered_by_chance(calls: Path, seed: int, value: str) -> str:
-    """Return the number of the call, or fail, by chance."""
-    number = calls_so_far(calls)
-    if random.Random(seed << 32 | number).random() < 0.3:
-        raise ConnectionError(f"no answer for {value}")
-    return f"{value} {number}"
-
-
 def numbers(source: str, target: str, calls: Path, seed: int) -> Topology:
     """Return a topology that writes numbers to a topic, and stores them by last digit in another sub-topology."""
     builder = StreamsBuilder()
-    numbered = builder.stream(source, TEXT).map_values(partial(numbered_by_chance, calls, seed), named="numbered")
+    numbered = builder.stream(source, TEXT).map_values(partial(answer_by_chance, calls, seed, 0.3), named="numbered")
     numbered.to(target, Produced.with_(STRING, STRING))
     numbered.group_by(lambda _, value: value[-1], Grouped.with_(key_serde=STRING, value_serde=STRING)).aggregate(
         str,
