@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka import KafkaError as Code
 
 from penstock.client.api import GroupIdentity, OffsetAndMetadata
+from penstock.client.confluent import transactional_client
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.client.confluent.consumer import ConfluentFetcher
 from penstock.client.confluent.transactional_client import (
@@ -20,7 +21,7 @@ from penstock.client.confluent.transactional_client import (
     transactional_right,
 )
 from penstock.config import StreamsConfig
-from penstock.errors import KafkaError
+from penstock.errors import BrokerNotFoundError, KafkaError
 from penstock.record import PartitionBatch, RecordBatch, TopicPartition
 from tests.support.waiting import until
 
@@ -39,6 +40,25 @@ def made(config: StreamsConfig, unique_name: Callable[[str], str]) -> Iterator[M
     yield make
     for client in clients:
         client.close()
+
+
+class _UnansweredProducer(Producer):
+    """A producer without an answer from brokers."""
+
+    asked: ClassVar[list[float]] = []
+
+    def init_transactions(self, timeout: float = -1) -> None:
+        self.asked.append(timeout)
+        raise KafkaException(Code(Code._TIMED_OUT))
+
+
+def test_the_last_attempt_to_initialise_a_producer_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """librdkafka waits twice `transaction.timeout.ms` if its timeout is negative."""
+    monkeypatch.setattr(transactional_client, "Producer", _UnansweredProducer)
+    nowhere = StreamsConfig({"application.id": "a", "bootstrap.servers": "127.0.0.1:1"}, environment={})
+    with pytest.raises(BrokerNotFoundError):
+        TransactionalClient(nowhere, "id", 0, {}, {}).ready({})
+    assert _UnansweredProducer.asked == [0]
 
 
 def send(client: TransactionalClient, topic: str, *values: bytes) -> None:

@@ -356,7 +356,7 @@ def initialized(connection: ClientConnection, transactional_id: str, *rights: Ri
     patience, hurried = _HURRIED_SECONDS, _HURRIED_PRODUCERS
     while True:
         producer = connection.make(Producer)
-        remaining = deadline - time.monotonic()
+        remaining = max(deadline - time.monotonic(), 0)  # a negative timeout is no limit for librdkafka
         try:
             seconds = min(patience, remaining)
             until(seconds, partial(producer.init_transactions, seconds))
