@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -130,20 +131,30 @@ def did_you_mean(key: str, known: Iterable[str]) -> str:
     return f": did you mean {close[0]}?" if close else ""
 
 
+_VARIABLES = {environment_name(key): key for key in (*KEYS, *FORMER_NAMES)}
+"""The keys by their environment variables."""
+
+
+@cache
+def _variable_like(name: str) -> str | None:
+    """Return the variable whose name is most similar to `name`, None without a similar one."""
+    close = get_close_matches(name, _VARIABLES, n=1, cutoff=_MISSPELT)
+    return close[0] if close else None
+
+
 def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the keys set by environment variables; empty variables are ignored."""
-    keys = {environment_name(name): name for name in (*KEYS, *FORMER_NAMES)}
     found: dict[str, str] = {}
     for variable, value in environment.items():
         if not variable.startswith("PENSTOCK_") or not value.strip():
             continue
-        if variable not in keys:
-            if close := get_close_matches(variable, keys, n=1, cutoff=_MISSPELT):
-                _warn_once(variable, "The environment variable %s is ignored: did you mean %s?", variable, close[0])
+        if variable not in _VARIABLES:
+            if meant := _variable_like(variable):
+                _warn_once(variable, "The environment variable %s is ignored: did you mean %s?", variable, meant)
         elif variable.endswith("_PORT") and _OF_KUBERNETES.match(value):
             _warn_once(variable, "%s=%s is ignored: Kubernetes sets it for a service of that name.", variable, value)
         else:
-            found[keys[variable]] = value
+            found[_VARIABLES[variable]] = value
     return found
 
 
