@@ -80,8 +80,6 @@ class RowError(Exception):
 class Execution:
     """Runs batches through the nodes of one task.
 
-    The constructor plans every source and every node with a store.
-
     Args:
         topology: the nodes.
         task: the context of the task.

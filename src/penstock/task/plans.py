@@ -12,7 +12,7 @@ from penstock.task.processor_topology import ProcessorTopology
 
 
 class Plans:
-    """The column plans of one task. The constructor plans every source and every node with a store.
+    """The column plans of one task, each made at its first use.
 
     Args:
         topology: the nodes.
@@ -33,21 +33,17 @@ class Plans:
         self._able = column_nodes(topology, errors) if column_by_column else frozenset()
         self._joins = join_nodes(topology, errors) if column_by_column else ()
         self._by_record_with_headers = using_headers(topology, stores)
-        self._plans: dict[tuple[bool, frozenset[str]], ColumnPlan] = {}
-        entries: list[Entry] = [*topology.sources, *(node for node in topology.processors if node.stores)]
-        for entry in entries:
-            self.of((entry,))
-            self.of((entry,), with_headers=True)
+        self._plans: dict[tuple[frozenset[str], frozenset[str]], ColumnPlan] = {}
 
     def of(self, entries: Sequence[Entry], *, with_headers: bool = False) -> ColumnPlan:
         """Return the plan after `entries`, whose records run together.
 
         with_headers: whether they have headers, so that nodes whose serdes may use them run record by record.
         """
-        place = with_headers, frozenset(entry.name for entry in entries)
+        without = self._by_record_with_headers if with_headers else frozenset()
+        place = without, frozenset(entry.name for entry in entries)
         plan = self._plans.get(place)
         if plan is None:
-            without = self._by_record_with_headers if with_headers else frozenset()
             joins = [join for join in self._joins if join.names.isdisjoint(without)]
             known = tuple(dict.fromkeys(entries))
             plan = column_plan(known, self._topology, self._able - without, self._errors, joins)
