@@ -215,6 +215,8 @@ def _show(done: Replay, records: list[dict[str, Any]], as_json: bool) -> None:
     for line in done.differences:
         err.print(line, markup=False)
     for replayed in done.tasks:
+        if replayed.is_logged:
+            err.print(f"task {replayed.task}: its result is in the result log; no function is called", markup=False)
         for line in replayed.differences:
             err.print(f"task {replayed.task}: {line}", markup=False)
     processed = counted(sum(each.records for each in done.tasks), "record")

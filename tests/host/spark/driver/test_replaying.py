@@ -4,18 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from penstock import Consumed, JoinWindows, Materialized, Produced, StreamJoined, StreamsBuilder, Topology
+from penstock import (
+    Backoff,
+    Consumed,
+    JoinWindows,
+    Materialized,
+    Park,
+    Produced,
+    StreamJoined,
+    StreamsBuilder,
+    Topology,
+)
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 from penstock.host.spark.checkpoints.checkpoint import Manifest, checkpoint_of
 from penstock.host.spark.driver.replaying import EpochReplay, Replay
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
+from tests.host.spark.crashes import Crashes, answer_by_chance, calls_so_far, is_killed
 from tests.host.spark.inline import InlineQuery, failure_of
 from tests.host.spark.support import SparkRunner
 from tests.host.support import InputRecord, lines
@@ -189,6 +201,60 @@ def test_records_that_waited_and_records_in_transit_are_as_they_were(
     spark_runner.admin.delete_records({TopicPartition(topics[0], 0): 9})
     with pytest.raises(StreamsError, match="and the records before offset 9 are deleted"):
         replayed(topology, config, tmp_path, next(n for n in range(3, query.epochs) if reads(manifests, n, topics[0])))
+
+
+def answered_by_chance(source: str, target: str, calls: Path, park: Park | None) -> Topology:
+    """Return a topology whose function counts its calls in a file, and fails by chance."""
+    builder = StreamsBuilder()
+    answered = builder.stream(source, consumed=TEXT).map_values(
+        partial(answer_by_chance, calls, 1, 0.5), named="answered", on_error=park
+    )
+    answered.to(target, produced=TEXT_OUT)
+    return builder.build()
+
+
+@pytest.mark.partitions(2, 2)
+@pytest.mark.parametrize("way", ["park", "result log"])
+def test_a_task_with_a_result_log_calls_no_function_again(
+    spark_runner: SparkRunner,
+    application: str,
+    topics: tuple[str, str],
+    crashes: Callable[..., Crashes],
+    tmp_path: Path,
+    way: str,
+) -> None:
+    settings: dict[str, Any] = {"processing.exception.handler": "LogAndContinueProcessingExceptionHandler"}
+    park = None
+    if way == "park":
+        park = Park(backoff=Backoff(3_600_000, limit=3_600_000), attempts=2)
+    else:
+        settings["penstock.result.log"] = True
+    topology = answered_by_chance(*topics, tmp_path / "calls", park)
+    config = spark_runner.config(application, settings)
+    query = InlineQuery(topology, config, spark_runner.admin)
+    for words in (["a", "b", "c", "d"], ["e", "f", "g", "h"]):
+        spark_runner.write(topics[0], lines(words, partitions=2))
+        query.run_to_end()
+    made = calls_so_far(tmp_path / "calls")
+    done = replayed(topology, config, tmp_path / "scratch")
+    assert (done.epoch, done.is_same, [task.is_logged for task in done.tasks]) == (query.epochs, True, [True, True])
+    again = [value for _, each in done.output for value in each.batch.values]
+    assert again
+    assert sorted(again) == sorted(each.value for each in spark_runner.read(topics[1]))[-len(again) :]
+    with pytest.raises(StreamsError, match=r"the result of task 0_\d in the result log is deleted.*omit --epoch"):
+        replayed(topology, config, tmp_path / "scratch", 1)
+    spark_runner.write(topics[0], lines(["i", "j", "k", "l"], partitions=2))
+    crashes(at="transaction.before")
+    assert is_killed(query)
+    unfinished = calls_so_far(tmp_path / "calls")
+    assert unfinished == made + 5  # of the four records, and of the look before
+    before = files(Path(config["state.dir"]))
+    started = replayed(topology, config, tmp_path / "scratch")
+    assert (started.epoch, started.is_committed) == (query.epochs + 1, False)
+    assert [task.is_logged for task in started.tasks] == [True, True]
+    assert calls_so_far(tmp_path / "calls") == unfinished + 1
+    assert files(Path(config["state.dir"])) == before
+    query.close()
 
 
 def reads(manifests: list[Manifest | None], epoch: int, topic: str) -> bool:

@@ -3,7 +3,8 @@
 An epoch depends on its offset, on the manifest before it, on the segments and rows that this manifest names, and on the
 records of the topics; so the same functions give the same result. Tasks run one after the other, level by level, as
 workers run them. Their writes are kept in memory: checkpoint, topics and state directory do not change. The position of
-a task is a digest of everything that it has committed, so it shows whether the replay arrives at the same state.
+a task is a digest of everything that it has committed, so it shows whether the replay arrives at the same state. A task
+with a result log takes its result from there and calls no function, as when the epoch runs again on workers.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.config import StreamsConfig
@@ -31,10 +32,13 @@ from penstock.host.spark.protocol.epoch_offset import EpochOffset
 from penstock.host.spark.protocol.history_bounds import live_position
 from penstock.host.spark.protocol.messages import GlobalControl, TaskControl, TaskReport
 from penstock.host.spark.protocol.placement import differences, shape
+from penstock.host.spark.worker.determinism import TaskResult
 from penstock.host.spark.worker.global_state import global_stores
+from penstock.host.spark.worker.logged_results import found_result
 from penstock.host.spark.worker.printing import PrintBuffer
 from penstock.host.spark.worker.reading import check_topics, read_range
 from penstock.host.spark.worker.task_epoch import TaskEpoch
+from penstock.host.storage.files import Files
 from penstock.plan.subtopology import BuiltTopology, TaskId
 from penstock.record import PartitionBatch, TopicPartition, size_of
 from penstock.state.api import StateStore
@@ -52,11 +56,13 @@ class TaskReplay:
         records: the number of records that it processed.
         differences: its differences from the committed epoch, in words; empty if it has no differences, or if the epoch
             was never committed.
+        is_logged: whether the result is that of the result log, and no function was called.
     """
 
     task: TaskId
     records: int
     differences: tuple[str, ...]
+    is_logged: bool
 
 
 @dataclass(frozen=True)
@@ -141,7 +147,8 @@ class EpochReplay:
             prepare: called with each task before it processes.
 
         Raises:
-            StreamsError: a function fails, records of the topics are deleted, or there is no such task.
+            StreamsError: a function fails, records of the topics or logged results are deleted, or there is no such
+                task.
             KafkaError: brokers do not answer.
         """
         wanted = self._wanted(task)
@@ -153,8 +160,11 @@ class EpochReplay:
         output: list[tuple[TaskId, PartitionBatch]] = []
         with global_stores(description, self._checkpoint, GlobalControl.of(self._end)) as stores:
             for each in (each for level in placement.levels for each in level if each in wanted):
-                sent, report = self._run_task(each, controls[each], waiting.pop(each, []), stores, prepare)
-                tasks.append(TaskReplay(each, report.processed, tuple(self._differences(each, report))))
+                arrived = waiting.pop(each, [])
+                logged = self._logged(each, controls[each])
+                sent, report = logged or self._run_task(each, controls[each], arrived, stores, prepare)
+                found = tuple(self._differences(each, report))
+                tasks.append(TaskReplay(each, report.processed, found, logged is not None))
                 for part in sent:
                     consumer = placement.consumers.get(TopicPartition(part.topic, part.partition))
                     if part.topic not in description.topics_for_other_hosts:
@@ -205,6 +215,15 @@ class EpochReplay:
                     f"and the records before offset {begins[each.partition]} are deleted."
                 )
 
+    def _logged(self, task: TaskId, control: TaskControl) -> TaskResult | None:
+        """Return the result of a task in the result log, None if it has none."""
+        if not self._logs_results(task):
+            return None
+        return found_result(self._description, self._checkpoint, task, control)
+
+    def _logs_results(self, task: TaskId) -> bool:
+        return self._description.logs_results(self._description.subtopologies[task.subtopology])
+
     def _run_task(
         self,
         task: TaskId,
@@ -212,10 +231,20 @@ class EpochReplay:
         sent: list[PartitionBatch],
         stores: Mapping[str, StateStore],
         prepare: Callable[[StreamTask], None],
-    ) -> tuple[list[PartitionBatch], TaskReport]:
+    ) -> TaskResult:
         inputs = sorted((*self._fetched(task), *sent), key=lambda part: part.lane)
+        if self._manifest is not None and self._logs_results(task):
+            prepare = self._refuse
         epoch = TaskEpoch(self._description, self._checkpoint, task, control, stores, prepare)
-        return epoch.run(inputs, PrintBuffer())
+        return TaskResult(*epoch.run(inputs, PrintBuffer()))
+
+    def _refuse(self, task: StreamTask) -> NoReturn:
+        """Raise StreamsError for a task that has work to do, and whose committed result is deleted."""
+        raise StreamsError(
+            f"Epoch {self.epoch} cannot be replayed: the result of task {task.task_id} in the result log is deleted, "
+            "and its functions may return something else now. The checkpoint keeps the results of the last committed "
+            "epoch, and of a later one that is not committed: omit --epoch."
+        )
 
     def _fetched(self, task: TaskId) -> Iterator[PartitionBatch]:
         for each in task_ranges(self._description, task, self._start, self._end):
@@ -291,6 +320,13 @@ class EpochReplay:
                 )
 
 
+class _UnchangedFiles(Files):
+    """A directory in which no file is written."""
+
+    def write_once(self, path: str, data: bytes, before_rename: Callable[[], None] | None = None) -> None:
+        """Do nothing."""
+
+
 class _UnchangedCheckpoint(Checkpoint):
     """A checkpoint with its writes kept in memory."""
 
@@ -315,6 +351,10 @@ class _UnchangedCheckpoint(Checkpoint):
     def write_segment(self, task: str, segment: str, data: bytes, before_rename: Callable[[], None]) -> None:
         """Keep a segment in memory."""
         self._written[task, segment] = data
+
+    def results(self) -> Files:
+        """Return the directory with the result log of each epoch, for reading: a reader of it notes its vote."""
+        return _UnchangedFiles(super().results().uri)
 
     def write_restore_state(self, name: str, data: bytes) -> None:
         """Do nothing: this restore has no watcher."""
@@ -368,6 +408,7 @@ def _description(
         placement=placement,
         checkpoint_id=metadata.checkpoint_id,
         query_id=metadata.query_id,
+        program=metadata.plan,
         process_id="replay",
     )
 

@@ -36,8 +36,7 @@ def logged_result(
     A changed program has results of its own: it runs only if no output of the epoch is committed, and may be the
     correction of a function whose result stopped the epoch. Raises the errors of `run`, which the log does not keep.
     """
-    identity = f"{description.program}{control.offset_digest}{control.entry.head}"
-    log = ResultLog(checkpoint, control.epoch, str(task), identity)
+    log = _log_of(description, checkpoint, task, control)
     found = log.find()
     if found is not None:
         keep_base(description, str(task), checkpoint)
@@ -46,9 +45,26 @@ def logged_result(
     if result.report.phases is None:  # it had nothing to do
         return result
     mine = _encoded(result, description.config["penstock.row.max.bytes"])
-    agreed = log.write(mine, partial(crash_point, "result.torn_write", control.epoch))
+    agreed = _log_of(description, checkpoint, task, control).write(
+        mine, partial(crash_point, "result.torn_write", control.epoch)
+    )
     crash_point("result.after_write", control.epoch)
     return result if agreed == mine else _decoded(agreed, description.generation)
+
+
+def found_result(
+    description: ApplicationDescription, checkpoint: Checkpoint, task: TaskId, control: TaskControl
+) -> TaskResult | None:
+    """Return the result of the first attempt of a task in an epoch, None if the log has none."""
+    found = _log_of(description, checkpoint, task, control).find()
+    return None if found is None else _decoded(found, description.generation)
+
+
+def _log_of(
+    description: ApplicationDescription, checkpoint: Checkpoint, task: TaskId, control: TaskControl
+) -> ResultLog:
+    run = f"{description.program}{control.offset_digest}{control.entry.head}"
+    return ResultLog(checkpoint, control.epoch, str(task), run)
 
 
 def _encoded(result: TaskResult, row_max_bytes: int) -> bytes:
