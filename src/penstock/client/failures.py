@@ -61,12 +61,10 @@ class Failures:
 
     Args:
         settings: the settings of the client, under librdkafka's names.
-        timeout_ms: the timeout (ms) of one call.
     """
 
-    def __init__(self, settings: Mapping[str, Any], timeout_ms: int) -> None:
+    def __init__(self, settings: Mapping[str, Any]) -> None:
         self._settings = settings
-        self._timeout_ms = timeout_ms
         self.servers = str(settings["bootstrap.servers"])
 
     @property
@@ -85,10 +83,10 @@ class Failures:
             f"Cannot log in at bootstrap.servers={self.servers} ({doing}): {reason}. Check {self._login()}."
         )
 
-    def silence(self, doing: str, reason: str) -> BrokerNotFoundError:
-        """Return the error for brokers that do not answer."""
+    def silence(self, doing: str, reason: str, waited: float) -> BrokerNotFoundError:
+        """Return the error for brokers that do not answer. waited: the time of the wait, in seconds."""
         return BrokerNotFoundError(
-            f"No broker of bootstrap.servers={self.servers} answered within {self._timeout_ms} ms ({doing}): "
+            f"No broker of bootstrap.servers={self.servers} answered within {round(waited * 1000)} ms ({doing}): "
             f"{reason}. Check the address, that the broker runs, and that its listener uses "
             f"security.protocol={self.protocol}; `penstock broker` starts a broker on this machine."
         )

@@ -128,7 +128,7 @@ def test_topics_are_changed_though_a_quota_puts_it_off(monkeypatch: pytest.Monke
 def test_an_unreachable_broker_is_reported_in_time_with_address_and_command() -> None:
     config = StreamsConfig({"bootstrap.servers": "127.0.0.1:1"})
     admin = ConfluentAdmin(config, timeout_ms=500)
-    with pytest.raises(BrokerNotFoundError, match=r"127\.0\.0\.1:1 answered within 500 ms.*penstock broker"):
+    with pytest.raises(BrokerNotFoundError, match=r"127\.0\.0\.1:1 answered within \d+ ms.*penstock broker"):
         admin.topics()
     with pytest.raises(BrokerNotFoundError):
         together(ConfluentFetcher(config, timeout_ms=500).fetch(TopicPartition("t", 0), 0, 1, read_committed=True))

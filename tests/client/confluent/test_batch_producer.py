@@ -113,7 +113,7 @@ def test_records_that_are_not_written_in_time_are_an_error() -> None:
     producer = ConfluentBatchProducer(NO_BROKER, timeout_ms=100)
     assert not producer.lags()
     producer.send([PartitionBatch(*HERE, RecordBatch.of([(None, b"v", 1, 0, ())]))])
-    with pytest.raises(BrokerNotFoundError, match="answered within 100 ms"):
+    with pytest.raises(BrokerNotFoundError, match=r"answered within \d+ ms"):
         producer.flush()
     for _ in range(2):
         producer.close()

@@ -10,6 +10,7 @@ from confluent_kafka import KafkaError as Code
 from confluent_kafka import KafkaException
 
 from penstock.client.confluent import ConfluentProducer
+from penstock.client.confluent import connection as connection_module
 from penstock.client.confluent.connection import Background, ClientConnection, is_silence
 from penstock.config import StreamsConfig
 from penstock.errors import (
@@ -147,3 +148,14 @@ def test_a_client_without_an_answer_is_silent() -> None:
     assert is_silence(TimeoutError())
     assert is_silence(KafkaException(Code(Code._TRANSPORT)))
     assert not is_silence(KafkaException(Code(Code.NOT_COORDINATOR)))
+
+
+def test_silence_names_the_time_of_the_wait_and_not_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SimpleNamespace(monotonic=lambda: 5.0)
+    monkeypatch.setattr(connection_module, "time", clock)
+    connection = ClientConnection({"bootstrap.servers": "localhost:1"}, 60_000)
+    clock.monotonic = lambda: 100.0
+    connection.asks()
+    clock.monotonic = lambda: 120.5
+    with pytest.raises(BrokerNotFoundError, match=r"localhost:1 answered within 20500 ms \(writing\)"):
+        connection.fail(Code(Code._ALL_BROKERS_DOWN), "writing")

@@ -57,7 +57,7 @@ def test_records_that_are_not_written_in_time_are_an_error_once() -> None:
     producer = ConfluentProducer(NO_BROKER, timeout_ms=100)
     producer.send("t", b"k", b"v", 0)
     for call in (producer.flush, producer.close):
-        with pytest.raises(BrokerNotFoundError, match=r"answered within 100 ms \(writing\)"):
+        with pytest.raises(BrokerNotFoundError, match=r"answered within \d+ ms \(writing\)"):
             call()
     producer.close()
     with pytest.raises(KafkaError, match="The producer is closed"):

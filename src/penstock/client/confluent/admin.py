@@ -468,6 +468,7 @@ class ConfluentAdmin:
         brokers refused because of a quota; if None, these are errors.
         """
         client = self._open(doing)
+        self._connection.asks()
         failed: tuple[KafkaException | TimeoutError, Any] | None = None
         for key, future in ask(client).items():
             try:

@@ -155,9 +155,10 @@ class ClientConnection:
         if str(settings.get(_STATISTICS_INTERVAL, 0)) != "0":
             role = str(settings.get("client.id", "")).rpartition("-")[2]
             self.settings.setdefault("stats_cb", partial(STATISTICS.report, role))
-        self._failures = Failures(settings, timeout_ms)
+        self._failures = Failures(settings)
         self.servers = self._failures.servers
         self.timeout_ms = timeout_ms
+        self._asked = time.monotonic()
         self.serve: Callable[[float], object] = nothing_to_serve
         """Serves queued reports for up to that many seconds. Set by clients that do not serve them themselves."""
 
@@ -176,9 +177,14 @@ class ClientConnection:
         """End of the throttling of this client (s, monotonic clock), which is above its quota."""
         return self._reported.throttled_until
 
+    def asks(self) -> None:
+        """Note that a wait for brokers begins, whose time is in the error if they do not answer."""
+        self._asked = time.monotonic()
+
     def answered(self) -> None:
         """Clear the reported error: brokers have answered since."""
         self._reported.noticed = None
+        self.asks()
 
     def serve_events_of(self, consumer: Consumer) -> None:
         """Serve the events of `consumer` from now on by polling it."""
@@ -225,7 +231,7 @@ class ClientConnection:
             why = next((each for each in (error, self.noticed) if each is not None and is_no_login(each)), None)
             if why is not None:
                 raise self._failures.login(doing, str(why.str()).rstrip("."))
-            raise self._failures.silence(doing, self._background() or reason)
+            raise self._failures.silence(doing, self._background() or reason, time.monotonic() - self._asked)
         if code in UNKNOWN_TOPIC:
             code = UNKNOWN_TOPIC_OR_PARTITION
         elif code == Code._AUTO_OFFSET_RESET:

@@ -332,6 +332,7 @@ class ConfluentFetcher:
         Raises KafkaError if they do not arrive within `seconds`, or cannot arrive. Time during which brokers throttle
         this client for its quota does not count.
         """
+        connection.asks()
         deadline = time.monotonic() + seconds
         while True:
             messages = _arrived(consumer, _FETCH_RECORDS, min(seconds, _LOOK_SECONDS))

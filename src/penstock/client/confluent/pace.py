@@ -126,11 +126,13 @@ def drained_while_taken(
     The wait goes on while brokers accept records or throttle this client for its quota; otherwise it ends after the
     timeout of `connection`. has_failed and errors: as for `drained`.
     """
+    connection.asks()
     waiting, deadline = len(producer), time.monotonic() + connection.timeout
     while waiting and not has_failed():
         left = drained(producer, _LOOK_SECONDS, has_failed)
         now = time.monotonic()
         if left < waiting:
+            connection.asks()
             deadline = now + connection.timeout
         if now >= max(deadline, connection.throttled_until + connection.timeout):
             return left

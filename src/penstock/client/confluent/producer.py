@@ -60,6 +60,7 @@ class ConfluentProducer:
         extra: dict[str, Any] = {"headers": list(headers)} if headers else {}
         if timestamp is not None:
             extra["timestamp"] = timestamp_ms(timestamp, f"the timestamp of a record for {topic}")
+        self._connection.asks()
         deadline = time.monotonic() + self._connection.timeout
         while True:
             try:
@@ -76,6 +77,7 @@ class ConfluentProducer:
 
     def flush(self) -> None:
         """Wait until all records are written. Raises KafkaError if one failed."""
+        self._connection.asks()
         try:
             remaining = drained(self._open(), self._connection.timeout)
         except KafkaException as error:

@@ -87,6 +87,7 @@ def send_output(
     Raises:
         UntakenError: the first record that failed with another error.
     """
+    connection.asks()
     for part, each in enumerate(output):
         try:
             for row, code in by_itself.write(each) if by_itself.takes(each) else _produced(connection, producer, each):

@@ -352,6 +352,7 @@ def initialized(connection: ClientConnection, transactional_id: str, *rights: Ri
         transactional_id: the transactional id.
         rights: the rights that it needs, for errors.
     """
+    connection.asks()
     deadline = time.monotonic() + connection.timeout
     patience, hurried = _HURRIED_SECONDS, _HURRIED_PRODUCERS
     while True:

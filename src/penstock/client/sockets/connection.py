@@ -72,7 +72,7 @@ class ConnectionSettings:
 
     def __init__(self, settings: Mapping[str, Any], timeout_ms: int) -> None:
         self.timeout_ms = timeout_ms
-        self.failures = Failures(settings, timeout_ms)
+        self.failures = Failures(settings)
         self.client_id = str(settings.get("client.id", "penstock"))
         protocol = self.failures.protocol
         if protocol not in _PROTOCOLS:
@@ -184,13 +184,15 @@ class BrokerConnection:
         return self._receive(self._deadline(self._settings.timeout_ms if timeout_ms is None else timeout_ms), doing)
 
     def _deadline(self, timeout_ms: int) -> float:
-        return time.monotonic() + timeout_ms / 1000
+        """Begin to wait, and return the end of the wait."""
+        self._asked = time.monotonic()
+        return self._asked + timeout_ms / 1000
 
     def _connect(self, host: str, port: int, deadline: float, doing: str) -> socket.socket:
         try:
             plain = socket.create_connection((host, port), timeout=self._left(deadline))
         except OSError as error:
-            raise self._failures.silence(doing, self._reason(error)) from error
+            raise self._silence(doing, error) from error
         try:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -202,7 +204,7 @@ class BrokerConnection:
             plain.close()
             if isinstance(error, ssl.SSLError):
                 raise self._failures.login(doing, self._reason(error)) from error
-            raise self._failures.silence(doing, self._reason(error)) from error
+            raise self._silence(doing, error) from error
 
     def _learn_versions(self, deadline: float, doing: str) -> None:
         software = {"client_software_name": "penstock", "client_software_version": "1"}
@@ -310,7 +312,10 @@ class BrokerConnection:
         # A broker that rejects the client's certificate closes the connection after the handshake.
         if isinstance(error, ssl.SSLError):
             return self._failures.login(doing, self._reason(error))
-        return self._failures.silence(doing, self._reason(error))
+        return self._silence(doing, error)
+
+    def _silence(self, doing: str, error: Exception) -> KafkaError:
+        return self._failures.silence(doing, self._reason(error), time.monotonic() - self._asked)
 
     def _fail(self, code: int, reason: str, doing: str) -> None:
         raise self._failures.answer(code, f"{reason} ({error_name(code)})", doing)
