@@ -521,6 +521,16 @@ def test_the_metrics_of_an_operator_count_its_calls(runner: Runner, application:
     assert (found["calls-answered"], found["calls-failed"], found["call"]) == (2, 0, 2)
 
 
+@pytest.mark.partitions(1, 1)
+@pytest.mark.parametrize("runner", ["threads", IN_PROCESSES], indirect=True)
+def test_answers_are_counted_apart_from_the_records_read(
+    runner: Runner, application: str, topics: tuple[str, str]
+) -> None:
+    runner.write(topics[0], rows("a1", "b1"))
+    figures = runner.run(asking(*topics), runner.config(application)).statistics
+    assert (figures.records_in, figures.answers_in, figures.records_out) == (2, 2, 2)
+
+
 @pytest.mark.partitions(2, 1)
 @ON_THREADS
 def test_a_reset_deletes_answers_and_waiting_records(

@@ -173,6 +173,7 @@ class HostStatistics(RecordCounts):
 
     Args:
         records_in, bytes_in, records_out: of topics that are not the application's own.
+        answers_in: answers of calls, from their topics.
         records_per_second: of input, over the last epochs with records.
         lag: offsets between positions and ends of the inputs at the last look; on threads those of this instance.
         epoch, epoch_ms: the last committed epoch of all runs, and its duration.
@@ -190,6 +191,7 @@ class HostStatistics(RecordCounts):
     records_in: int = 0
     bytes_in: int = 0
     records_out: int = 0
+    answers_in: int = 0
     records_per_second: int | None = None
     lag: int | None = None
     commits: int | None = None

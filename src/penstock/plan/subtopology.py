@@ -338,6 +338,11 @@ class BuiltTopology:
         self.__dict__.update({"task_topics": answers, "lake_sinks": {}, "planned_ends": {}, **named})
 
     @property
+    def answers_topics(self) -> frozenset[str]:
+        """The topics of the answers of calls, by full name."""
+        return frozenset(topic for spec in self.subtopologies for topic in spec.answers_topics)
+
+    @property
     def uses_of_task_topics(self) -> dict[str, str]:
         """What each task topic has, as a text such as "the answers of charge"."""
         specs = self.subtopologies

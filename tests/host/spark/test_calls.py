@@ -483,5 +483,6 @@ def test_an_application_on_spark_that_ends_at_the_end_has_all_answers(
     spark_runner: SparkRunner, application: str, topics: tuple[str, str], tmp_path: Path
 ) -> None:
     spark_runner.write(topics[0], rows(0, 24, 2))
-    spark_runner.run(noting(*topics, tmp_path / "made"), spark_runner.config(application))
+    ended = spark_runner.run(noting(*topics, tmp_path / "made"), spark_runner.config(application))
     assert asked(spark_runner.read(topics[1])) == expected(24)
+    assert (ended.statistics.records_in, ended.statistics.answers_in) == (24, 24)

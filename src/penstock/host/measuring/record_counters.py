@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Set
 
 from penstock.host.api import HostStatistics
 from penstock.metrics.drop_reasons import Dropped
@@ -19,11 +19,15 @@ class RecordCounters:
 
     Args:
         is_internal: whether a topic is the application's own.
+        answers: the topics of the answers of calls, which are among these.
     """
 
-    def __init__(self, is_internal: Callable[[str], bool] = lambda topic: False) -> None:
+    def __init__(
+        self, is_internal: Callable[[str], bool] = lambda topic: False, answers: Set[str] = frozenset()
+    ) -> None:
         self.is_internal = is_internal
         """Whether a topic is the application's own."""
+        self._answers = answers
         self.processed: Counter[str] = Counter()
         """Processed records by task."""
         self.dropped: Counter[str] = Counter()
@@ -54,6 +58,7 @@ class RecordCounters:
             records_in=sum(records for records, _ in outside),
             bytes_in=sum(size for _, size in outside),
             records_out=sum(records for records, _ in written),
+            answers_in=sum(self._consumed[topic][0] for topic in self._answers & self._consumed.keys()),
             consumed=dict(self._consumed),
             produced=dict(self._produced),
             processed=dict(self.processed),

@@ -153,6 +153,7 @@ class NamedHosts:
             records_in=sum(figures.records_in for figures in each.values()),
             bytes_in=sum(figures.bytes_in for figures in each.values()),
             records_out=sum(figures.records_out for figures in each.values()),
+            answers_in=sum(figures.answers_in for figures in each.values()),
             records_per_second=sum(figures.records_per_second or 0 for figures in each.values()),
             lag=sum(figures.lag or 0 for figures in each.values()),
             watched=WatchedStatistics(state=state, unseen=seen[-1].unseen) if seen else None,

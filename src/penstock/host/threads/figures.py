@@ -4,13 +4,14 @@ read."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any
 
 from penstock.host.api import HostStatistics
 from penstock.host.calls.measuring import CallFigures
+from penstock.host.deployment.layout import own_topics
 from penstock.host.measuring.call_measuring import measured_calls
 from penstock.host.measuring.record_counters import RecordCounters
 from penstock.host.threads import vocabulary as v
@@ -43,7 +44,7 @@ from penstock.metrics.host_metrics import (
     Operation,
 )
 from penstock.metrics.measurements import Measurement, TimeShares, measured_once
-from penstock.plan.subtopology import TaskId
+from penstock.plan.subtopology import BuiltTopology, TaskId
 from penstock.record import PartitionBatch, TopicPartition, size_of
 from penstock.task.partition_group import BufferSize
 from penstock_broker.common.clock import elapsed_milliseconds
@@ -66,14 +67,20 @@ class InstanceFigures:
         window_ms: `metrics.sample.window.ms`.
         is_internal: whether a topic is the application's own.
         elapsed_ms: clock for samples (ms).
+        answers: the topics of the answers of calls.
     """
 
     def __init__(
-        self, samples: int, window_ms: int, is_internal: Callable[[str], bool], elapsed_ms: Callable[[], int]
+        self,
+        samples: int,
+        window_ms: int,
+        is_internal: Callable[[str], bool],
+        elapsed_ms: Callable[[], int],
+        answers: Set[str] = frozenset(),
     ) -> None:
         self._elapsed_ms = elapsed_ms
         self.commits = CommitTimes(elapsed_ms)
-        self.counters = RecordCounters(is_internal)
+        self.counters = RecordCounters(is_internal, answers)
         self._measurements = HostMeasurements(samples, window_ms)
         self._shares = TimeShares(_ACTIVITIES, samples, window_ms, elapsed_ms())
         self._workers = 1
@@ -93,10 +100,14 @@ class InstanceFigures:
         self._count(TASK_CLOSED, 0)
 
     @staticmethod
-    def of(config: Mapping[str, Any], is_internal: Callable[[str], bool]) -> InstanceFigures:
-        """Return figures with the settings in `config`."""
+    def of(config: Mapping[str, Any], topology: BuiltTopology) -> InstanceFigures:
+        """Return figures of a topology with the settings in `config`."""
         return InstanceFigures(
-            config["metrics.num.samples"], config["metrics.sample.window.ms"], is_internal, elapsed_milliseconds
+            config["metrics.num.samples"],
+            config["metrics.sample.window.ms"],
+            own_topics(topology).__contains__,
+            elapsed_milliseconds,
+            topology.answers_topics,
         )
 
     def started(self, workers: int, now_ms: int) -> None:

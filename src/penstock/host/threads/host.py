@@ -94,7 +94,7 @@ class ThreadsHost:
         self._until_end = until_end
         self._application_id = str(config.required("application.id"))
         self._directory = StateDirectory(config)
-        self._figures = InstanceFigures.of(config, own_topics(built).__contains__)
+        self._figures = InstanceFigures.of(config, built)
         self._dropped = DroppedRecordsLog(self._application_id, self._figures.dropped)
         clocks = Clocks.of(clock)
         self._queries = TaskQueries(built, config, clocks.wall)

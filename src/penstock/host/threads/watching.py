@@ -26,7 +26,7 @@ from penstock.host.api import (
     WatchedStatistics,
 )
 from penstock.host.commits.task_positions import ANSWER_MS, TaskPositions
-from penstock.host.deployment.layout import Layout, layout_of
+from penstock.host.deployment.layout import Layout, layout_of, own_topics
 from penstock.host.group_membership_operation import GroupMembershipOperation
 from penstock.host.supervision.watching import Watching
 from penstock.host.threads.queries import TaskQueries, committed_by
@@ -105,7 +105,7 @@ class GroupWatch(Watching):
         look = self._last
         if look is None:
             return HostStatistics(watched=WatchedStatistics(unseen=UNSEEN))
-        own = self._built.repartition_topics
+        own = own_topics(self._built)
         members = [MemberStatistics(each.member_id, each.client_id, each.host) for each in look.group.members]
         return HostStatistics(
             records_in=sum(

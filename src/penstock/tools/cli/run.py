@@ -149,7 +149,8 @@ def _tell_what_was_done(streams: ApplicationLife[Any]) -> None:
     if figures.records_in:
         dropped = sum(sum(of_one.dropped.values()) for of_one in figures.by_topology().values())
         lost = f", {dropped:,} dropped" if dropped else ""
-        err.print(f"{counted(figures.records_in, 'record')} read, {figures.records_out:,} written{lost}.")
+        answers = f", {counted(figures.answers_in, 'answer')} of calls" if figures.answers_in else ""
+        err.print(f"{counted(figures.records_in, 'record')} read{answers}, {figures.records_out:,} written{lost}.")
 
 
 class Format(StrEnum):

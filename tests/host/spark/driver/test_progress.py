@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from penstock import StreamsBuilder
+from penstock.host.measuring.record_counters import RecordCounters
 from penstock.host.spark.checkpoints.checkpoint import Manifest, TopicFigures
 from penstock.host.spark.driver.figures import ManifestFigures
 from penstock.host.supervision.progress import DroppedRecordsLog, ProgressLog
@@ -73,6 +74,14 @@ def test_a_task_keeps_its_worker_and_waits_until_it_runs_again() -> None:
     assert seen.awaited == {"0_0": (TopicPartition("t", 1),)}
     figures.begin(manifest(2), {}, {})
     assert (figures.snapshot().workers, figures.snapshot().awaited) == ({}, {})
+
+
+def test_answers_of_calls_are_no_records_read() -> None:
+    figures = ManifestFigures(counters=RecordCounters("t-answers".__eq__, frozenset(("t-answers",))))
+    taken = {"t": TopicFigures(10, 100), "t-answers": TopicFigures(7, 70)}
+    figures.take(replace(manifest(1), input=taken))
+    found = figures.snapshot()
+    assert (found.records_in, found.bytes_in, found.answers_in, found.records_per_second) == (10, 100, 7, 40)
 
 
 LATE, DUPLICATE = Dropped("COUNT", DropReason.LATE), Dropped("DEDUPLICATE", DropReason.DUPLICATE)

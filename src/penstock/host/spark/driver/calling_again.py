@@ -6,7 +6,7 @@ planner makes the calls of their records again. Each epoch of the run has the en
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from dataclasses import replace
 
 from penstock.host.spark.checkpoints.checkpoint import Metadata
@@ -35,7 +35,7 @@ def calling_again(
     again = {
         topic: [ends.get(TopicPartition(topic, number), 0) for number in range(count)]
         for topic, count in description.placement.task_topics.items()
-        if topic in _answers_topics(description)
+        if topic in description.topology.answers_topics
     }
     start = replace(start, call_again_before=again)
     if planned is not None and _reads_answers(description, start, planned) and not _has_output(description, metadata):
@@ -51,10 +51,5 @@ def _has_output(description: ApplicationDescription, metadata: Metadata) -> bool
 
 
 def _reads_answers(description: ApplicationDescription, start: EpochOffset, end: EpochOffset) -> bool:
-    topics = _answers_topics(description)
+    topics = description.topology.answers_topics
     return any(end.positions.get(topic) != start.positions.get(topic) for topic in topics)
-
-
-def _answers_topics(description: ApplicationDescription) -> Set[str]:
-    """Return the topics with answers, without those with requests about parked records."""
-    return {topic for spec in description.topology.subtopologies for topic in spec.answers_topics}

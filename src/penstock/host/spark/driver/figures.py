@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from penstock.config import StreamsConfig
 from penstock.host.api import RECENT_COMMITS, CommitFigures, HostStatistics
 from penstock.host.calls.measuring import CallFigures
 from penstock.host.measuring.call_measuring import measured_calls
@@ -33,6 +34,7 @@ from penstock.metrics.host_metrics import (
     Operation,
 )
 from penstock.metrics.measurements import Measurement, TimeShares, measured_once
+from penstock.plan.subtopology import BuiltTopology
 from penstock.record import TopicPartition
 from penstock_broker.common.clock import elapsed_milliseconds
 
@@ -50,10 +52,15 @@ class ManifestFigures:
         samples: `metrics.num.samples`.
         window_ms: `metrics.sample.window.ms`.
         elapsed_ms: the clock for the samples, in ms.
+        counters: of the records by topic; None if no topic is the application's own.
     """
 
     def __init__(
-        self, samples: int = 2, window_ms: int = 30_000, elapsed_ms: Callable[[], int] = elapsed_milliseconds
+        self,
+        samples: int = 2,
+        window_ms: int = 30_000,
+        elapsed_ms: Callable[[], int] = elapsed_milliseconds,
+        counters: RecordCounters | None = None,
     ) -> None:
         self._elapsed_ms = elapsed_ms
         self._measurements = HostMeasurements(samples, window_ms)
@@ -63,7 +70,7 @@ class ManifestFigures:
         self._last: Manifest | None = None
         self._ends: Mapping[TopicPartition, int] = {}
         self._begin: Mapping[str, list[int]] = {}
-        self._counters = RecordCounters()
+        self._counters = counters or RecordCounters()
         self._records_out = 0
         self._workers: dict[str, str] = {}
         self._awaited: dict[str, tuple[TopicPartition, ...]] = {}
@@ -71,6 +78,13 @@ class ManifestFigures:
         self._commits: deque[CommitFigures] = deque(maxlen=RECENT_COMMITS)
         self.tasks_created(0)
         self.tasks_closed(0)
+
+    @staticmethod
+    def of(config: StreamsConfig, topology: BuiltTopology) -> ManifestFigures:
+        """Return figures of a topology with the settings in `config`."""
+        counters = RecordCounters(topology.task_topics.__contains__, topology.answers_topics)
+        samples, window_ms = config["metrics.num.samples"], config["metrics.sample.window.ms"]
+        return ManifestFigures(samples, window_ms, counters=counters)
 
     @property
     def epoch(self) -> int:
@@ -182,9 +196,10 @@ class ManifestFigures:
     def snapshot(self) -> HostStatistics:
         """Return the figures since this start, as of the last committed epoch."""
         with self._lock:
-            last, recent = self._last, [m for m in self._recent if m.input]
+            last, recent, is_internal = self._last, [m for m in self._recent if m.input], self._counters.is_internal
             busy_ms = sum(map(_duration_ms, recent))
-            taken = sum(figures.records for manifest in recent for figures in manifest.input.values())
+            inputs = [each for manifest in recent for each in manifest.input.items()]
+            taken = sum(figures.records for topic, figures in inputs if not is_internal(topic))
             return replace(
                 self._counters.snapshot(),
                 epoch=0 if last is None else last.epoch,

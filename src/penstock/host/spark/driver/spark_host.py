@@ -80,7 +80,7 @@ class SparkHost:
         self._given_session = session
         self._session = SessionUse(config, self._application.directory)
         self._lock = CheckpointLock(self._checkpoint, self._application.directory, self._application.id)
-        self._figures = ManifestFigures(config["metrics.num.samples"], config["metrics.sample.window.ms"])
+        self._figures = ManifestFigures.of(config, built)
         self._restores = RestoreWatch(self._checkpoint, restore_listener)
         self._requests = HostRequests(self._application.id)
         self._current = CurrentQuery()

@@ -38,7 +38,7 @@ class CheckpointWatch(Watching):
         self._clock = clock or SystemClock()
         self._checkpoint = checkpoint_of(config)
         self._queries = CheckpointQueries(built, config, self._checkpoint)
-        self._figures = ManifestFigures(config["metrics.num.samples"], config["metrics.sample.window.ms"])
+        self._figures = ManifestFigures.of(config, built)
         self._manifests = NewManifests(self._checkpoint)
         self._following = threading.Lock()
 
