@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 _OWN = __name__.partition(".")[0]
@@ -65,6 +66,21 @@ def failing_line(error: BaseException) -> str | None:
     own = [line for line, _ in called if line.line and not is_installed(Path(line.filename))]
     found = (own or [line for line, package in called if package == first])[-1]
     return f'File "{found.filename}", line {found.lineno}, in {found.name}: {found.line}'
+
+
+def running_line(frame: FrameType) -> str | None:
+    """Return the line of the user's program that a thread runs now, as `program.py:12`; None if absent.
+
+    frame: the innermost one of the thread.
+    """
+    each: FrameType | None = frame
+    while each is not None:
+        path = each.f_code.co_filename
+        is_own = each.f_globals.get("__name__", "").partition(".")[0] in _NOT_CALLED
+        if not is_own and not path.startswith("<") and not is_installed(Path(path)):
+            return f"{path}:{each.f_lineno}"
+        each = each.f_back
+    return None
 
 
 def called_lines(error: BaseException) -> str:

@@ -49,7 +49,7 @@ def test_a_call_that_is_dropped_before_its_first_step_leaves_no_warning() -> Non
             ends.set()
 
         made = call()
-        Attempt("The {}".format, made, 1.0, 1.0, ended).cancel()
+        Attempt("risk", "The {}".format, made, 1.0, 1.0, ended).cancel()
         await ends.wait()
         assert inspect.getcoroutinestate(made) == inspect.CORO_CLOSED
 

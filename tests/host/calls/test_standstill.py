@@ -40,12 +40,21 @@ def test_a_standstill_holds_attempts_back_for_some_time(caplog: pytest.LogCaptur
     clock.seconds += LONGEST_SECONDS + 1
     with caplog.at_level(logging.WARNING):
         assert standstill.look() == HOLD_SECONDS
-    assert "The process stood still for 5000 ms, or a coroutine function of Calls blocked its loop." in caplog.text
-    assert "write def in place of async def, and give Calls threads=." in caplog.text
+    assert "The process stood still for 5000 ms. No call starts for 5000 ms" in caplog.text
     clock.seconds += 2
     assert standstill.look() == HOLD_SECONDS - 2
     clock.seconds += HOLD_SECONDS - 2
     assert standstill.look() == 0
+
+
+def test_a_function_that_blocked_the_loop_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    standstill = Standstill(clock, {100.0: "priced (shop.py:1) of node prices"}.get)
+    clock.seconds += LONGEST_SECONDS + 1
+    with caplog.at_level(logging.WARNING):
+        assert standstill.look() == HOLD_SECONDS
+    assert "priced (shop.py:1) of node prices blocked the loop of all calls for 5000 ms." in caplog.text
+    assert "stood still" not in caplog.text
 
 
 def test_calls_wait_after_a_standstill() -> None:

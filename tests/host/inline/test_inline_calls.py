@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -20,6 +20,7 @@ from penstock.processor.waiting_records import WaitingRecord
 from penstock.serdes.answers import PlainAnswerSerde
 
 STRING = Serdes.string()
+PLACE = "for in-2, offset 17,"
 WAITING = WaitingRecord(b"k", b"v", -1, (), "in", 2, 17)
 
 
@@ -27,11 +28,12 @@ WAITING = WaitingRecord(b"k", b"v", -1, (), "in", 2, 17)
 def make() -> Iterator[Callable[..., InlineCalls]]:
     made: list[InlineCalls] = []
 
-    def calls_of(function: Any, **options: Any) -> InlineCalls:
+    def calls_of(function: Any, cancel_seconds: float = 5.0, **options: Any) -> InlineCalls:
         builder = StreamsBuilder()
         builder.stream("in", Consumed.with_(STRING, STRING)).map_values(function, "call", calls=Calls(**options))
         spec = whole_topology(builder.build().build("app"))
-        made.append(InlineCalls(spec, StreamsConfig({"application.id": "app"}, environment={})))
+        config = StreamsConfig({"application.id": "app"}, environment={})
+        made.append(InlineCalls(spec, config, cancel_seconds))
         return made[-1]
 
     yield calls_of
@@ -137,7 +139,10 @@ def test_a_blocking_function_that_takes_too_long_is_left(make: Make) -> None:
     def wait(value: str) -> Any:
         end.wait(60)
 
-    assert outcome(make(wait, threads=1, timeout=100)) == (1, "TimeoutError: No answer of the call within 100 ms.")
+    assert outcome(make(wait, threads=1, timeout=100)) == (
+        1,
+        f"TimeoutError: The call of call {PLACE} did not end within 100 ms.",
+    )
     end.set()
 
 
@@ -149,7 +154,33 @@ def test_a_look_up_that_takes_too_long_is_named(make: Make) -> None:
         await asyncio.sleep(60)
 
     calls = make(charge, reconcile=known, timeout=100, retry=Retry(attempts=2, backoff=Backoff(1)))
-    assert outcome(calls) == (2, "TimeoutError: No answer of reconcile within 100 ms.")
+    assert outcome(calls) == (2, f"TimeoutError: The reconcile of call {PLACE} did not end within 100 ms.")
+
+
+def test_a_coroutine_that_does_not_end_at_its_time_out_is_abandoned(
+    make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def stays(value: str) -> Any:
+        end = asyncio.Event()
+        with suppress(asyncio.CancelledError):
+            await end.wait()
+        await end.wait()
+
+    calls = make(stays, cancel_seconds=0.02, timeout=100)
+    assert outcome(calls) == (1, f"TimeoutError: The call of call {PLACE} did not end within 100 ms.")
+    assert "It is abandoned" in caplog.text
+
+
+def test_a_coroutine_function_that_blocks_beyond_its_time_is_named(
+    make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def blocks(value: str) -> Any:
+        threading.Event().wait(0.11)  # longer than its time
+        return value
+
+    assert outcome(make(blocks, timeout=100)) == (1, "v")
+    assert "blocks (" in caplog.text
+    assert "of node call blocked its loop for" in caplog.text
 
 
 def test_a_time_out_of_the_function_is_its_own(make: Make) -> None:

@@ -7,6 +7,8 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, NamedTuple
 
+from penstock.processor.waiting_records import WaitingRecord
+
 _log = logging.getLogger(__name__)
 
 CANCEL_SECONDS: Final = 5.0
@@ -15,6 +17,12 @@ CANCEL_SECONDS: Final = 5.0
 
 CALL: Final = "call"
 """The word for the function of an operator in errors."""
+
+
+def attempt_name(node: str, record: WaitingRecord, more: int, function: str) -> str:
+    """Return the name of the `function` of an operator and its record, and of how many more."""
+    others = f", and {more} more," if more else ","
+    return f"The {function} of {node} for {record.topic}-{record.partition}, offset {record.offset}{others}"
 
 
 class AttemptOutcome(NamedTuple):
@@ -30,6 +38,7 @@ class Attempt:
     The time begins with `begin`, not before: what precedes the call, such as opening a client, has no part of it.
 
     Args:
+        node: the name of the operator, and of the task.
         name: returns the name of a function and its record, for errors; it takes the word for the function.
         made: the coroutine.
         timeout: its maximum duration in seconds.
@@ -39,6 +48,7 @@ class Attempt:
 
     def __init__(
         self,
+        node: str,
         name: Callable[[str], str],
         made: Coroutine[Any, Any, Any],
         timeout: float,
@@ -54,7 +64,7 @@ class Attempt:
         self._made = made
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
-        self._task = self._loop.create_task(outcome_of(made))
+        self._task = self._loop.create_task(outcome_of(made), name=node)
         self._task.add_done_callback(self._done)
 
     def begin(self, running: str) -> None:

@@ -24,7 +24,7 @@ from functools import partial
 from typing import Any
 
 from penstock.host.calls.answer_writer import AnswerWriter
-from penstock.host.calls.attempt import CALL, CANCEL_SECONDS, Attempt, AttemptOutcome
+from penstock.host.calls.attempt import CALL, CANCEL_SECONDS, Attempt, AttemptOutcome, attempt_name
 from penstock.host.calls.blocking import BlockingThreads
 from penstock.host.calls.leaving_answers import LeavingAnswers
 from penstock.host.calls.lines import Call, CallLines
@@ -37,7 +37,7 @@ from penstock.host.crashpoints import crash_point
 from penstock.processor.call_batch import Attempted, CallOutcome
 from penstock.processor.call_function import CallFunction, ClientOpenError
 from penstock.processor.calls import NOT_CALLED, Answer, CallSpec
-from penstock.processor.waiting_records import Waiting, WaitingRecord
+from penstock.processor.waiting_records import Waiting
 
 
 class _Batch:
@@ -62,12 +62,6 @@ class _Batch:
         """Cancel the attempt if no call of it needs an answer."""
         if self.attempt is not None and all(call.is_dropped for call in self.calls):
             self.attempt.cancel()
-
-
-def _name_of(node: str, record: WaitingRecord, more: int, function: str) -> str:
-    """Return the name of the `function` of an operator and its record, and of how many more."""
-    others = f", and {more} more," if more else ","
-    return f"The {function} of {node} for {record.topic}-{record.partition}, offset {record.offset}{others}"
 
 
 class NodeCalls:
@@ -202,10 +196,10 @@ class NodeCalls:
         timeout = self._spec.rules.timeout_ms / 1000
         ended = partial(self._ended, batch)
         name = self._name_of(batch)
-        batch.attempt = Attempt(name, self._made_call(batch), timeout, self._cancel_seconds, ended)
+        batch.attempt = Attempt(self._spec.node, name, self._made_call(batch), timeout, self._cancel_seconds, ended)
 
     def _name_of(self, batch: _Batch) -> Callable[[str], str]:
-        return partial(_name_of, self._spec.node, batch.calls[0].record, len(batch.calls) - 1)
+        return partial(attempt_name, self._spec.node, batch.calls[0].record, len(batch.calls) - 1)
 
     async def _made_call(self, batch: _Batch) -> dict[Call, CallOutcome]:
         """Call the function for the records and return their outcomes, or the one that the service has already."""

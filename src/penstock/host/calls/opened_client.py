@@ -13,6 +13,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, supp
 from typing import Any, Final
 
 from penstock.host.calls.attempt import AttemptOutcome, outcome_of
+from penstock.host.calls.blocked_loop import open_task_name
 from penstock.processor.call_function import checked_client, client_open_error, tries_again
 from penstock.processor.calls import CallSpec, ClientFactory
 
@@ -60,7 +61,8 @@ class OpenedClient:
         if self._spec.open is None or self._manager is not None:
             return self._client
         if self._opening is None:
-            self._opening = asyncio.create_task(outcome_of(self._open(self._spec.open)))
+            made = outcome_of(self._open(self._spec.open))
+            self._opening = asyncio.create_task(made, name=open_task_name(self._node))
             self._opening.add_done_callback(self._opened)
         opening = self._opening
         await asyncio.wait((opening,))  # it goes on if the call is cancelled

@@ -17,11 +17,13 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from penstock.config import StreamsConfig
 from penstock.host.calls.answer_writer import AnswerWriter
 from penstock.host.calls.attempt import CANCEL_SECONDS
+from penstock.host.calls.blocked_loop import BlockedLoop, named_functions, running_function
 from penstock.host.calls.measuring import CallFigures
 from penstock.host.calls.node_calls import NodeCalls
 from penstock.host.calls.standstill import LOOK_SECONDS, Standstill
@@ -77,6 +79,7 @@ class CallRunner:
         self._thread: threading.Thread | None = None
         self._nodes: dict[str, NodeCalls] = {}
         self._standstill: Standstill | None = None
+        self._blocked: BlockedLoop | None = None
         self._partitions: dict[str, set[int]] = {node: set() for node in self._specs}
         self._is_paused = False
         self._is_closed = False
@@ -139,10 +142,13 @@ class CallRunner:
             thread.join(self._cancel_seconds + _CLOSE_SECONDS)
             if thread.is_alive():
                 _log.error(
-                    "The calls of %s do not end: a function blocks their loop. It must await what it waits for, or "
-                    "run in Calls(threads=...).",
+                    "The calls of %s do not end: %s blocks their loop. It must await what it waits for, or run in "
+                    "Calls(threads=...).",
                     self._name,
+                    self._running_function(loop, thread),
                 )
+            if self._blocked is not None:
+                self._blocked.end()
         if not self._writer.close(_CLOSE_SECONDS):
             _log.warning("Answers of %s are not written, and their calls are made again.", self._name)
 
@@ -174,9 +180,18 @@ class CallRunner:
 
     def _standstill_of_loop(self) -> Standstill:
         if self._standstill is None:
-            self._standstill = Standstill(asyncio.get_running_loop().time)
-            self._look(self._standstill)
+            loop, thread = asyncio.get_running_loop(), threading.current_thread()
+            standstill = Standstill(loop.time, lambda seen: blocked.since(seen))
+            running = partial(self._running_function, loop, thread)
+            self._blocked = blocked = BlockedLoop(lambda: standstill.seen, loop.time, running)
+            blocked.start(f"{thread.name}-look")
+            self._standstill = standstill
+            self._look(standstill)
         return self._standstill
+
+    def _running_function(self, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> str:
+        functions = {name: line for spec in self._specs.values() for name, line in named_functions(spec).items()}
+        return running_function(loop, thread.ident or 0, functions)
 
     def _look(self, standstill: Standstill) -> None:
         """Look whether the process runs, again and again."""

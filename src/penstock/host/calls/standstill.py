@@ -1,6 +1,6 @@
 """Notices that a process stood still, such as one that was stopped, or whose container was frozen.
 
-A coroutine function that blocks its loop looks the same, since the loop of the calls makes the looks.
+A coroutine function that blocks the loop looks the same, since the looks are made in it (`blocked_loop` finds it).
 Other processes may have its tasks then, and have made their calls. The process learns of it soon after it goes on.
 """
 
@@ -31,26 +31,30 @@ class Standstill:
 
     Args:
         now: the clock, in seconds, which goes on while the process stands still.
+        blocking_since: returns the function that has blocked the loop since a look at this time, None if no function.
     """
 
-    def __init__(self, now: Callable[[], float]) -> None:
+    def __init__(
+        self, now: Callable[[], float], blocking_since: Callable[[float], str | None] = lambda seen: None
+    ) -> None:
         self._now = now
-        self._seen = now()
-        self._until = self._seen
+        self._blocking_since = blocking_since
+        self._until = self.seen = now()
+        """The time of the last look."""
 
     def look(self) -> float:
         """Return the seconds until attempts may start, 0 if they may now; called at least every LOOK_SECONDS."""
         now = self._now()
-        if now - self._seen > LONGEST_SECONDS:
+        if now - self.seen > LONGEST_SECONDS:
             self._until = now + HOLD_SECONDS
+            function = self._blocking_since(self.seen)
             _log.warning(
-                "The process stood still for %d ms, or a coroutine function of Calls blocked its loop. No call starts "
-                "for %d ms, as another process may have its tasks. A coroutine function must not block: write def in "
-                "place of async def, and give Calls threads=.",
-                round((now - self._seen) * 1000),
+                "%s for %d ms. No call starts for %d ms, as another process may have its tasks.",
+                "The process stood still" if function is None else f"{function} blocked the loop of all calls",
+                round((now - self.seen) * 1000),
                 round(HOLD_SECONDS * 1000),
             )
-        self._seen = now
+        self.seen = now
         return max(self._until - now, 0.0)
 
     def check(self) -> None:

@@ -10,15 +10,19 @@ attempt of a record.
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
+from penstock.host.calls.attempt import CALL, CANCEL_SECONDS, Attempt, AttemptOutcome, attempt_name
+from penstock.host.calls.blocked_loop import called_function
 from penstock.host.calls.lines import Call, CallLines
 from penstock.plan.subtopology import SubtopologySpec
 from penstock.processor.call_batch import Attempted, CallOutcome
@@ -30,6 +34,8 @@ from penstock.processor.call_function import (
 )
 from penstock.processor.calls import NOT_CALLED, Answer, CallSpec
 from penstock.processor.waiting_records import Waiting
+
+_log = logging.getLogger(__name__)
 
 
 class NoAnswerLeftError(StreamsError):
@@ -51,13 +57,14 @@ class InlineCalls:
     Args:
         spec: the nodes of the topology.
         config: the configuration with the default serdes.
+        cancel_seconds: the time in which a cancelled coroutine must end.
     """
 
-    def __init__(self, spec: SubtopologySpec, config: StreamsConfig) -> None:
+    def __init__(self, spec: SubtopologySpec, config: StreamsConfig, cancel_seconds: float = CANCEL_SECONDS) -> None:
         application_id = str(config.required("application.id"))
         defaults = config["default.key.serde"], config["default.value.serde"]
         self._operators = {
-            calls.node: _Operator(calls, topic, call_function(calls, topic, application_id, *defaults))
+            calls.node: _Operator(calls, topic, call_function(calls, topic, application_id, *defaults), cancel_seconds)
             for topic, calls in spec.answers_topics.items()
         }
 
@@ -94,7 +101,8 @@ class InlineCalls:
 class _Operator:
     """The calls of one operator."""
 
-    def __init__(self, spec: CallSpec, topic: str, function: CallFunction) -> None:
+    def __init__(self, spec: CallSpec, topic: str, function: CallFunction, cancel_seconds: float) -> None:
+        self._cancel_seconds = cancel_seconds
         self._spec = spec
         self._topic = topic
         self._function = function
@@ -145,13 +153,14 @@ class _Operator:
         client = self._opened_client()
         attempted = [Attempted(call.record, call.attempts) for call in calls]
         try:
+            name = partial(attempt_name, self._spec.node, calls[0].record, len(calls) - 1)
             reconciling = self._function.reconciling(attempted, client)
             if reconciling is not None:
-                found = self._loop_thread.run(self._limited(reconciling, "reconcile"))
+                found = self._loop_thread.run(self._limited(reconciling, "reconcile", name))
                 if found is not NOT_CALLED:
                     return [CallOutcome(found)]
             made = self._function.made(attempted, client)
-            return made.outcomes(self._loop_thread.run(self._limited(made, "the call")))
+            return made.outcomes(self._loop_thread.run(self._limited(made, CALL, name)))
         except Exception as error:
             return [CallOutcome(error=error)] * len(calls)
 
@@ -169,16 +178,26 @@ class _Operator:
             raise given
         return CallOutcome(given)
 
-    async def _limited(self, function: Callable[[], Any], which: str) -> Any:
-        seconds = self._spec.rules.timeout_ms / 1000
-        coroutine = _in_thread(function) if self._spec.rules.threads else function()
-        try:
-            async with asyncio.timeout(seconds) as limit:
-                return await coroutine
-        except TimeoutError as error:
-            if limit.expired():
-                raise TimeoutError(f"No answer of {which} within {self._spec.rules.timeout_ms} ms.") from error
-            raise
+    async def _limited(self, function: Callable[[], Any], which: str, name: Callable[[str], str]) -> Any:
+        """Return the result of the function `which`, or raise its error; its time is limited as on hosts."""
+        rules, loop = self._spec.rules, asyncio.get_running_loop()
+        made = _in_thread(function) if rules.threads else function()
+        ended: asyncio.Future[AttemptOutcome] = loop.create_future()
+        seconds = rules.timeout_ms / 1000
+        Attempt(self._spec.node, name, made, seconds, self._cancel_seconds, ended.set_result).begin(which)
+        began = loop.time()
+        outcome = await ended
+        if outcome.error is not None:
+            raise outcome.error
+        if loop.time() - began > seconds:
+            _log.warning(
+                "%s blocked its loop for %d ms, and its timeout of %d ms could not end it. On a host, it holds up all "
+                "calls of the process: write def in place of async def, and give Calls threads=.",
+                called_function(self._spec),
+                round((loop.time() - began) * 1000),
+                rules.timeout_ms,
+            )
+        return outcome.result
 
     @property
     def _loop_thread(self) -> _LoopThread:
@@ -214,13 +233,6 @@ class _Operator:
             self._thread = None
 
 
-class _Outcome(NamedTuple):
-    """The result of a function, or its error."""
-
-    result: Any = None
-    error: BaseException | None = None
-
-
 class _LoopThread:
     """A thread with a loop, which runs one coroutine at a time."""
 
@@ -251,13 +263,13 @@ class _LoopThread:
 async def _in_thread(function: Callable[[], Any]) -> Any:
     """Return the result of a blocking function, which has a daemon thread of its own."""
     loop = asyncio.get_running_loop()
-    ended: asyncio.Future[_Outcome] = loop.create_future()
+    ended: asyncio.Future[AttemptOutcome] = loop.create_future()
 
     def call() -> None:
         try:
-            outcome = _Outcome(function())
+            outcome = AttemptOutcome(function())
         except BaseException as error:  # SystemExit must not end a thread unseen
-            outcome = _Outcome(error=error)
+            outcome = AttemptOutcome(error=error)
         with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(lambda: None if ended.done() else ended.set_result(outcome))
 
