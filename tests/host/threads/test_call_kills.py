@@ -1,6 +1,6 @@
-"""Instances with calls are killed at each point between a call and its use: each record has one result, that of the
-first answer in the topic, and a call is made again only if its answer was not written. So are instances that park
-records: each has one result, in the order of its key."""
+"""Instances with calls are killed at each point between a call and the commit of its answer: each record has one
+result, that of the first answer in the topic, and a call is made again only if its answer was not written. Instances
+that park records are killed in commits: each record has one result, in the order of its key."""
 
 from __future__ import annotations
 
@@ -31,13 +31,8 @@ SIZES = {"batches": BATCH_SIZE, "model": BATCH_SIZE, "reconciled batches": BATCH
 """The number of records in an attempt of a program, 1 for others."""
 RECONCILED = frozenset(["reconciled", "reconciled batches"])
 """The programs that ask for a receipt before a call is made again."""
-KILLS = list(
-    product(
-        ("calls", "reconciled", "batches", "model", "processor calls", "reconciled batches", "retried"),
-        CALL_POINTS,
-        (1, 2),
-    )
-)
+CALLING = ("calls", "reconciled", "batches", "model", "processor calls", "reconciled batches", "retried")
+KILLS = list(product(CALLING, CALL_POINTS, (1, 2)))
 """Programs, points and numbers of worker processes."""
 ON_EACH_BROKER = {
     ("calls", "call.answered", 1),
@@ -54,7 +49,14 @@ MOVES_OF_A_KILL = 3
 """Tasks leave the first instance for the second, the one that dies, and the other one for its next life."""
 MOVES_OF_A_STRIKE = 2
 """Tasks leave an instance, and leave the other one when it is back."""
-PARK_POINTS = ("commit.offsets", "commit.prepared@2", "commit.committed@3", "commit.applied@4")
+COMMIT_POINTS = [
+    "commit.offsets",
+    *(
+        pytest.param(point, marks=pytest.mark.long)
+        for point in ("commit.prepared@2", "commit.committed@3", "commit.applied@4", "commit.ended@2")
+    ),
+]
+"""Points between the use of answers, or of outcomes of parked records, and the next commit."""
 
 
 class CallGroup(Group):
@@ -161,9 +163,31 @@ def test_each_record_has_one_result_though_an_instance_is_killed(
 
 @pytest.mark.crash
 @pytest.mark.parametrize("threads", [1, pytest.param(2, marks=pytest.mark.one_broker)])
+@pytest.mark.parametrize("point", COMMIT_POINTS)
 @pytest.mark.parametrize(
-    "point", [PARK_POINTS[0], *(pytest.param(each, marks=pytest.mark.long) for each in PARK_POINTS[1:])]
+    "program",
+    [
+        "processor calls",
+        *(
+            pytest.param(each, marks=[pytest.mark.one_broker, pytest.mark.long])
+            for each in CALLING
+            if each != "processor calls"
+        ),
+    ],
 )
+def test_each_answer_is_used_once_though_an_instance_is_killed_in_a_commit(
+    broker: RunningBroker, tmp_path: Path, unique_name: Callable[[str], str], program: str, point: str, threads: int
+) -> None:
+    draw = random.Random(19)
+    settings = {"num.stream.threads": threads, "repartition.purge.interval.ms": 3_600_000}
+    group = CallGroup(broker, tmp_path, unique_name, [point], program, **settings)
+    group.kill_at(draw)
+    group.assert_paid_once(MOVES_OF_A_KILL)
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("threads", [1, pytest.param(2, marks=pytest.mark.one_broker)])
+@pytest.mark.parametrize("point", COMMIT_POINTS)
 def test_each_parked_record_has_one_result_though_an_instance_is_killed(
     broker: RunningBroker, tmp_path: Path, unique_name: Callable[[str], str], point: str, threads: int
 ) -> None:
