@@ -43,6 +43,17 @@ _ORDERS = (
     "call.written@8",
     "source.planned@9",
     "transaction.after@12",
+    "task.before_process@13",
+    "source.partitions@14",
+    "task.after_process@15",
+    "segment.torn_write@16:driver",
+    "segment.after_write@17",
+    "base.after_apply@18",
+    "transaction.before@19:driver",
+    "transaction.open@20",
+    "manifest.before_write@21",
+    "manifest.torn_write@22",
+    "manifest.after_write@23",
 )
 _ORDERS_OF_PARKED = (
     "task.after_process@4",
@@ -54,6 +65,9 @@ _ORDERS_OF_PARKED = (
     "result.after_write@18:driver",
     "transaction.after@20",
     "transaction.before@22:driver",
+    "segment.torn_write@23",
+    "segment.after_write@24",
+    "manifest.after_write@25",
 )
 _SAMPLE = ("call.answered@5", "call.written@5:driver", "task.after_process@4", "transaction.after@10:driver")
 
