@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.client.api import OffsetAndMetadata
 from penstock.config import StreamsConfig
-from penstock.host.threads.active_task import ActiveTaskState
+from penstock.host.threads.active_task import ActiveTask, ActiveTaskState
 from penstock.host.threads.run_time import FIRST_RECORDS
 from penstock.host.threads.task_manager import BufferLimits, TaskManager
 from penstock.host.threads.vocabulary import Arrived, Ran
@@ -290,3 +290,32 @@ def test_records_of_a_partition_that_nobody_reads_any_more_are_dropped() -> None
     arrive(tasks, C, records(1))
     assert tasks.next_run(0) is None
     assert SECOND not in tasks
+
+
+def test_no_event_asks_the_tasks_without_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[TaskId] = []
+    is_ready = ActiveTask.is_ready
+
+    def recorded(task: ActiveTask, now: int, most_held: int) -> bool:
+        asked.append(task.id)
+        return is_ready(task, now, most_held)
+
+    monkeypatch.setattr(ActiveTask, "is_ready", recorded)
+    tasks, ids = many(200)
+    for turn in range(3):
+        arrive(tasks, TopicPartition("in", 7), records(1, start=turn))
+        assert run_next(tasks, 1_000) == ids[7]
+    assert tasks.next_run(0) is None
+    assert set(asked) == {ids[7]}
+
+
+def test_a_task_without_records_runs_when_its_time_comes() -> None:
+    tasks = manager()
+    tasks[SECOND].wake_at(10)
+    assert tasks.next_run(9) is None
+    assert tasks.next_due_ms() == 10
+    run = tasks.next_run(10)
+    assert run is not None
+    assert (run.task, list(run.records)) == (SECOND, [])
+    tasks[SECOND].ran(Ran(SECOND))
+    assert tasks.next_run(11) is None

@@ -37,6 +37,7 @@ class ActiveTask:
         total: counts the waiting records of all tasks.
         answers: the partitions of answers and of requests, for which the task waits neither by time nor when it is
             idle.
+        woken: receives the id of the task as soon as it may have work.
     """
 
     def __init__(
@@ -47,8 +48,10 @@ class ActiveTask:
         time: RunTime,
         total: WaitingTotal,
         answers: Iterable[TopicPartition] = (),
+        woken: set[TaskId] | None = None,
     ) -> None:
         self.id = id
+        self._woken = set() if woken is None else woken
         self.answers = frozenset(answers)
         self.state = ActiveTaskState.CREATED
         self.busy = False
@@ -66,6 +69,7 @@ class ActiveTask:
         self.uncommitted_bytes = 0
         """The size of its uncommitted changes of state."""
         self.due_ms: int | None = None
+        """The time of its next work without records (ms), None for never."""
         self.time = time
         self.waiting_calls = 0
         """The number of committed records that wait for the answers of their calls."""
@@ -121,9 +125,16 @@ class ActiveTask:
         """Add records that have arrived."""
         partition, batch = arrived.partition, arrived.batch
         if len(batch):
+            self._woken.add(self.id)
             self.arrived.add(partition, batch, arrived.size)
             self.positions[partition] = int(batch.offsets[-1]) + 1
             self.times[partition] = int(batch.timestamps[-1])
+
+    def wake_at(self, due_ms: int | None) -> None:
+        """Set the time of the next work without records (ms), None for never."""
+        self.due_ms = due_ms
+        if due_ms is not None:
+            self._woken.add(self.id)
 
     def look_again(self) -> None:
         """Make the task check, after its current action, whether waiting records can be processed."""
@@ -177,12 +188,15 @@ class ActiveTask:
         """Return the number and approximate bytes of waiting records, outside and inside the task."""
         return BufferSize(sum(map(self.records, self.partitions)), self.waiting_bytes())
 
+    @property
+    def is_committed(self) -> bool:
+        """Whether commits include the task."""
+        return self.state is ActiveTaskState.RUNNING and not self.is_aside
+
     def is_ready(self, now: int, most_held: int) -> bool:
         """Return whether the task has work at `now` (ms). most_held: see `next_run`."""
         if self.state is not ActiveTaskState.RUNNING or self.busy or self.is_aside:
             return False
-        if self.due_ms is None and not self.arrived.all_records and not self.arrived.held:
-            return False  # as most tasks at most times
         return self.has_more_than_records(now) or self.weight(most_held) > 0
 
     def has_more_than_records(self, now: int) -> bool:
@@ -201,6 +215,10 @@ class ActiveTask:
     def has_waiting(self) -> bool:
         """Return whether records wait, outside or inside the task."""
         return self.arrived.all_records > 0 or bool(self.arrived.held)
+
+    def may_get_work(self) -> bool:
+        """Return whether records wait or a time is due, now or later."""
+        return self.due_ms is not None or self.has_waiting()
 
     def _may_take(self, partition: TopicPartition, most_held: int) -> bool:
         held = self.held.get(partition)
@@ -239,15 +257,17 @@ class ActiveTask:
     def ran(self, event: Ran) -> None:
         """Note the result of a run."""
         self.busy = self.is_out = False
-        self.due_ms = event.next_wall_clock_ms
+        self.wake_at(event.next_wall_clock_ms)
+        if event.waiting:
+            self._woken.add(self.id)
         self.arrived.hold(event.waiting)
         self.time.ended(event.records, event.nanoseconds)
 
     def _wait(self, ends: Mapping[TopicPartition, int], behind: frozenset[str]) -> InputWait:
         """Return the wait of the run, for partitions that have, or may have, more records."""
-        inputs = tuple(p for p in self.arrived.partitions if p not in self.answers)
-        if len(inputs) < 2 or self._idle_ms < 0:
+        if len(self.inputs) < 2 or self._idle_ms < 0:
             return NO_WAIT
+        inputs = tuple(p for p in self.arrived.partitions if p not in self.answers)
         lagging = {
             partition
             for partition in inputs

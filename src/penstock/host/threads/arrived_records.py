@@ -70,13 +70,14 @@ class ArrivedRecords:
 
     def add(self, partition: TopicPartition, batch: RecordBatch, size: int) -> None:
         """Append records of a partition. size: in bytes."""
+        rows, total = len(batch), self._total
         self._queues[partition].append(batch)
         self.bytes[partition] += size
         self.all_bytes += size
-        self.records[partition] += len(batch)
-        self.all_records += len(batch)
-        self._total.records += len(batch)
-        self._total.bytes += size
+        self.records[partition] += rows
+        self.all_records += rows
+        total.records += rows
+        total.bytes += size
 
     def take(self, partition: TopicPartition, most: int) -> RecordBatch:
         """Remove and return the first records of a non-empty partition, up to `most`."""
@@ -84,11 +85,11 @@ class ArrivedRecords:
         left = max(0, waiting - most)
         while queue and most > 0:
             batch = queue.popleft()
-            if len(batch) > most:
-                queue.appendleft(batch.slice(most, len(batch)))
+            if (rows := len(batch)) > most:
+                queue.appendleft(batch.slice(most, rows))
                 batch = batch.slice(0, most)
             taken.append(batch)
-            most -= len(batch)
+            most -= rows
         size = self.bytes[partition] - self.bytes[partition] * left // waiting
         self.bytes[partition] -= size
         self.all_bytes -= size

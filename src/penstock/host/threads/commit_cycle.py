@@ -16,7 +16,7 @@ from penstock.client.api import OffsetAndMetadata
 from penstock.config import StreamsConfig
 from penstock.host.deployment.layout import Layout
 from penstock.host.threads import vocabulary as v
-from penstock.host.threads.active_task import ActiveTask, ActiveTaskState
+from penstock.host.threads.active_task import ActiveTaskState
 from penstock.host.threads.phases import InstancePhase, Phase
 from penstock.host.threads.settings import Settings
 from penstock.host.threads.task_manager import TaskManager
@@ -80,11 +80,7 @@ class CommitCycle:
 
     def has_changes(self) -> bool:
         """Return whether there are changes to commit."""
-        return any(task.changed and self._is_committed(task) for task in self._tasks)
-
-    def _is_committed(self, task: ActiveTask) -> bool:
-        """Return whether a commit includes the changes of a task."""
-        return task.state is ActiveTaskState.RUNNING and not task.is_aside
+        return self._tasks.have_changes()
 
     def is_applied(self) -> bool:
         """Return whether all bases have the changes of the commit."""
@@ -109,7 +105,7 @@ class CommitCycle:
         most = self._most_of_all_tasks
         if most is None:
             return False
-        return sum(task.uncommitted_bytes for task in self._tasks if self._is_committed(task)) > most
+        return sum(task.uncommitted_bytes for task in self._tasks if task.is_committed) > most
 
     def begin(self, now: int) -> None:
         """Begin a commit: tasks flush their caches. Nothing may be in flight."""
@@ -117,7 +113,7 @@ class CommitCycle:
             self.send(task, output)
         self._offsets, self._last_output = {}, {}
         self._ends_written = {}
-        self._committing = {task.id for task in self._tasks if task.changed and self._is_committed(task)}
+        self._committing = {task.id for task in self._tasks if task.changed and task.is_committed}
         self._waiting_for = set(self._committing)
         if not self._committing:
             self._apply({}, now)
@@ -141,7 +137,8 @@ class CommitCycle:
                 self._sent_is_durable(ends)
                 self._offsets_committed(now)
             case v.CommitApplied(task, due, calls):
-                self._tasks[task].due_ms, self._tasks[task].waiting_calls = due, calls.waiting
+                self._tasks[task].wake_at(due)
+                self._tasks[task].waiting_calls = calls.waiting
                 self._answered(task, now)
 
     def _answered(self, id: TaskId, now: int) -> None:

@@ -105,15 +105,23 @@ class Instance:
     def next_due_ms(self) -> int | None:
         """Return the time (ms) of the next `TimePassed` without another event, None for never."""
         times = [self._rollback.retry_at, self._ending.alone_at]
-        if self.phase is Phase.RUNNING:
-            has_changes, is_processing = self._commit.has_changes(), not self._is_paused and not self._life.is_cut_off
-            times += self._life.retries.due_ms.values()
-            times.append(None if has_changes else self._planned.next_look_ms(self._tasks))
-            if is_processing and self._tasks.has_room():
-                times.append(self._tasks.next_due_ms())
-            if has_changes and not self._life.is_cut_off:
-                times.append(max(self._commit.due_ms, self._round_ends_by_ms()))
-        return min((time for time in times if time is not None), default=None)
+        if self._phase.current is Phase.RUNNING:
+            times += self._times_of_tasks()
+        due = [time for time in times if time is not None]
+        return min(due) if due else None
+
+    def _times_of_tasks(self) -> list[int | None]:
+        """Return the times (ms) at which tasks or their commit are due."""
+        times: list[int | None] = [*self._life.retries.due_ms.values()]
+        has_changes, is_cut_off = self._commit.has_changes(), self._life.is_cut_off
+        if self._planned.is_given and not has_changes:
+            times.append(self._planned.next_look_ms(self._tasks))
+        if not self._is_paused and not is_cut_off:
+            due = self._tasks.next_due_ms()
+            times.append(due if due is not None and self._tasks.has_room() else None)
+        if has_changes and not is_cut_off:
+            times.append(max(self._commit.due_ms, self._round_ends_by_ms()))
+        return times
 
     # ---------------------------------------- events
 
@@ -220,9 +228,9 @@ class Instance:
 
     def _advance(self, now: int) -> None:
         """Advance as far as possible without another event."""
-        phase = None
-        while phase is not self.phase:
-            phase = self.phase
+        instance, phase = self._phase, None
+        while phase is not instance.current:
+            phase = instance.current
             self._life.start(now)
             match phase:
                 case Phase.RUNNING:
@@ -251,9 +259,9 @@ class Instance:
             return False  # no coordinator accepts the offsets
         if not self._is_settled and self._life.lost():
             return True
-        if not self._commit.has_changes():
-            return False
-        return self._commit.is_due(now) or self._tasks.waits_for_commit(now) or self._planned.is_at_rest(self._tasks)
+        if self._commit.is_due(now) or self._tasks.waits_for_commit(now) or self._planned.is_at_rest(self._tasks):
+            return self._commit.has_changes()
+        return False
 
     def _round_ends_by_ms(self) -> int:
         """Return the time (ms) until which a commit may wait for a round of tasks, 0 without a wait."""
@@ -270,14 +278,19 @@ class Instance:
             self._ending.request(v.CloseRequested())
             self._phase.change(Phase.QUIESCING)
             return
-        if not self._commit.has_changes() and (look := self._planned.look(self._tasks, now)) is not None:
-            self._do(look)
+        if self._planned.is_given and not self._commit.has_changes():
+            self._look_at_group(now)
         self._hand_out(now)
         if self._tasks.waits_for_commit(now) and self._wants_commit(now):  # as just found out by the tasks
             self._phase.change(Phase.QUIESCING)
         if not self._is_settled:
             self._life.tell_running()
             self._is_settled = not self._life.retries.due_ms
+
+    def _look_at_group(self, now: int) -> None:
+        """Look at the group's committed offsets, if due."""
+        if (look := self._planned.look(self._tasks, now)) is not None:
+            self._do(look)
 
     def _hand_out(self, now: int) -> None:
         if not self._is_paused and not self._life.is_cut_off:

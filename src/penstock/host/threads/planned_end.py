@@ -30,6 +30,8 @@ class PlannedEnd:
 
     def __init__(self, ends: Mapping[TopicPartition, int] | None) -> None:
         self._ends = ends
+        self.is_given = ends is not None
+        """Whether the instance has a planned end."""
         self._at_end_ms: int | None = None
         self._look_at_ms = 0
         self._is_looking = False
@@ -38,6 +40,8 @@ class PlannedEnd:
 
     def note(self, tasks: TaskManager, is_assigned: bool, now: int) -> None:
         """Record when all input of this instance up to the planned ends has arrived."""
+        if not self.is_given:
+            return
         if not is_assigned or not self._has_arrived(tasks):
             self._at_end_ms = None
         elif self._at_end_ms is None:
@@ -74,6 +78,5 @@ class PlannedEnd:
         self.is_reached = event.unread is not None and not event.unread
 
     def _has_arrived(self, tasks: TaskManager) -> bool:
-        if self._ends is None:
-            return False
+        assert self._ends is not None
         return all(offset >= self._ends.get(p, 0) for task in tasks for p, offset in task.positions.items())

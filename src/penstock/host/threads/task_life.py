@@ -134,7 +134,7 @@ class TaskLife:
         self._progress.answered(id, now)
         task.state = ActiveTaskState.RUNNING
         # output and store changes of `init` belong to a run of their own
-        task.due_ms = now if due is None else min(due, now)
+        task.wake_at(now if due is None else min(due, now))
         self._do(v.Follow(dict(task.positions)))
 
     def tell_running(self) -> None:

@@ -97,6 +97,10 @@ class TaskManager:
         self._reached_ns: dict[int, int] = {}
         """By worker, the least processing time of a task with work."""
         self._tasks: dict[TaskId, ActiveTask] = {}
+        self._woken: set[TaskId] = set()
+        """The tasks that may have work, so that no event has to ask each task."""
+        self._out: set[TaskId] = set()
+        """The tasks with a run that may be unanswered."""
         self._readers: dict[TopicPartition, ActiveTask] = {}
         self._ends: dict[TopicPartition, int] = {}
         self._written: dict[TopicPartition, int] = {}
@@ -121,7 +125,7 @@ class TaskManager:
         """Add a task with its input partitions, and those of answers."""
         is_downstream = any(partition.topic in self._repartition_topics for partition in partitions)
         time = RunTime(self._slice_ms, _SLICES_DOWNSTREAM if is_downstream else 1)
-        task = self._tasks[id] = ActiveTask(id, partitions, self._idle_ms, time, self._total, answers)
+        task = self._tasks[id] = ActiveTask(id, partitions, self._idle_ms, time, self._total, answers, self._woken)
         self._readers.update(dict.fromkeys(task.partitions, task))
         self.alignment.add(task)
         return task
@@ -129,6 +133,8 @@ class TaskManager:
     def remove(self, id: TaskId) -> None:
         """Remove a task."""
         task = self._tasks.pop(id)
+        self._woken.discard(id)
+        self._out.discard(id)
         task.arrived.clear()
         self.alignment.remove(id)
         for partition in task.partitions:
@@ -172,15 +178,14 @@ class TaskManager:
 
     def next_run(self, now: int) -> RunTask | None:
         """Return the next run in turn, or None if no free worker has work."""
-        if not self.has_room():
+        if self.alignment.is_used:
+            if not self.has_room():
+                return None
+            self._look_at_history(now)
+        if not self._woken:
             return None
         most_held = self._most_held()
-        self._look_at_history(now)
-        ready = [task for task in self._tasks.values() if task.is_ready(now, most_held)]
-        if not ready:
-            return None
-        busy = self._busy_workers()
-        ready = [task for task in self.alignment.admitted(ready, now) if self._worker_of(task.id) not in busy]
+        ready = self._ready(now, most_held)
         if not ready:
             return None
         self._take_rounds(ready)
@@ -189,8 +194,25 @@ class TaskManager:
             weight = task.weight(most_held)
             return task.time.used_ns // self._slice_ns, not task.time.is_little(weight), -weight, task.id
 
-        chosen = min(ready, key=turn)
+        chosen = min(ready, key=turn) if len(ready) > 1 else ready[0]
+        self._out.add(chosen.id)
         return chosen.next_run(self._ends, now, most_held, self.alignment.share(chosen), self._behind)
+
+    def _ready(self, now: int, most_held: int) -> list[ActiveTask]:
+        """Return the tasks that free workers may run now. most_held: see `ActiveTask.next_run`."""
+        ready = [task for task in self._tasks_with_work() if task.is_ready(now, most_held)]
+        if not ready:
+            return ready
+        busy, admitted = self._busy_workers(), self.alignment.admitted(ready, now)
+        return [task for task in admitted if self._worker_of(task.id) not in busy] if busy else admitted
+
+    def _tasks_with_work(self) -> list[ActiveTask]:
+        """Return the tasks that may have work now or later, and forget the others until they wake."""
+        woken = [self._tasks[id] for id in self._woken]
+        for task in woken:
+            if not task.may_get_work():
+                self._woken.discard(task.id)
+        return woken
 
     def waits_for_commit(self, now: int) -> bool:
         """Return whether a task holds records until the instance commits its progress in history."""
@@ -219,19 +241,20 @@ class TaskManager:
 
     def _busy_workers(self) -> set[int]:
         """Return the workers that run a task."""
-        return {
-            self._worker_of(task.id)
-            for task in self._tasks.values()
-            if task.is_out and task.state is ActiveTaskState.RUNNING
-        }
+        if not self._out:
+            return set()
+        self._out = {id for id in self._out if self._tasks[id].is_out}
+        return {self._worker_of(id) for id in self._out if self._tasks[id].state is ActiveTaskState.RUNNING}
 
     def room(self) -> Room | None:
         """Return the next fetch's limits, or None if all partitions have many waiting records."""
-        share = self._share_bytes()
-        if not any(
-            partition not in self._paused and self._has_little(partition, task, share)
-            for partition, task in self._readers.items()
-        ):
+        share, total = self._share_bytes(), self._total
+        have_all_little = total.records <= self._limits.records // 2 and total.bytes <= share // 2
+        for partition, task in self._readers.items():
+            has_little = task.is_open and (have_all_little or self._has_little(partition, task, share))
+            if has_little and partition not in self._paused:
+                break
+        else:
             return None
         return Room(self._limits.fetched_records, max(_LEAST_BYTES, min(share, self._limits.fetched_bytes)))
 
@@ -251,6 +274,10 @@ class TaskManager:
             if is_idle and (not busy or worker_of(task.id) not in busy):
                 return True
         return False
+
+    def have_changes(self) -> bool:
+        """Return whether the next commit includes changes of any task."""
+        return any(task.changed and task.is_committed for task in self._tasks.values())
 
     def any_busy(self) -> bool:
         """Return whether an action on a task is unanswered, except restores and hung tasks."""
@@ -272,8 +299,11 @@ class TaskManager:
 
     def next_due_ms(self) -> int | None:
         """Return the time of the next work that is due without records (ms)."""
-        due = [t.due_ms for t in self._tasks.values() if t.state is ActiveTaskState.RUNNING and not t.busy]
-        return min((time for time in (*due, self.alignment.next_due_ms()) if time is not None), default=None)
+        woken = self._tasks_with_work() if self._woken else ()
+        due = [t.due_ms for t in woken if t.due_ms is not None and t.is_open and not t.busy]
+        if (of_rounds := self.alignment.next_due_ms()) is not None:
+            due.append(of_rounds)
+        return min(due, default=None)
 
     def is_idle(self, now: int) -> bool:
         """Return whether all tasks run, and have no work at `now` (ms), no waiting records and no calls."""

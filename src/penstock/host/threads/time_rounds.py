@@ -314,6 +314,11 @@ class TimeAlignment:
             del rounds.tasks[id]
             rounds.change()
 
+    @property
+    def is_used(self) -> bool:
+        """Whether any tasks read history together."""
+        return bool(self._rounds)
+
     def look(self, ends: Mapping[TopicPartition, int], now: int) -> None:
         """End rounds and begin others, given the records that have arrived."""
         for rounds in self._rounds.values():
@@ -357,6 +362,8 @@ class TimeAlignment:
 
     def released(self) -> list[tuple[TaskId, list[PartitionBatch]]]:
         """Return the kept output of ended rounds, with the first task of the sending sub-topology."""
+        if not self._rounds:
+            return []
         return [(TaskId(id, 0), output) for id, each in self._rounds.items() if (output := each.released())]
 
     def release(self) -> list[tuple[TaskId, list[PartitionBatch]]]:
@@ -371,7 +378,9 @@ class TimeAlignment:
     @property
     def ends_by_ms(self) -> int:
         """The latest end of all rounds (ms), for which a commit waits; 0 without a round."""
-        return max((rounds.ends_by_ms or 0 for rounds in self._rounds.values()), default=0)
+        if not self._rounds:
+            return 0
+        return max(rounds.ends_by_ms or 0 for rounds in self._rounds.values())
 
     def waits(self) -> bool:
         """Return whether tasks wait for records that have not arrived."""
@@ -379,6 +388,8 @@ class TimeAlignment:
 
     def next_due_ms(self) -> int | None:
         """Return the time of the next change without an event (ms)."""
+        if not self._rounds:
+            return None
         times = (rounds.next_due_ms() for rounds in self._rounds.values())
         return min((time for time in times if time is not None), default=None)
 
