@@ -14,6 +14,7 @@ from penstock.metrics import measurements
 from penstock.metrics.measurements import (
     NOTHING,
     Measurement,
+    MeasurementSum,
     Sampled,
     SampledMeasurement,
     SampledMeasurements,
@@ -166,3 +167,14 @@ def test_a_quantile_is_within_the_bucket_that_it_falls_into(
 def test_one_value_is_its_own_minimum_and_maximum() -> None:
     assert measured_once(2) == Measurement(1, 2.0, 2, 2)
     assert NOTHING.plus(measured_once(2)) == measured_once(2)
+
+
+@given(st.lists(st.integers(-100, 100)))
+def test_a_sum_is_that_of_the_measurements_of_its_values(values: list[int]) -> None:
+    added = MeasurementSum()
+    expected = NOTHING
+    for value in values:
+        added.add(value)
+        expected = expected.plus(measured_once(value))
+    assert added.take() == expected
+    assert added.take() == NOTHING

@@ -46,6 +46,30 @@ NOTHING: Final = Measurement()
 """The measurement of no values."""
 
 
+class MeasurementSum:
+    """Adds up values that are recorded too often for a `Measurement` of each."""
+
+    __slots__ = ("_least", "_most", "_number", "_total")
+
+    def __init__(self) -> None:
+        self._number, self._total, self._least, self._most = NOTHING
+
+    def add(self, value: float) -> None:
+        """Add one value."""
+        self._number += 1
+        self._total += value
+        if value < self._least:
+            self._least = value
+        if value > self._most:
+            self._most = value
+
+    def take(self) -> Measurement:
+        """Remove and return the values; `NOTHING` without any."""
+        taken = Measurement(self._number, self._total, self._least, self._most) if self._number else NOTHING
+        self._number, self._total, self._least, self._most = NOTHING
+        return taken
+
+
 def measured_once(value: float) -> Measurement:
     """Return the measurement of one value."""
     return Measurement(1, float(value), value, value)

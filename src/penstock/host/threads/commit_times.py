@@ -50,6 +50,11 @@ class CommitTimes:
         self._records += records
         self._nanoseconds += nanoseconds
 
+    @property
+    def is_measured(self) -> bool:
+        """Whether a commit is being measured."""
+        return self._began is not None
+
     def began(self, now_ms: int) -> None:
         """Start measuring a commit, unless one is being measured. now_ms: wall clock."""
         if self._began is None:

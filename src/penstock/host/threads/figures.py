@@ -16,22 +16,24 @@ from penstock.host.measuring.call_measuring import measured_calls
 from penstock.host.measuring.record_counters import RecordCounters
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.commit_times import CommitTimes
+from penstock.host.threads.frequent_figures import (
+    BLOCKED,
+    NANOSECONDS_OF_MS,
+    POLLING,
+    PROCESSING,
+    PUNCTUATING,
+    FrequentFigures,
+)
 from penstock.host.threads.unread import described
 from penstock.metrics.drop_reasons import Dropped
 from penstock.metrics.host_metrics import (
     ACTIVE_RESTORE,
     ACTIVE_RESTORING,
-    BLOCKED_TIME,
     BUFFER_BYTES,
     BUFFER_COUNT,
     COMMIT,
     DROPPED_RECORDS,
     IDLE,
-    POLL,
-    POLL_RECORDS,
-    PROCESS,
-    PROCESS_RECORDS,
-    PUNCTUATE,
     RESTORE,
     RESTORE_REMAINING,
     STANDBY_UPDATE,
@@ -50,13 +52,10 @@ from penstock.task.partition_group import BufferSize
 from penstock_broker.common.clock import elapsed_milliseconds
 
 _LAG_MS = 1_000
-_NANOSECONDS_OF_MS = 1_000_000
 
-_POLLING, _PROCESSING = Operation(POLL), Operation(PROCESS)
-_PUNCTUATING, _COMMITTING = Operation(PUNCTUATE), Operation(COMMIT)
+_COMMITTING = Operation(COMMIT)
 _RESTORING, _UPDATING, _IDLE = Operation(ACTIVE_RESTORE), Operation(STANDBY_UPDATE), Operation(IDLE)
-_BLOCKED = Operation(BLOCKED_TIME)
-_ACTIVITIES = (_POLLING, _PROCESSING, _PUNCTUATING, _COMMITTING, _RESTORING, _UPDATING)
+_ACTIVITIES = (POLLING, PROCESSING, PUNCTUATING, _COMMITTING, _RESTORING, _UPDATING)
 
 
 class InstanceFigures:
@@ -83,6 +82,7 @@ class InstanceFigures:
         self.counters = RecordCounters(is_internal, answers)
         self._measurements = HostMeasurements(samples, window_ms)
         self._shares = TimeShares(_ACTIVITIES, samples, window_ms, elapsed_ms())
+        self._frequent = FrequentFigures(self._measurements, self._shares, elapsed_ms())
         self._workers = 1
         self._started_ms: int | None = None
         self._lock = threading.Lock()
@@ -123,9 +123,10 @@ class InstanceFigures:
                 with self._lock:
                     self.counters.consumed(topic, len(batch), event.size)
             case v.Ran(task, records=records):
+                name = str(task)
                 with self._lock:
-                    self.counters.processed[str(task)] += records
-                    self._awaited[str(task)] = event.awaited
+                    self.counters.processed[name] += records
+                    self._awaited[name] = event.awaited
                     self._take_run(event)
                 self.commits.ran(records, event.nanoseconds)
             case v.UnreadFound(unread):
@@ -204,12 +205,9 @@ class InstanceFigures:
 
     def _take_run(self, event: v.Ran) -> None:
         """Add the time of a run as a share of all workers' time. Several run at once."""
-        now, punctuated = self._elapsed_ms(), event.punctuation_nanoseconds
-        for activity, took in ((_PROCESSING, event.nanoseconds - punctuated), (_PUNCTUATING, punctuated)):
-            if took:
-                self._shares.take(activity, took / _NANOSECONDS_OF_MS / self._workers, now)
-        if event.records:
-            self._measurements.take(Operation(PROCESS_RECORDS), measured_once(event.records), now)
+        punctuated, of_all = event.punctuation_nanoseconds, NANOSECONDS_OF_MS * self._workers
+        processing = event.nanoseconds - punctuated
+        self._frequent.ran(event.records, processing / of_all, punctuated / of_all, self._elapsed_ms())
 
     def sent(self, output: Sequence[PartitionBatch]) -> None:
         """Add records that are being written."""
@@ -238,22 +236,20 @@ class InstanceFigures:
     def poll_ended(self, records: int) -> None:
         """Add the duration of the poll, and its number of records."""
         now = self._elapsed_ms()
-        took, number = float(now - self._poll_began), float(records)
         with self._lock:
-            self._shares.take(_POLLING, took, now)
-            self._measurements.take(Operation(POLL), measured_once(took), now)
-            self._measurements.take(Operation(POLL_RECORDS), measured_once(number), now)
-            self._measurements.take(_BLOCKED, measured_once(took * _NANOSECONDS_OF_MS), now)
+            self._frequent.polled(now - self._poll_began, records, now)
 
     def commit_ended(self, now_ms: int) -> None:
         """Add the duration of the measured commit, if any, whether it succeeded or not. now_ms: wall clock."""
+        if not self.commits.is_measured:
+            return
         now = self._elapsed_ms()
         with self._lock:
             ended = self.commits.ended(now, now_ms)
             if ended is None:
                 return
             if ended.is_made:
-                self._measurements.take(_BLOCKED, measured_once(ended.waited_ms * _NANOSECONDS_OF_MS), now)
+                self._measurements.take(BLOCKED, measured_once(ended.waited_ms * NANOSECONDS_OF_MS), now)
             took = float(ended.took_ms)
             self._shares.take(_COMMITTING, took, now)
             self._measurements.committed(now_ms if ended.is_made else None, now)
@@ -298,6 +294,7 @@ class InstanceFigures:
         self.take_calls()
         now = self._elapsed_ms()
         with self._lock:
+            self._frequent.move(now)
             measured, ratios = self._measurements.at(now), self._shares.at(now)
             tasks = {ACTIVE_RESTORING: len(self._restoring), STANDBY_UPDATING: len(self._standing)}
         idle = max(1.0 - ratios[_RESTORING] - ratios[_UPDATING], 0.0)
