@@ -561,7 +561,7 @@ def size_of(batch: RecordBatch) -> int:
 
 
 def _bytes_of(column: Sequence[bytes | None]) -> int:
-    if isinstance(column, DictionaryColumn):
+    if type(column) is not list and isinstance(column, DictionaryColumn):
         sizes = np.array([0 if entry is None else len(entry) for entry in column.entries()], np.int64)
         return int(sizes[column.places].sum())
     try:

@@ -99,6 +99,8 @@ class ConfluentBatchProducer:
         return True
 
     def _raise_failed(self) -> None:
+        if not self._reports.failures:
+            return
         refused, failed = self._reports.refused_records(), self._reports.cause()
         self._reports.failures.clear()
         if refused:

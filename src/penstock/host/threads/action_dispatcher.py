@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import TypeVar
 
 from penstock.host.crashpoints import crash_point
 from penstock.host.threads import vocabulary as v
@@ -17,8 +16,6 @@ from penstock.host.threads.output import Output
 from penstock.host.threads.task_threads import TaskThreads
 from penstock.plan.subtopology import TaskId
 from penstock_broker.common.clock import Clocks
-
-A = TypeVar("A", v.RunTask, v.Prepare)
 
 _log = logging.getLogger(__name__)
 
@@ -94,13 +91,15 @@ class ActionDispatcher:
         """Perform an action or pass it on; answers are events."""
         match action:
             # A task has one action at a time, and so has the group: the polling thread waits until it is answered.
+            case v.RunTask(task, records, wait):
+                self._out.add(task)
+                self._workers.do(v.RunTask(task, records, wait, self._wall_clock_of(task), self._next_commit))
+            case v.Send() | v.Abort():
+                self._produce(action)
             case v.Prepare(task):
                 self._figures.commits.began(self._clocks.wall.milliseconds())
                 self._out.add(task)
-                self._workers.do(self._numbered(action))
-            case v.RunTask(task):
-                self._out.add(task)
-                self._workers.do(self._numbered(action))
+                self._workers.do(v.Prepare(task, self._wall_clock_of(task), self._next_commit))
             case v.Start(task):
                 self._out.add(task)
                 self._workers.do(replace(action, now_ms=self._wall_clock_of(task)))
@@ -119,8 +118,6 @@ class ActionDispatcher:
                 self._produce(v.CommitTransaction(self._inputs.with_epochs(offsets)))
             case v.Flush():
                 crash_point("commit.prepared", self._figures.commits.last.number)
-                self._produce(action)
-            case v.Send() | v.Abort():
                 self._produce(action)
             case v.CommitOffsets(offsets):
                 self._out.add(None)
@@ -159,9 +156,10 @@ class ActionDispatcher:
             case v.End():
                 self.ended = action
 
-    def _numbered(self, action: A) -> A:
-        now_ms = self._wall_clock_of(action.task)
-        return replace(action, now_ms=now_ms, commit=self._figures.commits.last.number + 1)
+    @property
+    def _next_commit(self) -> int:
+        """The number of the next commit."""
+        return self._figures.commits.last.number + 1
 
     def _wall_clock_of(self, task: TaskId) -> int:
         """Return the wall-clock time (ms) of tasks for an action about `task`."""

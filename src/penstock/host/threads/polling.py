@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import queue
-from contextlib import suppress
 
 from penstock.host.crashpoints import crash_point
 from penstock.host.supervision.turns import TopologyTurns
@@ -29,6 +28,9 @@ _LOOK_MS = 10
 
 Records of a task that has waited for them go before others.
 """
+
+_FREQUENT = (v.Arrived, v.Ran)
+"""Events of each few records. They have no crash points and no report."""
 
 
 class Polling:
@@ -91,23 +93,27 @@ class Polling:
         looks = is_waiting and elapsed_milliseconds() - self._inputs.polled_at_ms >= _LOOK_MS
         if looks and self._instance.room() is not None:
             self._poll(0)
-        with suppress(queue.Empty):
+        if not self._events.empty():  # no other thread takes events
             return self._events.get_nowait()
         wait_ms = self._wait_ms()
-        with suppress(queue.Empty):
-            if is_waiting and not self._instance.wants_records():
-                waits = self._instance.room() is not None
-                return self._events.get(timeout=min(wait_ms / 1000, _LOOK_MS / 1000) if waits else wait_ms / 1000)
-            if is_waiting or self._turns is not None:
-                if self._poll(0):
-                    return self._events.get_nowait()
-                if self._turns is not None:
-                    self._turns.rest(self._dispatcher.busy_workers())
-            if is_waiting:
-                return self._events.get(timeout=min(wait_ms / 1000, _BUSY_SECONDS))
-            if self._poll(wait_ms):
+        if is_waiting and not self._instance.wants_records():
+            waits = self._instance.room() is not None
+            return self._event_within(min(wait_ms, _LOOK_MS) / 1000 if waits else wait_ms / 1000) or self._tick()
+        if is_waiting or self._turns is not None:
+            if self._poll(0):
                 return self._events.get_nowait()
-        return self._tick()
+            if self._turns is not None:
+                self._turns.rest(self._dispatcher.busy_workers())
+        if is_waiting:
+            return self._event_within(min(wait_ms / 1000, _BUSY_SECONDS)) or self._tick()
+        return self._events.get_nowait() if self._poll(wait_ms) else self._tick()
+
+    def _event_within(self, seconds: float) -> v.Event | None:
+        """Return the next event, or None if it does not come within `seconds`."""
+        try:
+            return self._events.get(timeout=seconds)
+        except queue.Empty:
+            return None
 
     def _tick(self) -> v.TimePassed | None:
         """Return a tick if due: for the core, or long after the last one."""
@@ -128,25 +134,24 @@ class Polling:
             return self._inputs.poll(timeout_ms, room)
         if self._inputs.is_empty and not self._is_ending:
             self._figures.lags({}, {})
-        if timeout_ms:
-            with suppress(queue.Empty):
-                self.post(self._events.get(timeout=timeout_ms / 1000))
-                return True
+        if timeout_ms and (event := self._event_within(timeout_ms / 1000)) is not None:
+            self.post(event)
+            return True
         return False
 
     def _handle(self, event: v.Event) -> None:
-        self._crash_point(event)
+        if not isinstance(event, _FREQUENT):
+            self._crash_point(event)
+            _report(event)
         if self._turns is not None and isinstance(event, v.CommitPrepared):
             self._turns.count(event.nanoseconds)
         self._dispatcher.answered(event)
-        _report(event)
         self._figures.take(event)
-        now_ms = self._clocks.elapsed.milliseconds()
-        ahead_ms = self._clocks.wall.milliseconds() - now_ms
-        actions = self._instance.handle(self._dispatcher.by_core(event), now_ms, ahead_ms)
+        now_ms, wall_ms = self._clocks.elapsed.milliseconds(), self._clocks.wall.milliseconds()
+        actions = self._instance.handle(self._dispatcher.by_core(event), now_ms, wall_ms - now_ms)
         is_running, number = self._instance.phase is Phase.RUNNING, self._figures.commits.last.number
         if is_running:  # before the tasks run on, since their records are in the next commit
-            self._figures.commit_ended(self._clocks.wall.milliseconds())
+            self._figures.commit_ended(wall_ms)
         if self._instance.phase is Phase.ENDING and not self._is_ending:
             self._is_ending = True
             self._inputs.look_at_lags()  # for the last time: these lags remain for the other instances

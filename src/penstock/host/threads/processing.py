@@ -156,7 +156,7 @@ class TaskRunner:
 
     def do(self, action: v.TaskAction) -> v.Event:
         """Perform `action` and return its event, `Failed` after an error of the task."""
-        commit = action.commit if isinstance(action, v.RunTask | v.Prepare) else ""
+        commit = action.commit if isinstance(action, (v.RunTask, v.Prepare)) else ""
         with self._lock(action.task), logged_as(self._application_id, str(action.task), commit):
             try:
                 return self._do(action)
@@ -242,7 +242,7 @@ class TaskRunner:
 
     def _lock(self, id: TaskId) -> threading.RLock:
         """Return the task's own lock: a function of another task may not return."""
-        return self._locks.setdefault(id, threading.RLock())
+        return self._locks.get(id) or self._locks.setdefault(id, threading.RLock())
 
     def stores(self, task: TaskId) -> Mapping[str, StateStore]:
         """Return the stores of an open task by name."""
@@ -423,14 +423,13 @@ class ActiveStreamTask:
         return v.Ran(
             self._id,
             output,
-            task.positions(),
             task.waiting(),
             task.next_wall_clock_ms(),
             task.commit_requested,
             task.uncommitted_bytes,
             records,
             time.perf_counter_ns() - began,
-            tuple(sorted(task.awaited)),
+            tuple(sorted(task.awaited)) if task.awaited else (),
             task.punctuation_nanoseconds - punctuated,
             task.adds_calls or (self._gate.was_closed and task.waiting_calls > 0),
         )
@@ -545,7 +544,7 @@ class GlobalTask:
             self._task.update(*partition, batch, action.now_ms)
             self._positions[partition] = int(batch.offsets[-1]) + 1
             records += len(batch)
-        return v.Ran(GLOBAL_TASK, positions=dict(self._positions), records=records)
+        return v.Ran(GLOBAL_TASK, records=records)
 
     def prepare(self, now_ms: int) -> v.CommitPrepared:
         """Keep the changes for `apply`."""

@@ -182,7 +182,6 @@ class Ran:
     Args:
         task: the task.
         output: its output.
-        positions: the next offset of each partition.
         waiting: the size of the waiting records in the task, by partition with waiting records.
         next_wall_clock_ms: the time of its next work without records, None for never.
         commit_requested: whether a processor asked for a commit.
@@ -196,7 +195,6 @@ class Ran:
 
     task: TaskId
     output: Sequence[PartitionBatch] = ()
-    positions: Mapping[TopicPartition, int] = field(default_factory=dict)
     waiting: Mapping[TopicPartition, BufferSize] = field(default_factory=dict)
     next_wall_clock_ms: int | None = None
     commit_requested: bool = False
