@@ -34,6 +34,8 @@ class PunctuationType(Enum):
     STREAM_TIME = "stream_time"
     WALL_CLOCK_TIME = "wall_clock_time"
 
+    __hash__ = object.__hash__  # each record looks for schedules, and the hash of Enum is a function in Python
+
 
 Punctuator = Callable[[int], None]
 """Called with the time of the punctuation in ms, stream or wall-clock (Kafka class: Punctuator)."""

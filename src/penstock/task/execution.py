@@ -523,6 +523,8 @@ class Execution:
 
 
 def _names(sources: Sequence[Entry]) -> tuple[str, ...]:
+    if len(sources) == 1:
+        return (sources[0].name,)
     return tuple(dict.fromkeys(source.name for source in sources))
 
 

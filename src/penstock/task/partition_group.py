@@ -46,9 +46,10 @@ from penstock.record import (
     running_maximum,
 )
 from penstock.task.error_handling import failed_record, told_cause
+from penstock.task.few_rows import least, most
 from penstock.task.priority_queue import PriorityQueue
 from penstock.task.processor_topology import SourceNode
-from penstock.task.queue_order import in_turns
+from penstock.task.queue_order import in_turns, places_among
 from penstock_broker.common.durations import timestamp_ms
 from penstock_broker.common.log_limits import limit_rate
 
@@ -201,10 +202,14 @@ class PartitionGroup:
 
     def buffered(self) -> Set[TopicPartition]:
         """Return the partitions with buffered records."""
+        if not self._queues and not self._heads:
+            return frozenset()
         return {lane.partition for lane in (*self._queues, *(head.lane for head in self._heads))}
 
     def sizes(self) -> dict[TopicPartition, BufferSize]:
         """Return the buffer size of each partition with buffered records."""
+        if not self._queues and not self._heads:
+            return {}
         queued = ((lane, batch) for lane, queue in self._queues.items() for batch in queue)
         sizes: dict[TopicPartition, BufferSize] = {}
         for lane, batch in chain(queued, ((head.lane, head.came) for head in self._heads)):
@@ -264,21 +269,23 @@ class PartitionGroup:
         serialized = all(self._stays_serialized(lane, batch) for lane, batch in taken.items())
         prepared = [(lane, batch if serialized else self._prepare(lane, batch)) for lane, batch in taken.items()]
         kept = [(lane, batch) for lane, batch in prepared if len(batch)]
-        order = self._order(kept)
         if (awaited or limit is not None) and kept:
+            order = self._order(kept)
             stop = _stop(kept, order, awaited, cut, limit)
             kept, all_kept = self._hold_back(kept, taken, order, stop), kept
             order = _within(kept, all_kept, order)
+        elif len(kept) > 1:
+            order = self._order(kept)
         if not self._queues:
             self._recent = []
         for lane, batch in kept:
             if self._has_answers(lane):  # their times are those of earlier records
                 continue
             time = self.partition_times.get(lane.partition, NO_TIMESTAMP)
-            self.partition_times[lane.partition] = max(time, int(batch.timestamps.max()))
+            self.partition_times[lane.partition] = max(time, most(batch.timestamps))
         if len(kept) == 1:
             lane, batch = kept[0]
-            numbers = np.full(len(batch), lane.lane, np.int64)
+            numbers = np.full(len(batch), lane.lane, np.int64) if lane.lane else np.zeros(len(batch), np.int64)
             yield self._run(lane.partition, numbers, batch, serialized, source_records.get(lane))
         elif kept:
             yield from self._merge(kept, order, serialized, source_records)
@@ -381,7 +388,7 @@ class PartitionGroup:
                 free.append((lane, batch.slice(0, count)))
                 taken[lane.partition] = max(taken.get(lane.partition, -1), int(own[count - 1]))
             if count < len(batch):
-                rows = _places(batch.offsets, came[lane].offsets)[count:]
+                rows = places_among(batch.offsets, came[lane].offsets)[count:]
                 self._queues.setdefault(lane, deque()).appendleft(came[lane].take(rows))
         self._recent = [each for each in self._recent if each not in taken] + sorted(taken, key=taken.__getitem__)
         return free
@@ -453,7 +460,7 @@ class PartitionGroup:
         if source.spec.has_task_topic:
             batch = self._with_values(partition, batch)
         extractor = self._extractor(source)
-        if extractor is not fail_on_invalid_timestamp or (len(batch) and int(batch.timestamps.min()) < 0):
+        if extractor is not fail_on_invalid_timestamp or (len(batch) and least(batch.timestamps) < 0):
             batch = self._extract(partition, batch, extractor)
         return batch
 
@@ -578,15 +585,3 @@ def _bytes_of(batch: RecordBatch) -> int:
     headers = chain.from_iterable(batch.headers or ())
     named = sum(len(name) + len(value or b"") for name, value in headers)
     return named + sum(map(len, filter(None, chain(batch.keys, batch.values))))
-
-
-def _places(offsets: Int64Array, among: Int64Array) -> Int64Array:
-    """Return the indexes of `offsets` in `among`, which contains them in this order.
-
-    Other offsets may be in between. Neither needs to ascend: records that wait over a change of the topology come from
-    lanes whose offsets start over.
-    """
-    if len(offsets) == len(among):
-        return np.arange(len(offsets), dtype=np.int64)
-    left = enumerate(among.tolist())
-    return np.array([next(place for place, offset in left if offset == each) for each in offsets.tolist()], np.int64)

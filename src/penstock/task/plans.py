@@ -41,7 +41,7 @@ class Plans:
         with_headers: whether they have headers, so that nodes whose serdes may use them run record by record.
         """
         without = self._by_record_with_headers if with_headers else frozenset()
-        place = without, frozenset(entry.name for entry in entries)
+        place = without, frozenset([entry.name for entry in entries])
         plan = self._plans.get(place)
         if plan is None:
             joins = [join for join in self._joins if join.names.isdisjoint(without)]

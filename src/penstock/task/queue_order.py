@@ -55,3 +55,15 @@ def _are_from_first(one: Int64Array, other: Int64Array) -> np.ndarray[tuple[int]
     from_one = np.zeros(len(places), np.bool_)
     from_one[starts[of_one] + ranks + before] = True
     return from_one
+
+
+def places_among(offsets: Int64Array, among: Int64Array) -> Int64Array:
+    """Return the indexes of `offsets` in `among`, which contains them in this order.
+
+    Other offsets may be in between. Neither needs to ascend: records that wait over a change of the topology come from
+    lanes whose offsets start over.
+    """
+    if len(offsets) == len(among):
+        return np.arange(len(offsets), dtype=np.int64)
+    left = enumerate(among.tolist())
+    return np.array([next(place for place, offset in left if offset == each) for each in offsets.tolist()], np.int64)

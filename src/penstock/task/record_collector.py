@@ -6,7 +6,7 @@ run; columns may arrive in any order of topics.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
@@ -97,8 +97,7 @@ class RecordCollector:
         """
         output: list[PartitionBatch] = []
         for topic in sorted({*self._open, *self._rows}):
-            rows = self._take(topic)
-            for partition, batch in _by_partition(rows):
+            for partition, batch in self._take_by_partition(topic):
                 first = 0
                 if topic in repartition_topics:
                     lane = TopicPartition(topic, partition)
@@ -128,16 +127,16 @@ class RecordCollector:
         rows = self._open.pop(topic, None)
         if rows is None:
             return
-        count = len(rows.keys)
-        batch = RecordBatch(
-            rows.keys,
-            rows.values,
-            np.array(rows.timestamps, np.int64),
-            np.zeros(count, np.int64),
-            rows.headers if any(rows.headers) else None,
-        )
-        columns = _Rows(np.array(rows.partitions, np.int64), np.array(rows.sequence, np.int64), batch)
+        columns = _Rows(np.array(rows.partitions, np.int64), np.array(rows.sequence, np.int64), _batch(rows))
         self._rows.setdefault(topic, []).append(columns)
+
+    def _take_by_partition(self, topic: str) -> Iterable[tuple[int, RecordBatch]]:
+        """Remove and return the rows of `topic` by partition, each in the order of their sequence numbers."""
+        rows = self._open.get(topic)
+        if rows is None or topic in self._rows or rows.partitions.count(rows.partitions[0]) < len(rows.partitions):
+            return _by_partition(self._take(topic))
+        del self._open[topic]  # they need no order, such as the rows of a run of one record
+        return [(rows.partitions[0], _batch(rows))]
 
     def _take(self, topic: str) -> _Rows:
         """Remove and return the rows of `topic` in the order of their sequence numbers."""
@@ -152,6 +151,17 @@ class RecordCollector:
             order = np.argsort(sequence, kind="stable")
             return _Rows(partitions[order], sequence[order], batch.take(order))
         return _Rows(partitions, sequence, batch)
+
+
+def _batch(rows: _OpenRows) -> RecordBatch:
+    """Return the records of `rows`, without offsets."""
+    return RecordBatch(
+        rows.keys,
+        rows.values,
+        np.array(rows.timestamps, np.int64),
+        np.zeros(len(rows.keys), np.int64),
+        rows.headers if any(rows.headers) else None,
+    )
 
 
 def _by_partition(rows: _Rows) -> Iterator[tuple[int, RecordBatch]]:

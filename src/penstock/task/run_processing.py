@@ -63,13 +63,14 @@ class RunProcessing:
         return taken
 
     def _process_run(self, run: RecordRun) -> None:
-        batch = run.batch
+        batch, rows = run.batch, len(run.batch)
         stream_times = self._intake.take(run)
         execute = self._execution.run_serialized if run.serialized else self._execution.run
         start = 0
-        while start < len(batch):
+        while start < rows:
             stop = start + self._execution.rows_at_once((run.source,), run.serialized)
-            execute(run.source, run.partition, batch.slice(start, stop), stream_times[start:stop])
+            part = batch if stop - start >= rows else batch.slice(start, stop)
+            execute(run.source, run.partition, part, stream_times[start:stop])
             self._evict()
             start = stop
 

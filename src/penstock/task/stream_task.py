@@ -220,7 +220,7 @@ class StreamTask:
 
         Raises StreamsError as `process` does.
         """
-        return self._processing.process(self._group.take_answers())
+        return self._processing.process(self._group.take_answers()) if self._calls.reads_answers else 0
 
     @property
     def waits_for_answers(self) -> bool:
@@ -358,7 +358,7 @@ class StreamTask:
         """
         waits = self._idling.next_deadline(self._context.wall_clock) if self._group.buffered() else None
         punctuation = self._context.schedules.next_time(PunctuationType.WALL_CLOCK_TIME)
-        return min((time for time in (waits, punctuation) if time is not None), default=None)
+        return punctuation if waits is None else waits if punctuation is None else min(waits, punctuation)
 
     def prepare_commit(self) -> TaskCommit:
         """Flush the caches and return the content of the commit; removes the output."""

@@ -56,6 +56,11 @@ class TaskCalls:
         """Whether operators of the task have calls."""
         return bool(self._inboxes)
 
+    @property
+    def reads_answers(self) -> bool:
+        """Whether the task reads answers, or requests about parked records."""
+        return bool(self._answers)
+
     def room(self) -> int:
         """Return how many input records to take together, so that no inbox exceeds its limits by much."""
         room = max(self._taken, _FIRST_PIECE)
@@ -75,12 +80,12 @@ class TaskCalls:
     @property
     def waits_for_answers(self) -> bool:
         """Whether an inbox is full, so that the task takes only answers."""
-        return any(inbox.is_full for inbox in self._inboxes.values())
+        return bool(self._inboxes) and any(inbox.is_full for inbox in self._inboxes.values())
 
     @property
     def has_uncommitted(self) -> bool:
         """Whether records wait for a commit before their calls."""
-        return any(inbox.has_uncommitted for inbox in self._inboxes.values())
+        return bool(self._inboxes) and any(inbox.has_uncommitted for inbox in self._inboxes.values())
 
     @property
     def waiting(self) -> int:
