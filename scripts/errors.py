@@ -1,5 +1,5 @@
 """Writes docs/errors.md below its introduction: every error of Penstock with its meaning and its remedy, from the
-docstrings of penstock.errors, and of the modules that have errors of their own.
+docstrings. An error of another module than penstock.errors is on it if its docstring has a remedy.
 
 python scripts/errors.py           write the page
 python scripts/errors.py --check   fail if it is not what would be written
@@ -11,19 +11,16 @@ import inspect
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Final
 
 from penstock import errors
-from penstock.host.spark.protocol.failures import ProcessLostError
-from penstock.host.threads.subscription import IncompatibleMemberError
-from penstock.host.threads.workers.worker_process import WorkerDiedError
-from penstock.tools.cli.program import ProgramError
-from penstock.tools.transfers.redrive import NotADeadLetterError
-from penstock_broker.errors import BrokerError
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAGE: Final = ROOT / "docs" / "errors.md"
+SOURCES: Final = (ROOT / "src", ROOT / "packages" / "penstock-broker" / "src")
 
 SECTIONS: Final[dict[str, type[BaseException]]] = {
     "Programs, records and state": BaseException,
@@ -33,22 +30,26 @@ SECTIONS: Final[dict[str, type[BaseException]]] = {
 }
 """The sections of the page; an error is in the last one whose class it is."""
 
-OTHERS: Final[tuple[type[Exception], ...]] = (
-    ProgramError,
-    BrokerError,
-    NotADeadLetterError,
-    IncompatibleMemberError,
-    WorkerDiedError,
-    ProcessLostError,
-)
-"""Errors of other modules that users see."""
-
 REMEDY: Final = "What to do: "
 
 
 def public_errors() -> list[type[Exception]]:
     """Return the classes of penstock.errors, in the order of their definition."""
     return [each for each in vars(errors).values() if isinstance(each, type) and each.__module__ == errors.__name__]
+
+
+@cache
+def other_errors() -> tuple[type[Exception], ...]:
+    """Return the errors with a remedy of all other modules, by name; only those modules are imported."""
+    found = [
+        each
+        for source in SOURCES
+        for path in source.rglob("*.py")
+        if REMEDY in path.read_text(encoding="utf-8")
+        for each in vars(import_module(".".join(path.relative_to(source).with_suffix("").parts))).values()
+        if isinstance(each, type) and issubclass(each, Exception) and REMEDY in (each.__doc__ or "")
+    ]
+    return tuple(sorted(set(found) - set(public_errors()), key=lambda error: error.__name__))
 
 
 def parts(error: type[Exception]) -> tuple[str, str, str]:
@@ -63,7 +64,8 @@ def entry(error: type[Exception]) -> Iterator[str]:
     """Yield the paragraphs of one error."""
     meaning, remedy, more = parts(error)
     base = error.__bases__[0]
-    kind = f" Base class: [{base.__name__}](#{base.__name__.lower()})." if base in public_errors() else ""
+    is_shown = base in (*public_errors(), *other_errors())
+    kind = f" Base class: [{base.__name__}](#{base.__name__.lower()})." if is_shown else ""
     yield f"### {error.__name__}"
     yield linked(f"{meaning}{kind}")
     if more:
@@ -87,9 +89,9 @@ def page() -> str:
         for error in public_errors():
             if section[error] == name:
                 blocks.extend(entry(error))
-    blocks.append("## Commands, processes and groups")
+    blocks.append("## Commands, processes, groups and tables")
     blocks.append("These classes are not in `penstock.errors`: programs need not catch them by name.")
-    for error in OTHERS:
+    for error in other_errors():
         blocks.extend(entry(error))
     return "\n\n".join(blocks) + "\n"
 

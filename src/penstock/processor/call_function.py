@@ -27,7 +27,11 @@ _RECONCILE_FAILED: Final = "reconcile failed"
 
 
 class ClientOpenError(StreamsError):
-    """The client of an operator cannot be opened; its cause is the last error of `open`."""
+    """The client of an operator cannot be opened; its cause is the last error of `open`.
+
+    What to do: Correct the cause that the message names, such as an address or a password. The records wait, and the
+    next start opens the client again.
+    """
 
 
 class CallFunction:

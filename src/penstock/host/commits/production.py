@@ -29,7 +29,11 @@ _log = limit_rate(logging.getLogger(__name__))
 
 
 class ProductionFailedError(StreamsError):
-    """A record was refused, and the production exception handler does not continue without it."""
+    """A record was refused, and the production exception handler does not continue without it.
+
+    What to do: Correct the cause that the message names, such as a record that is too large for its topic. A
+    `production.exception.handler` can continue without the record, or write it to a dead letter queue.
+    """
 
 
 class RefusedRecords:

@@ -39,7 +39,10 @@ _log = logging.getLogger(__name__)
 
 
 class NoAnswerLeftError(StreamsError):
-    """An operator needs more answers than a test has given (no Kafka class)."""
+    """An operator needs more answers than a test has given (no Kafka class).
+
+    What to do: Give the test driver an answer for each call, by `TopologyTestDriver.answers`.
+    """
 
 
 class AnswerRecord(NamedTuple):

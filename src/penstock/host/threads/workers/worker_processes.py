@@ -62,7 +62,11 @@ _NO_WORKER = -1
 
 
 class WorkerRefusedError(StreamsError):
-    """A worker process could not load the program."""
+    """A worker process could not load the program.
+
+    What to do: Read the cause in the message. Functions and classes of the program must be importable, or defined in
+    the program itself; what they refer to, such as an open connection, cannot be sent to a process.
+    """
 
 
 class OwnThread(Protocol):
