@@ -13,6 +13,7 @@ import pytest
 from penstock import Named, StreamsBuilder, Topology
 from penstock.config import StreamsConfig
 from penstock.errors import LockError, StreamsError, TopologyError
+from penstock.record import TopicPartition
 from penstock.shadow import Counts, ShadowOptions
 from penstock.shadow.comparing import VersionComparing
 from penstock_broker.process import BrokerProcess
@@ -88,6 +89,20 @@ def test_state_of_an_application_with_a_similar_name_stays(
     other.touch()
     VersionComparing(program, program, ShadowOptions(), runner.run).compare()
     assert other.exists()
+
+
+def test_an_application_that_no_comparison_has_made_is_not_reset(
+    runner: ThreadsRunner, topics: tuple[str, str], config: StreamsConfig
+) -> None:
+    program, name = (word_count(*topics), config), f"{config['application.id']}-shadow-new"
+    stopped = runner.config(name)
+    runner.run(program[0], stopped)
+    before = left(runner, config)
+    assert name in before
+    with pytest.raises(StreamsError, match=rf"delete the application {name}, which exists already: .*group {name}"):
+        VersionComparing(program, program, ShadowOptions(), runner.run).compare()
+    assert left(runner, config) == before
+    assert runner.admin.committed_offsets(name, [TopicPartition(topics[0], 0)])
 
 
 @pytest.mark.parametrize("to_chosen", [False, True])

@@ -80,6 +80,10 @@ class MemberDescription(NamedTuple):
     partitions: tuple[TopicPartition, ...]
 
 
+DEAD: Final = "Dead"
+"""The state of a group that the brokers do not have."""
+
+
 @dataclass(frozen=True)
 class GroupDescription:
     """A consumer group (Kafka class: ConsumerGroupDescription).
@@ -93,6 +97,11 @@ class GroupDescription:
     state: str
     assignor: str = ""
     members: tuple[MemberDescription, ...] = ()
+
+    @property
+    def exists(self) -> bool:
+        """Whether the brokers have the group."""
+        return self.state != DEAD
 
 
 class GroupIdentity(NamedTuple):

@@ -14,7 +14,7 @@ import orjson
 from penstock import savepoints
 from penstock.client.confluent import ConfluentAdmin, ConfluentFetcher
 from penstock.config import StreamsConfig
-from penstock.errors import ConfigError, LockError
+from penstock.errors import ConfigError, LockError, StreamsError
 from penstock.host.deployment.layout import own_topics
 from penstock.host.deployment.topics import source_topics
 from penstock.host.open import keeps_checkpoint
@@ -153,10 +153,24 @@ class VersionComparing:
             version.check(version.redirection(topics), self._options.allows_effects)
             check_patterns(version.built, held)
         for version in self._versions:
+            self._check_is_of_a_comparison(version, admin)
+        for version in self._versions:
             version.await_end(admin)
         self._clean(admin)
         for version in self._versions:
             version.delete_outputs(admin)
+
+    def _check_is_of_a_comparison(self, version: ShadowVersion, admin: ConfluentAdmin) -> None:
+        """Raise StreamsError if an application has the application.id of a version and no comparison has left it."""
+        if (self._directory / _TOPICS).exists() or version.has_outputs(admin):
+            return
+        if parts := version.existing_parts(admin):
+            raise StreamsError(
+                f"A comparison of {self._id} would run and then delete the application {version.application_id}, which "
+                f"exists already: {', '.join(parts)}. No comparison has left it here. If it is an application of "
+                f"yours, give the old program another application.id. If a comparison on another machine, or with "
+                f"another state.dir, was killed, repeat it there; it deletes the application."
+            )
 
     def _clean(self, admin: ConfluentAdmin) -> None:
         """Delete positions, state and internal topics of both versions, and their outputs unless they are kept."""

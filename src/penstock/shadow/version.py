@@ -19,6 +19,7 @@ from penstock.host.deployment.layout import own_topics
 from penstock.host.deployment.topics import written_topics
 from penstock.host.open import open_host
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
+from penstock.host.spark.protocol.transactions import commits_topic
 from penstock.plan.serde_check import node_serde
 from penstock.plan.subtopology import BuiltTopology, SinkSpec
 from penstock.plan.topology import Topology, built_topology
@@ -168,6 +169,22 @@ class ShadowVersion:
     def internal_topics(self) -> list[str]:
         """Return the names of the internal topics."""
         return sorted(own_topics(self.built))
+
+    def existing_parts(self, admin: Admin) -> list[str]:
+        """Return the topics, the group and the checkpoint of an application with the application.id of this version."""
+        topics = {*self.internal_topics(), commits_topic(self.application_id)}
+        parts = [f"topic {topic}" for topic in sorted(topics & admin.topics().keys())]
+        if admin.describe_group(self.application_id).exists:
+            parts.append(f"group {self.application_id}")
+        checkpoint = Checkpoint(self.config.checkpoint_directory())
+        if checkpoint.exists():
+            parts.append(f"checkpoint {checkpoint.uri}")
+        return parts
+
+    def has_outputs(self, admin: Admin) -> bool:
+        """Return whether the brokers have redirected topics of a comparison."""
+        prefix = output_prefix(self.application_id)
+        return any(topic.startswith(prefix) for topic in admin.topics())
 
     def await_end(self, admin: ConfluentAdmin) -> None:
         """Wait for the end of the group members of a killed comparison, for as long as their session lasts by default.

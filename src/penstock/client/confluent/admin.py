@@ -36,6 +36,7 @@ from confluent_kafka.admin import NewTopic as AdminNewTopic
 
 from penstock.background import in_background
 from penstock.client.api import (
+    DEAD,
     UNKNOWN_LEADER_EPOCH,
     EpochPosition,
     GroupDescription,
@@ -59,9 +60,6 @@ T = TypeVar("T")
 
 _NO_ID = "A" * 22
 """The text of an id of zeros, for a missing id."""
-
-_DEAD = "Dead"
-"""State of a group that does not exist, or that is a Streams group."""
 
 _NO_PARTITION = 2**31 - 1
 _STABLE_SECONDS = 0.5
@@ -237,7 +235,7 @@ class ConfluentAdmin:
             except KafkaException as error:
                 if error.args[0].code() != Code.GROUP_ID_NOT_FOUND:
                     raise
-                return GroupDescription(group, "", _DEAD)
+                return GroupDescription(group, "", DEAD)
             members = tuple(
                 MemberDescription(
                     each.member_id,
@@ -250,7 +248,7 @@ class ConfluentAdmin:
             return GroupDescription(group, _text(found.type), _text(found.state), found.partition_assignor, members)
 
         found = self._call(f"describing the group {group!r}", ask, Right("DESCRIBE", "group", group))
-        return (self._streams_group(group) or found) if found.state == _DEAD else found
+        return found if found.exists else self._streams_group(group) or found
 
     def _streams_group(self, group: str) -> GroupDescription | None:
         try:

@@ -40,7 +40,6 @@ UNSEEN: Final = (
     "are known to the instances alone: see their own pages (penstock.ui.port)."
 )
 
-_DEAD: Final = "Dead"
 _STABLE: Final = "Stable"
 
 
@@ -85,7 +84,7 @@ class GroupWatch(Watching):
             KafkaError: the group does not exist, or the brokers do not answer.
         """
         look = self._look()
-        if look.group.state == _DEAD and not look.group.members and not self._has_committed():
+        if not look.group.exists and not look.group.members and not self._has_committed():
             raise KafkaError(
                 f"There is no group {self._group!r} at {self._config['bootstrap.servers']}: the application has not "
                 "run there, or its group has expired. Start the application first."

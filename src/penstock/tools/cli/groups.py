@@ -42,7 +42,7 @@ def describe(group: Group, as_json: AsJson = False, *, brokers: BrokerOptions) -
     admin = ConfluentAdmin(brokers.client_config(), TIMEOUT_MS)
     found = admin.describe_group(group)
     committed = _committed(admin, group)
-    if not found.members and not committed and found.state == "Dead":
+    if not found.members and not committed and not found.exists:
         raise _no_group(group)
     owners = {partition: member for member in found.members for partition in member.partitions}
     partitions = sorted({*committed, *owners})
