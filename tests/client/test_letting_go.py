@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 import pytest
-from confluent_kafka import Consumer, Message, Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Message
 
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.client.confluent.at_least_once import AtLeastOnceWriter
@@ -16,9 +15,11 @@ from penstock.client.confluent.batch_producer import ConfluentBatchProducer
 from penstock.client.confluent.commit_marker import CommitMarker
 from penstock.client.confluent.producer import ConfluentProducer
 from penstock.client.confluent.transactions import TransactionalWriter, transactions_refused
+from penstock.client.kept_clients import keep_open
 from penstock.config import StreamsConfig
 from penstock.errors import KafkaError
 from penstock.record import PartitionBatch, RecordBatch, TopicPartition
+from tests.support.open_clients import clients, clients_but, end_idle_clients
 from tests.support.plain_producer import PlainProducer
 from tests.support.waiting import until
 
@@ -47,16 +48,6 @@ MADE: dict[str, Callable[[], object]] = {
     "marker": lambda: CommitMarker(NOWHERE, "letting-go", "group", GROUP[0], 200, lambda _: False).read(),
     "checking transactions": lambda: transactions_refused(NOWHERE, "letting-go", 200),
 }
-
-
-def clients() -> list[object]:
-    """Return the clients of librdkafka that there are in this process."""
-    return [each for each in gc.get_objects() if isinstance(each, (AdminClient, Consumer, Producer))]
-
-
-def clients_but(before: list[object]) -> list[object]:
-    """Return those that were not there `before`."""
-    return [each for each in clients() if not any(each is other for other in before)]
 
 
 @pytest.fixture
@@ -90,3 +81,24 @@ def test_a_producer_of_batches_that_is_closed_keeps_no_records() -> None:
     producer.send([PartitionBatch("topic", 0, RecordBatch.of([(b"k", b"dropped", 5, 0, ())] * 100))])
     producer.close()
     assert not [each for each in gc.get_objects() if isinstance(each, Message) and each.value() == b"dropped"]
+
+
+@keep_open(most=1)
+def kept_writer() -> TransactionalWriter:
+    return transactional()
+
+
+def used_writer() -> object:
+    with suppress(KafkaError):
+        kept_writer().fence()
+    return kept_writer
+
+
+@pytest.mark.usefixtures("no_garbage_collector")
+@pytest.mark.parametrize("use", [lambda: ConfluentAdmin(NOWHERE), used_writer], ids=["admin", "writer"])
+def test_a_client_that_is_kept_and_idle_ends(monkeypatch: pytest.MonkeyPatch, use: Callable[[], object]) -> None:
+    before = clients()
+    end_idle_clients(monkeypatch)
+    kept = use()
+    assert until(lambda: not clients_but(before))
+    assert kept is not None

@@ -17,6 +17,7 @@ from penstock.config import StreamsConfig
 from penstock.errors import KafkaError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from penstock.record import RecordBatch, TopicPartition
 from tests.client.confluent.records import HERE, NAMES, NO_BROKER, together, write
+from tests.support.open_clients import clients, clients_but, end_idle_clients
 from tests.support.waiting import until
 
 SECONDS = 60.0
@@ -36,6 +37,21 @@ def test_ranges_are_fetched_exactly(
         assert got.values == [b"v%d" % number for number in range(start, end)]
         assert got.timestamps.tolist() == [1_000 + number for number in range(start, end)]
         assert got.headers is None
+
+
+def test_a_fetcher_that_was_idle_connects_again(
+    config: StreamsConfig, fetcher: ConfluentFetcher, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(config, topic, 10)
+    before = clients()
+    end_idle_clients(monkeypatch)
+    for read_committed in (True, False):
+        batches = fetcher.fetch(TopicPartition(topic, 0), 0, 10, read_committed)
+        assert next(batches).offsets.tolist() == list(range(10))
+        assert clients_but(before)  # this range is not over
+        batches.close()
+        del batches
+        assert until(lambda: not clients_but(before))
 
 
 def test_ranges_are_fetched_in_turns(config: StreamsConfig, fetcher: ConfluentFetcher, topic: str) -> None:

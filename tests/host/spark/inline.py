@@ -209,8 +209,9 @@ class InlineProgram:
 def end_clients() -> None:
     """Release the clients that a worker of Spark keeps for the life of its process: tests run workers in this process,
     and each client has threads that wake now and then, and open files."""
-    for kept in (clients.open_fetcher, clients.open_admin, sink._writer):
+    for kept in (clients.open_fetcher, clients.open_admin):
         kept.cache_clear()
+    sink._writer.release_all()
 
 
 def failure_of(run: Callable[[], object]) -> StreamsError:

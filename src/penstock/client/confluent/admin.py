@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
-from functools import partial
 from typing import Any, TypeVar
 
 from confluent_kafka import (
@@ -34,7 +33,6 @@ from confluent_kafka.admin import (
 )
 from confluent_kafka.admin import NewTopic as AdminNewTopic
 
-from penstock.background import in_background
 from penstock.client.api import (
     DEAD,
     UNKNOWN_LEADER_EPOCH,
@@ -46,6 +44,7 @@ from penstock.client.api import (
     PartitionInfo,
     TopicDescription,
 )
+from penstock.client.confluent.admin_client import LeaderAwareClient, RenewableClient
 from penstock.client.confluent.connection import RETRY_SECONDS, ClientConnection, is_silence, nothing_to_serve
 from penstock.client.failures import Right
 from penstock.client.settings import ADMIN, CONSUMER, HURRIED, client_settings
@@ -76,9 +75,6 @@ _QUOTA_SECONDS = 120.0
 
 _QUOTA_PAUSE_SECONDS = 1.0
 
-_REST_SECONDS = 1.0
-"""Lifetime (s) of a replaced client. It ensures that the last reference to the client is in the thread that ends it."""
-
 _EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # confluent-kafka has no types for it
 _LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # as above
 
@@ -97,9 +93,8 @@ class ConfluentAdmin:
     def __init__(self, config: StreamsConfig, timeout_ms: int = 10_000) -> None:
         self._config = config
         self._connection = ClientConnection(client_settings(config, ADMIN), timeout_ms)
-        self._client: AdminClient | None = None
-        self._knows_leaders = False
-        self._renew()
+        self._client = RenewableClient(self._connection)
+        self._client.open("opening")
 
     def cluster_id(self) -> str | None:
         """Return the id of the cluster, None if brokers do not return an id."""
@@ -369,8 +364,7 @@ class ConfluentAdmin:
 
     def close(self) -> None:
         """Release connections and threads; idempotent."""
-        self._connection.serve = nothing_to_serve
-        self._client = None  # librdkafka closes an admin client when its last reference is dropped
+        self._client.close()
 
     def _offsets(self, partitions: Sequence[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
         found = self._positions(partitions, spec, IsolationLevel.READ_UNCOMMITTED)
@@ -383,10 +377,10 @@ class ConfluentAdmin:
             return {}
         request = {Position(*partition): spec for partition in partitions}
 
-        def ask(client: AdminClient, seconds: float) -> dict[TopicPartition, EpochPosition]:
-            if not self._knows_leaders:  # librdkafka sometimes waits three seconds before it looks up leaders
+        def ask(client: LeaderAwareClient, seconds: float) -> dict[TopicPartition, EpochPosition]:
+            if not client.knows_leaders:  # librdkafka sometimes waits three seconds before it looks up leaders
                 client.list_topics(timeout=seconds)
-                self._knows_leaders = True
+                client.knows_leaders = True
             futures = client.list_offsets(request, isolation_level=isolation, request_timeout=seconds)
             try:
                 return {
@@ -395,7 +389,7 @@ class ConfluentAdmin:
                 }
             except KafkaException as error:
                 # after a broker's restart, librdkafka would keep the old leaders for minutes
-                self._knows_leaders = False
+                client.knows_leaders = False
                 if error.args[0].code() == Code._NOENT and _has_all(client.list_topics(timeout=seconds), partitions):
                     raise KafkaException(Code(Code.LEADER_NOT_AVAILABLE, "no leader was known")) from error
                 raise
@@ -465,7 +459,7 @@ class ConfluentAdmin:
         doing: the change, for errors. needs: returns the permission for one item. put_off: collects the items that
         brokers refused because of a quota; if None, these are errors.
         """
-        client = self._open(doing)
+        client = self._client.open(doing)
         self._connection.asks()
         failed: tuple[KafkaException | TimeoutError, Any] | None = None
         for key, future in ask(client).items():
@@ -479,11 +473,11 @@ class ConfluentAdmin:
         if failed is not None:
             reason, key = failed
             if is_silence(reason):
-                self._renew()
+                self._client.renew()
             code = reason.args[0] if isinstance(reason, KafkaException) else Code(Code._TIMED_OUT)
             self._connection.fail(code, f"{doing} {key}", needs(key))
 
-    def _call(self, doing: str, ask: Callable[[AdminClient, float], T], *needs: Right) -> T:
+    def _call(self, doing: str, ask: Callable[[LeaderAwareClient, float], T], *needs: Right) -> T:
         """Return the result of `ask`, called with a client and its time (s).
 
         The first attempt gets a fraction of the timeout, later ones more, up to the remaining time. After an unanswered
@@ -495,32 +489,18 @@ class ConfluentAdmin:
         def attempt() -> T:
             nonlocal seconds
             try:
-                return ask(self._open(doing), seconds)
+                return ask(self._client.open(doing), seconds)
             except (KafkaException, TimeoutError) as error:
                 if is_silence(error):
-                    self._renew()
+                    self._client.renew()
                 raise
             finally:
                 seconds = max(min(2 * seconds, deadline - time.monotonic()), RETRY_SECONDS)
 
         result = self._connection.call(doing, attempt, *needs)
+        self._connection.serve(0)  # else reports of brokers that no call needs would accumulate
         self._connection.answered()
         return result
-
-    def _renew(self) -> None:
-        """Replace the client; the old one ends in the background, which may take long."""
-        self._connection.take_reports()
-        self._connection.serve = nothing_to_serve
-        if self._client is not None:
-            in_background("penstock-admin-end", partial(self._client.poll, _REST_SECONDS))  # and drops its reference
-        self._client = self._connection.make(AdminClient)
-        self._connection.serve = self._client.poll
-        self._knows_leaders = False
-
-    def _open(self, doing: str) -> AdminClient:
-        if self._client is None:
-            raise KafkaError(f"The client is closed ({doing}).")
-        return self._client
 
 
 def _is_above_quota(error: KafkaException | TimeoutError) -> bool:

@@ -109,6 +109,7 @@ class CommitMarker:
             try:
                 ask = partial(_committed_by, reader, position, connection.timeout)
                 found = connection.call(f"reading the committed epoch at {self.partition}", ask, *self.rights)
+                connection.serve(0)  # else reports of brokers that no call needs would accumulate
                 connection.answered()
                 return found
             except RetriableError:

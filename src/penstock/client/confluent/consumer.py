@@ -18,6 +18,7 @@ from penstock.background import in_background
 from penstock.client.confluent.connection import UNKNOWN_TOPIC, ClientConnection, is_no_login, passing
 from penstock.client.confluent.stalls import Stalls, check_stalled
 from penstock.client.failures import Right
+from penstock.client.kept_clients import KeptClients
 from penstock.client.settings import CONSUMER, client_settings
 from penstock.config import StreamsConfig
 from penstock.errors import BrokerNotFoundError, KafkaError, OffsetOutOfRangeError
@@ -254,7 +255,7 @@ class ConfluentConsumer:
 class ConfluentFetcher:
     """Fetcher over confluent-kafka, with one consumer for each isolation level in use.
 
-    The first fetch connects.
+    The first fetch connects, and the first one after a long pause connects again.
 
     Args:
         config: the configuration of the application.
@@ -264,10 +265,7 @@ class ConfluentFetcher:
 
     def __init__(self, config: StreamsConfig, timeout_ms: int = 60_000, role: str = CONSUMER) -> None:
         self._config = config
-        self._role = role
-        self._timeout_ms = timeout_ms
-        self._clients: dict[bool, tuple[ClientConnection, Consumer]] = {}
-        self._looked_up: set[tuple[bool, str]] = set()
+        self._clients = KeptClients(partial(_opened, config, role, timeout_ms), most=2)
         self._reading: dict[bool, object] = {}
         """The current range of each consumer. The ranges alternate if a caller interleaves the batches of several."""
 
@@ -278,9 +276,11 @@ class ConfluentFetcher:
         doing = f"reading {partition} from offset {start_offset} to {end_offset}"
         reached, is_first, range_read = start_offset, True, object()
         while reached < end_offset:
-            connection, consumer = self._client(read_committed)
+            client = connection, consumer, looked_up = self._clients(read_committed)
             seconds = connection.timeout * (_FIRST_TRY if is_first else 1 - _FIRST_TRY)
-            self._look_up(read_committed, consumer, partition.topic)
+            if partition.topic not in looked_up:  # librdkafka itself looks for new topics only once a second
+                _ask_for_leader(consumer, partition.topic)
+                looked_up.add(partition.topic)
             connection.call(doing, partial(consumer.assign, [Position(*partition, reached)]))
             self._reading[read_committed] = range_read
             try:
@@ -299,8 +299,7 @@ class ConfluentFetcher:
                     raise
                 is_first = False
             finally:
-                is_open = (connection, consumer) == self._clients.get(read_committed)
-                if is_open and self._reading.get(read_committed) is range_read:
+                if self._clients.keeps(client) and self._reading.get(read_committed) is range_read:
                     del self._reading[read_committed]
                     consumer.unassign()
 
@@ -351,33 +350,30 @@ class ConfluentFetcher:
 
     def close(self) -> None:
         """Release connections and threads; idempotent."""
-        for _, consumer in self._clients.values():
-            consumer.close()
-        self._clients.clear()
-
-    def _look_up(self, read_committed: bool, consumer: Consumer, topic: str) -> None:
-        """Make a consumer look up the leaders of a new topic.
-
-        librdkafka itself looks for new topics only once a second.
-        """
-        if (read_committed, topic) not in self._looked_up:
-            _ask_for_leader(consumer, topic)
-            self._looked_up.add((read_committed, topic))
+        for client in self._clients.release_all():
+            client.consumer.close()
 
     def _drop(self, read_committed: bool) -> None:
         """Discard a consumer; it ends in the background, which may take long."""
-        _, consumer = self._clients.pop(read_committed)
-        self._looked_up.clear()
-        in_background("penstock-consumer-end", consumer.close)
+        client = self._clients.drop(read_committed)
+        if client is not None:
+            in_background("penstock-consumer-end", client.consumer.close)
 
-    def _client(self, read_committed: bool) -> tuple[ClientConnection, Consumer]:
-        if read_committed not in self._clients:
-            # The end of a partition is an event, because control records may follow the last record. All requested
-            # records have arrived: waiting for more would delay the next range.
-            forced = {**_settings(read_committed), "fetch.wait.max.ms": 5}
-            connection = ClientConnection(client_settings(self._config, self._role, forced), self._timeout_ms)
-            self._clients[read_committed] = (connection, connection.make(Consumer))
-        return self._clients[read_committed]
+
+class _Reader(NamedTuple):
+    """A consumer of a fetcher. looked_up: the topics whose leaders it has looked up."""
+
+    connection: ClientConnection
+    consumer: Consumer
+    looked_up: set[str]
+
+
+def _opened(config: StreamsConfig, role: str, timeout_ms: int, read_committed: bool) -> _Reader:
+    # The end of a partition is an event, because control records may follow the last record. All requested records have
+    # arrived: waiting for more would delay the next range.
+    forced = {**_settings(read_committed), "fetch.wait.max.ms": 5}
+    connection = ClientConnection(client_settings(config, role, forced), timeout_ms)
+    return _Reader(connection, connection.make(Consumer), set())
 
 
 def _settings(read_committed: bool) -> dict[str, Any]:

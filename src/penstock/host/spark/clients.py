@@ -1,6 +1,6 @@
-"""Clients of the brokers and the checkpoint, kept open for the life of the query.
+"""Clients of the brokers and the checkpoint, kept for the life of the query.
 
-Connections are expensive, and epochs are many.
+Connections are expensive, and epochs are many. An idle client of the brokers closes its connections.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -40,6 +40,7 @@ from penstock.client.api import Admin, NewTopic
 from penstock.client.confluent.at_least_once import AtLeastOnceWriter
 from penstock.client.confluent.sending import EpochWriter
 from penstock.client.confluent.transactions import TransactionalWriter
+from penstock.client.kept_clients import keep_open
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 from penstock.host.packing.pickling import dump
@@ -450,9 +451,9 @@ def _batch(rows: Sequence[Mapping[str, Any]]) -> RecordBatch:
     )
 
 
-@lru_cache(maxsize=64)
+@keep_open(most=64)
 def _writer(target: _Target, partition: int) -> EpochWriter:
-    """Return the writer of a partition, kept for the life of the process."""
+    """Return the writer of a partition, kept open for the next batches."""
     config: StreamsConfig = cloudpickle.loads(target.config)
     if not target.transactional:
         return AtLeastOnceWriter(config)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import partial
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
@@ -19,6 +19,7 @@ from penstock.client.api import GroupCommit, OffsetAndMetadata
 from penstock.client.confluent.at_least_once import AtLeastOnceWriter
 from penstock.client.confluent.sending import EpochWriter
 from penstock.client.confluent.statistics import STATISTICS
+from penstock.client.kept_clients import keep_open
 from penstock.errors import (
     AuthenticationError,
     AuthorizationError,
@@ -212,9 +213,9 @@ def _group_commit(
     return GroupCommit(description.application_id, offsets)
 
 
-@lru_cache(maxsize=64)
+@keep_open(most=64)
 def _writer(description: ApplicationDescription, sink_partition: int) -> EpochWriter:
-    """Return the writer of a sink partition, kept for the life of the process.
+    """Return the writer of a sink partition, kept open for the next epochs.
 
     It checks for a newer driver before it writes. Markers alone do not stop a worker of an earlier topology version:
     they name the next version, and the producer of this worker would fence the producer of that one.
