@@ -96,6 +96,30 @@ def test_no_names_stand_for_all_topics(client: ProtocolClient, topics: list[str]
     assert [found[name] for name in topics] == [[0, 1, 2], [0, 1]]
 
 
+def test_a_list_of_all_topics_follows_each_change(client: ProtocolClient, topics: list[str]) -> None:
+    one, other = topics
+
+    def is_listed(name: str, partitions: int, **wanted: object) -> bool:
+        answer = client.call(METADATA, 12, {"topics": None, **wanted})
+        found = {each["name"]: each for each in answer["topics"]}
+        return (
+            name in found
+            and len(found[name]["partitions"]) == partitions
+            and found[name]["topic_id"] == topic_id(client, name)
+            and (found[name]["topic_authorized_operations"] >= 0) == bool(wanted)
+        )
+
+    assert is_listed(one, 3)
+    assert is_listed(one, 3, include_topic_authorized_operations=True)
+    more = {"topics": [{"name": one, "count": 5, "assignments": None}], "timeout": 30_000}
+    assert client.call(CREATE_PARTITIONS, 3, more)["results"][0]["error_code"] == ErrorCode.none
+    assert until(lambda: is_listed(one, 5))
+    assert is_listed(other, 2)
+    client.call(DELETE_TOPICS, 5, {"topic_names": [other], "timeout": 30_000})
+    assert until(lambda: create(client, other, 2)["error_code"] == ErrorCode.none)
+    assert until(lambda: is_listed(other, 2))
+
+
 def test_a_cursor_of_no_partition_is_refused(client: ProtocolClient, topics: list[str]) -> None:
     [refused] = describe(client, topics[0], cursor={"topic_name": topics[0], "partition_index": -1})["topics"]
     assert (refused["name"], refused["error_code"]) == (topics[0], ErrorCode.invalid_request)
@@ -109,7 +133,7 @@ def test_every_version_of_metadata(client: ProtocolClient, topic: str, version: 
     [found] = answer["topics"]
     assert (found["name"], [one["partition_index"] for one in found["partitions"]]) == (topic, [0, 1])
     everything = client.call(METADATA, version, {"topics": [] if version == 0 else None})
-    assert topic in [one["name"] for one in everything["topics"]]
+    assert found in everything["topics"]
     illegal = client.call(METADATA, version, {"topics": [{"name": "a b"}]})["topics"][0]
     assert illegal["error_code"] == ErrorCode.invalid_topic_exception
     if version >= 4:

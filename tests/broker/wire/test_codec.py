@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock_broker.apis import APIS
 from penstock_broker.wire.api_schemas import request_schema
-from penstock_broker.wire.codec import LazyArray, Message, request_decoder, response_encoder
+from penstock_broker.wire.codec import LazyArray, Message, encoded_element, request_decoder, response_encoder
 from penstock_broker.wire.primitives import Cursor, MalformedMessageError, OversizedMessageError, Sink
 from tests.support.api_keys import METADATA
 
@@ -34,6 +34,15 @@ def test_the_elements_of_a_lazy_array_are_made_while_they_are_written() -> None:
     eager = Sink()
     response_encoder(METADATA, 1)(eager, {"topics": [{"name": f"topic-{number}"} for number in range(3)]})
     assert sink.chunks == eager.chunks
+
+
+@pytest.mark.parametrize("version", range(13))
+def test_an_encoded_element_is_written_as_its_message(version: int) -> None:
+    topic = {"name": "a", "is_internal": True, "partitions": [{"partition_index": 1, "replica_nodes": [2, 3]}]}
+    encode, once, each_time = response_encoder(METADATA, version), Sink(), Sink()
+    encode(once, {"topics": [encoded_element(METADATA, version, "topics", topic)] * 2})
+    encode(each_time, {"topics": [topic] * 2})
+    assert once.chunks == each_time.chunks
 
 
 def test_a_field_of_another_version_is_left_out_and_an_unknown_one_is_refused() -> None:

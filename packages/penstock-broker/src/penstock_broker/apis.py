@@ -35,6 +35,7 @@ from penstock_broker.producer_state import EPOCH_BUMPS
 from penstock_broker.quota_apis import alter_client_quotas, describe_client_quotas
 from penstock_broker.state import BrokerState, Request
 from penstock_broker.topic_apis import (
+    METADATA,
     create_partitions,
     create_topics,
     delete_topics,
@@ -122,7 +123,7 @@ APIS: Final[Mapping[int, Api]] = {
     PRODUCE: _api(produce, 3, 12, advertised_min=0),
     1: _api(Fetch, 4, 16),
     2: _api(list_offsets, 1, 9),
-    3: _api(metadata, 0, 12),
+    METADATA: _api(metadata, 0, 12),
     8: _api(offset_commit, 2, 10),
     9: _api(offset_fetch, 1, 10),
     10: _api(find_coordinator, 0, 6),

@@ -12,9 +12,8 @@ from __future__ import annotations
 import shutil
 import uuid
 from collections import Counter
-from collections.abc import Sequence
-from functools import partial
-from typing import Final
+from functools import lru_cache, partial
+from typing import Final, NamedTuple
 
 from penstock_broker.authorized_operations import ON_CLUSTER, ON_TOPIC
 from penstock_broker.config_apis import topic_config_entries
@@ -22,10 +21,16 @@ from penstock_broker.errors import ApiError
 from penstock_broker.metadata_store import TopicRow
 from penstock_broker.state import NODE_ID, BrokerState, Request
 from penstock_broker.topics import Topic, check_replication_factor
-from penstock_broker.wire.codec import LazyArray, Message
+from penstock_broker.wire.codec import Encoded, LazyArray, Message, encoded_element
 from penstock_broker.wire.error_codes import ErrorCode
 
+METADATA: Final = 3
+"""The key of the API Metadata."""
+
 _NO_TOPIC_ID: Final = uuid.UUID(int=0)
+
+_MOST_ENCODED: Final = 4_000
+"""Maximum topics to keep encoded for the next list of all topics."""
 
 _MOST_PARTITIONS: Final = 2_000
 """Maximum partitions per DescribeTopicPartitions answer, like Kafka's `max.request.partition.size.limit`."""
@@ -34,16 +39,17 @@ _MOST_PARTITIONS: Final = 2_000
 def metadata(state: BrokerState, request: Request) -> Message:
     """Answer Metadata with the broker and the requested topics, creating them if allowed."""
     wanted: list[Message] | None = request.body["topics"]
-    found: Sequence[Topic | Message]
+    with_operations = bool(request.body.get("include_topic_authorized_operations"))
+    topics: LazyArray[Topic] | LazyArray[Topic | Message]
     # Version 0 has no null: an empty list requests all topics there.
     if wanted is None or (request.version == 0 and not wanted):
-        found = state.topics.all()
+        topics = LazyArray(state.topics.all(), partial(_listed_topic, request.version, with_operations))
     else:
         may_create = state.config.auto_create_topics and request.body.get("allow_auto_topic_creation", True)
         # As in Kafka, a topic that is requested twice is answered once.
         distinct = {(topic["name"], topic.get("topic_id", _NO_TOPIC_ID)): None for topic in wanted}
         found = [_wanted_topic(state, *names, may_create) for names in distinct]
-    topics = LazyArray(found, partial(_topic_metadata, request))
+        topics = LazyArray(found, partial(_topic_metadata, with_operations))
     return {
         "brokers": [{"node_id": NODE_ID, "host": state.host, "port": state.port}],
         "cluster_id": state.cluster_id,
@@ -76,26 +82,51 @@ def _find_or_create(state: BrokerState, name: str, may_create: bool) -> Topic:
     return state.topics.create(name, None, {})
 
 
-def _topic_metadata(request: Request, topic: Topic | Message) -> Message:
-    if not isinstance(topic, Topic):
-        return topic
-    is_wanted = request.body.get("include_topic_authorized_operations")
-    operations: Message = {"topic_authorized_operations": ON_TOPIC} if is_wanted else {}
+def _topic_metadata(with_operations: bool, topic: Topic | Message) -> Message:
+    return _described(_Shape.of(topic), with_operations) if isinstance(topic, Topic) else topic
+
+
+def _listed_topic(version: int, with_operations: bool, topic: Topic) -> Encoded:
+    """Return an element of a list of all topics, which clients request often; few topics change in between."""
+    return _encoded(version, with_operations, _Shape.of(topic))
+
+
+class _Shape(NamedTuple):
+    """The attributes of a topic in a response of Metadata."""
+
+    name: str
+    topic_id: bytes
+    is_internal: bool
+    leader_epochs: tuple[int, ...]
+
+    @classmethod
+    def of(cls, topic: Topic) -> _Shape:
+        epochs = tuple([partition.leader_epochs.current for partition in topic.partitions])
+        return cls(topic.name, topic.topic_id.bytes, topic.is_internal, epochs)
+
+
+@lru_cache(maxsize=_MOST_ENCODED)
+def _encoded(version: int, with_operations: bool, shape: _Shape) -> Encoded:
+    return encoded_element(METADATA, version, "topics", _described(shape, with_operations))
+
+
+def _described(shape: _Shape, with_operations: bool) -> Message:
+    operations: Message = {"topic_authorized_operations": ON_TOPIC} if with_operations else {}
     return operations | {
         "error_code": ErrorCode.none,
-        "name": topic.name,
-        "topic_id": topic.topic_id,
-        "is_internal": topic.is_internal,
+        "name": shape.name,
+        "topic_id": uuid.UUID(bytes=shape.topic_id),
+        "is_internal": shape.is_internal,
         "partitions": [
             {
                 "error_code": ErrorCode.none,
                 "partition_index": index,
                 "leader_id": NODE_ID,
-                "leader_epoch": partition.leader_epochs.current,
+                "leader_epoch": epoch,
                 "replica_nodes": [NODE_ID],
                 "isr_nodes": [NODE_ID],
             }
-            for index, partition in enumerate(topic.partitions)
+            for index, epoch in enumerate(shape.leader_epochs)
         ],
     }
 

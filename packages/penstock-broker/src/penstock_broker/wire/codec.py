@@ -7,7 +7,8 @@ Rules:
 - A message is a plain dict by field names; times are integers in milliseconds, error codes integers. An encoder ignores
   fields of other versions and fills missing ones with the schema's default, so one handler serves all versions of its
   API. It refuses names that no version has. A tagged field is written if the message has its key.
-- An array with large elements, or with many per element of the request, is a LazyArray.
+- An array with large elements, or with many per element of the request, is a LazyArray. `encoded_element` encodes an
+  element that is sent often.
 - Adjacent numbers are packed and unpacked in one step, so Produce and Fetch need no special code: 4 microseconds for a
   message of one partition and 1 to 2 for each further one, a tenth of the broker's time for the request.
 """
@@ -77,6 +78,12 @@ class LazyArray(Generic[T]):
 
     def __iter__(self) -> Iterator[Any]:
         return map(self._make, self._sources)
+
+
+class Encoded(bytes):
+    """An element of an array in its bytes on the wire."""
+
+    __slots__ = ()
 
 
 class Codec(NamedTuple):
@@ -183,7 +190,10 @@ def _array_codec(item: Codec, compact: bool, nullable: bool) -> Codec:
         sink.check_size()
         sink.length(len(value), compact)
         for element in value:
-            item.encode(sink, element)
+            if type(element) is Encoded:
+                sink.write(element)
+            else:
+                item.encode(sink, element)
 
     return Codec(decode, encode, None if nullable else [])
 
@@ -335,6 +345,27 @@ def response_encoder(key: int, version: int) -> Encoder:
         version: API version, one of the schema.
     """
     return structure_codec(response_schema(key).at(version)).encode
+
+
+@cache
+def _element_encoder(key: int, version: int, array: str) -> Encoder:
+    response = response_schema(key).at(version)
+    [field] = [field for field in response.fields if field.name == array]
+    return structure_codec(response._replace(name=field.element)).encode
+
+
+def encoded_element(key: int, version: int, array: str, element: Message) -> Encoded:
+    """Return an element of a response in its bytes, to be sent several times.
+
+    Args:
+        key: API key.
+        version: API version, one of the schema.
+        array: the field of the response that contains the element.
+        element: the element.
+    """
+    sink = Sink()
+    _element_encoder(key, version, array)(sink, element)
+    return Encoded(b"".join(sink.chunks))
 
 
 @cache
