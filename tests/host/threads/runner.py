@@ -177,7 +177,7 @@ class ThreadsProgram:
 
     def _global_ends(self) -> dict[str, int]:
         """Return how many records the topics of global stores have."""
-        counts = self._runner.admin.topics()
+        counts = self._runner.admin.topics() if self._global else {}
         ends = self._runner.admin.end_offsets(
             [TopicPartition(topic, number) for topic in self._global for number in range(counts[topic])]
         )
