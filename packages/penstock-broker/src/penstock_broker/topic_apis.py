@@ -39,17 +39,17 @@ _MOST_PARTITIONS: Final = 2_000
 def metadata(state: BrokerState, request: Request) -> Message:
     """Answer Metadata with the broker and the requested topics, creating them if allowed."""
     wanted: list[Message] | None = request.body["topics"]
-    with_operations = bool(request.body.get("include_topic_authorized_operations"))
+    operations = ON_TOPIC if request.body.get("include_topic_authorized_operations") else None
     topics: LazyArray[Topic] | LazyArray[Topic | Message]
     # Version 0 has no null: an empty list requests all topics there.
     if wanted is None or (request.version == 0 and not wanted):
-        topics = LazyArray(state.topics.all(), partial(_listed_topic, request.version, with_operations))
+        topics = LazyArray(state.topics.all(), partial(_listed_topic, request.version, operations))
     else:
         may_create = state.config.auto_create_topics and request.body.get("allow_auto_topic_creation", True)
         # As in Kafka, a topic that is requested twice is answered once.
         distinct = {(topic["name"], topic.get("topic_id", _NO_TOPIC_ID)): None for topic in wanted}
         found = [_wanted_topic(state, *names, may_create) for names in distinct]
-        topics = LazyArray(found, partial(_topic_metadata, with_operations))
+        topics = LazyArray(found, partial(_topic_metadata, operations))
     return {
         "brokers": [{"node_id": NODE_ID, "host": state.host, "port": state.port}],
         "cluster_id": state.cluster_id,
@@ -82,13 +82,13 @@ def _find_or_create(state: BrokerState, name: str, may_create: bool) -> Topic:
     return state.topics.create(name, None, {})
 
 
-def _topic_metadata(with_operations: bool, topic: Topic | Message) -> Message:
-    return _described(_Shape.of(topic), with_operations) if isinstance(topic, Topic) else topic
+def _topic_metadata(operations: int | None, topic: Topic | Message) -> Message:
+    return _described(_Shape.of(topic), operations) if isinstance(topic, Topic) else topic
 
 
-def _listed_topic(version: int, with_operations: bool, topic: Topic) -> Encoded:
+def _listed_topic(version: int, operations: int | None, topic: Topic) -> Encoded:
     """Return an element of a list of all topics, which clients request often; few topics change in between."""
-    return _encoded(version, with_operations, _Shape.of(topic))
+    return _encoded(version, operations, _Shape.of(topic))
 
 
 class _Shape(NamedTuple):
@@ -106,13 +106,13 @@ class _Shape(NamedTuple):
 
 
 @lru_cache(maxsize=_MOST_ENCODED)
-def _encoded(version: int, with_operations: bool, shape: _Shape) -> Encoded:
-    return encoded_element(METADATA, version, "topics", _described(shape, with_operations))
+def _encoded(version: int, operations: int | None, shape: _Shape) -> Encoded:
+    return encoded_element(METADATA, version, "topics", _described(shape, operations))
 
 
-def _described(shape: _Shape, with_operations: bool) -> Message:
-    operations: Message = {"topic_authorized_operations": ON_TOPIC} if with_operations else {}
-    return operations | {
+def _described(shape: _Shape, operations: int | None) -> Message:
+    authorized: Message = {} if operations is None else {"topic_authorized_operations": operations}
+    return authorized | {
         "error_code": ErrorCode.none,
         "name": shape.name,
         "topic_id": uuid.UUID(bytes=shape.topic_id),
@@ -150,7 +150,7 @@ def describe_topic_partitions(state: BrokerState, request: Request) -> Message:
         if room <= 0:
             return {"topics": topics, "next_cursor": {"topic_name": name, "partition_index": 0}}
         found = _wanted_topic(state, name, _NO_TOPIC_ID, False)
-        topic = {**_topic_metadata(request, found), "topic_authorized_operations": ON_TOPIC}
+        topic = {**_topic_metadata(None, found), "topic_authorized_operations": ON_TOPIC}
         topics.append(topic)
         partitions = topic.get("partitions", [])
         first = cursor["partition_index"] if name == cursor["topic_name"] else 0
