@@ -50,6 +50,7 @@ def test_the_function_that_runs_is_named_with_its_line() -> None:
         assert running_function(loop, thread.ident or 0, functions) == (
             f"blocks ({__file__}:{line}) of node risk, now at {__file__}:{line + 2},"
         )
+        assert running_function(loop, thread.ident or 0, {}) is None
     finally:
         GO.set()
         loop.call_soon_threadsafe(loop.stop)

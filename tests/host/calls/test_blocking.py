@@ -39,7 +39,7 @@ def test_a_thread_is_missing_until_its_function_returns(
             returns.wait(LIMIT_SECONDS)
         return value
 
-    runner = run(spec(call, threads=1, timeout_ms=20))
+    runner = run(spec(call, threads=1, timeout_ms=500))  # enough for a thread to begin
     with caplog.at_level(logging.ERROR):
         runner.add("risk", 0, entries(("a", "slow"), ("b", "next")))
         (failure,) = answers.results(1)

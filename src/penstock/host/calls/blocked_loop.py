@@ -25,8 +25,6 @@ BLOCKED_SECONDS: Final = 3.0
 _EVERY_SECONDS: Final = 0.5
 """The interval of the looks."""
 
-_UNKNOWN: Final = "A coroutine function of Calls"
-
 
 def named_functions(spec: CallSpec) -> dict[str, str]:
     """Return the functions of an operator that run in the loop, for logs, by the names of their tasks."""
@@ -46,8 +44,8 @@ def open_task_name(node: str) -> str:
     return f"open of {node}"
 
 
-def running_function(loop: asyncio.AbstractEventLoop, thread: int, functions: Mapping[str, str]) -> str:
-    """Return the function that runs in a loop now, with the line of the program.
+def running_function(loop: asyncio.AbstractEventLoop, thread: int, functions: Mapping[str, str]) -> str | None:
+    """Return the function that runs in a loop now, with the line of the program; None if it is none of the program.
 
     Args:
         loop: the loop.
@@ -55,9 +53,9 @@ def running_function(loop: asyncio.AbstractEventLoop, thread: int, functions: Ma
         functions: the functions by the names of their tasks.
     """
     task, frame = asyncio.current_task(loop), sys._current_frames().get(thread)
-    function = _UNKNOWN if task is None else functions.get(task.get_name(), _UNKNOWN)
+    function = None if task is None else functions.get(task.get_name())
     line = None if frame is None else running_line(frame)
-    return function if line is None else f"{function}, now at {line},"
+    return function if function is None or line is None else f"{function}, now at {line},"
 
 
 class BlockedLoop:
@@ -66,10 +64,10 @@ class BlockedLoop:
     Args:
         seen: returns the time of the last sign of the loop, in seconds.
         now: the clock of `seen`.
-        running: returns the function that runs in the loop now.
+        running: returns the function that runs in the loop now, None if the loop is only slow.
     """
 
-    def __init__(self, seen: Callable[[], float], now: Callable[[], float], running: Callable[[], str]) -> None:
+    def __init__(self, seen: Callable[[], float], now: Callable[[], float], running: Callable[[], str | None]) -> None:
         self._seen = seen
         self._now = now
         self._running = running
@@ -91,13 +89,15 @@ class BlockedLoop:
         is_late, self._looked = now - self._looked > BLOCKED_SECONDS, now
         if is_late or now - seen <= BLOCKED_SECONDS or self.since(seen) is not None:
             return
-        self._found = seen, self._running()
-        _log.warning(
-            "%s has blocked the loop of all calls for %d ms, and no timeout ends it. It must await what it waits for: "
-            "write def in place of async def, and give Calls threads=.",
-            self._found[1],
-            round((now - seen) * 1000),
-        )
+        function = self._running()
+        if function is not None:
+            self._found = seen, function
+            _log.warning(
+                "%s has blocked the loop of all calls for %d ms, and no timeout ends it. It must await what it waits "
+                "for: write def in place of async def, and give Calls threads=.",
+                function,
+                round((now - seen) * 1000),
+            )
 
     def since(self, seen: float) -> str | None:
         """Return the function that blocks the loop since its sign at `seen`, None if it was not found blocked."""

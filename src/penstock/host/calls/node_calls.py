@@ -272,7 +272,6 @@ class NodeCalls:
     def _answer(self, call: Call, answer: Answer) -> None:
         call.answer = answer
         leaving = self._lines.answered(call)
-        self._count()
         for each in leaving:
             assert each.answer is not None
             self.counters.answered(1 if each.answer.failure else 0)

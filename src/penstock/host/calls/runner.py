@@ -145,7 +145,7 @@ class CallRunner:
                     "The calls of %s do not end: %s blocks their loop. It must await what it waits for, or run in "
                     "Calls(threads=...).",
                     self._name,
-                    self._running_function(loop, thread),
+                    self._running_function(loop, thread) or "a function",
                 )
             if self._blocked is not None:
                 self._blocked.end()
@@ -189,7 +189,7 @@ class CallRunner:
             self._look(standstill)
         return self._standstill
 
-    def _running_function(self, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> str:
+    def _running_function(self, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> str | None:
         functions = {name: line for spec in self._specs.values() for name, line in named_functions(spec).items()}
         return running_function(loop, thread.ident or 0, functions)
 
