@@ -44,7 +44,8 @@ def polling_of(
     events, clocks, nothing = queue.SimpleQueue[v.Event](), Clocks.of(None), cast(Any, None)
     inputs = InputConsumer(core, consumer, figures, events.put, awaitable)
     dispatcher = ActionDispatcher(inputs, nothing, membership, workers, nothing, figures, clocks, events.put)
-    return Polling(core, inputs, dispatcher, clocks, poll_ms, figures, events, turns)
+    processing = cast(Any, SimpleNamespace(turns=turns, lend=lambda loan: False))
+    return Polling(core, inputs, dispatcher, clocks, poll_ms, figures, events, processing)
 
 
 class _Core:

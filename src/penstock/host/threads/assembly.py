@@ -185,9 +185,7 @@ class InstanceAssembly:
             clocks,
             post,
         )
-        polling = Polling(
-            instance, inputs, dispatcher, clocks, self._config["poll.ms"], figures, events, processing.turns
-        )
+        polling = Polling(instance, inputs, dispatcher, clocks, self._config["poll.ms"], figures, events, processing)
         opened.callback(polling.close)
         self._queries.begin(
             RunningTasks(

@@ -28,9 +28,6 @@ from penstock.host.threads.vocabulary import GLOBAL_TASK
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
 
-_OF_RECORDS = (v.Arrived, v.Ran, v.EndsReached, v.EndsKnown)
-"""Events that change neither the tasks of the instance nor their states."""
-
 
 class Instance:
     """One instance of an application; it starts without tasks.
@@ -68,8 +65,8 @@ class Instance:
         self._exactly_once = settings.exactly_once
         self._is_paused = False
         self._is_settled = False
-        """Whether only such events have come since the last check of the tasks. Then there is nothing to open, give up
-        or report, and a run of a few records needs no other check."""
+        """Whether only frequent events have come since the last check of the tasks. Then there is nothing to open, give
+        up or report, and a run of a few records needs no other check."""
 
     @property
     def phase(self) -> Phase:
@@ -82,7 +79,7 @@ class Instance:
         self._tasks.alignment.ahead_ms = ahead_ms
         if self.phase is Phase.ENDED:
             return []
-        self._is_settled &= isinstance(event, _OF_RECORDS)
+        self._is_settled &= isinstance(event, v.FREQUENT)
         self._take(event, now)
         self._planned.note(self._tasks, self._life.is_assigned, now)
         self._advance(now)

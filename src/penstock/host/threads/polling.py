@@ -9,13 +9,14 @@ import logging
 import queue
 
 from penstock.host.crashpoints import crash_point
-from penstock.host.supervision.turns import TopologyTurns
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.action_dispatcher import ActionDispatcher
 from penstock.host.threads.figures import InstanceFigures
 from penstock.host.threads.input_consumer import InputConsumer
 from penstock.host.threads.instance import Instance
+from penstock.host.threads.moving_loop import MovingLoop
 from penstock.host.threads.phases import Phase
+from penstock.host.threads.processing import Processing
 from penstock_broker.common.clock import Clocks, elapsed_milliseconds
 
 _log = logging.getLogger(__name__)
@@ -29,9 +30,6 @@ _LOOK_MS = 10
 Records of a task that has waited for them go before others.
 """
 
-_FREQUENT = (v.Arrived, v.Ran)
-"""Events of each few records. They have no crash points and no report."""
-
 
 class Polling:
     """The loop of the polling thread.
@@ -44,8 +42,8 @@ class Polling:
         poll_ms: longest wait for records when no action is in flight.
         figures: counts and measures.
         events: for the core, from all threads.
-        turns: limit the runs of topologies that share this process; idle workers give theirs up, and flushes of commits
-            count as runs. None without turns.
+        processing: runs the tasks. If topologies that share this process take turns, idle workers give theirs up, and
+            flushes of commits count as runs.
     """
 
     def __init__(
@@ -57,7 +55,7 @@ class Polling:
         poll_ms: int,
         figures: InstanceFigures,
         events: queue.SimpleQueue[v.Event],
-        turns: TopologyTurns | None = None,
+        processing: Processing,
     ) -> None:
         self._instance = instance
         self._inputs = inputs
@@ -66,7 +64,8 @@ class Polling:
         self._poll_ms = poll_ms
         self._figures = figures
         self._events = events
-        self._turns = turns
+        self._turns = processing.turns
+        self._lend = processing.lend
         self._is_ending = False
         self._ticked_at = 0
 
@@ -77,19 +76,27 @@ class Polling:
     def run(self) -> BaseException | None:
         """Work until the instance has ended; return its error, or None after a requested end."""
         self._dispatcher.start()
-        while self._dispatcher.ended is None:
-            event = self._next_event()
-            if event is not None:
-                self._handle(event)
+        MovingLoop(self, self._lend).run()
+        assert self._dispatcher.ended is not None
         return self._dispatcher.ended.error
 
-    def _next_event(self) -> v.Event | None:
+    @property
+    def has_ended(self) -> bool:
+        """Whether the instance has ended."""
+        return self._dispatcher.ended is not None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether an action is unanswered."""
+        return self._dispatcher.is_waiting
+
+    def next_event(self) -> v.Event | None:
         """Return the next event, a tick if only time has passed, or None.
 
         Records are fetched at once when they can be processed, and from time to time while workers are busy. Until then
         they stay with the consumer, so that one run gets all records that have arrived.
         """
-        is_waiting = self._dispatcher.is_waiting
+        is_waiting = self.is_waiting
         looks = is_waiting and elapsed_milliseconds() - self._inputs.polled_at_ms >= _LOOK_MS
         if looks and self._instance.room() is not None:
             self._poll(0)
@@ -139,8 +146,9 @@ class Polling:
             return True
         return False
 
-    def _handle(self, event: v.Event) -> None:
-        if not isinstance(event, _FREQUENT):
+    def handle(self, event: v.Event) -> None:
+        """Pass an event to the core, and perform the actions that follow."""
+        if not isinstance(event, v.FREQUENT):  # those have no crash points and no report
             self._crash_point(event)
             _report(event)
         if self._turns is not None and isinstance(event, v.CommitPrepared):

@@ -22,6 +22,7 @@ from penstock.host.measuring.batch_tracing import batch_tracing
 from penstock.host.measuring.task_measuring import TaskMeasuring, measured_drops, of_base
 from penstock.host.supervision.turns import TopologyTurns
 from penstock.host.threads import vocabulary as v
+from penstock.host.threads.moving_loop import Loan
 from penstock.host.threads.new_calls import NO_CALLS, NewCalls
 from penstock.host.threads.readable_store import CommittedEntries, ReadableStore, for_readers, seen
 from penstock.host.threads.visibility import Visibility
@@ -117,6 +118,10 @@ class Processing(OpenTasks, Protocol):
 
     def do(self, action: v.TaskAction) -> None:
         """Queue `action`; its answer is an event, `Failed` after an error of the task."""
+        ...
+
+    def lend(self, loan: Loan) -> bool:
+        """Give the polling loop to the thread of the tasks; return False without such a thread."""
         ...
 
     def look_for_hung(self, limit_ms: int) -> None:

@@ -13,6 +13,7 @@ from itertools import count
 
 from penstock.host.supervision.turns import TopologyTurns
 from penstock.host.threads import vocabulary as v
+from penstock.host.threads.moving_loop import Loan
 from penstock.host.threads.processing import LAST_SECONDS, TaskRunner
 from penstock.host.threads.queued import QueuedThread
 from penstock.host.threads.readable_store import ReadableStore
@@ -78,6 +79,12 @@ class ProcessingThread:
         if isinstance(action, v.Close):
             del self._own[action.task]
             own[1].end(0)
+
+    def lend(self, loan: Loan) -> bool:
+        """Give the polling loop to the thread of the tasks, unless it waits for turns."""
+        if self.turns is None:
+            self._shared.put(loan)
+        return self.turns is None
 
     def look_for_hung(self, limit_ms: int) -> None:
         """Dedicate the thread to a task busy with one action for `limit_ms`, and report it.
@@ -156,15 +163,15 @@ class _Thread:
         self._turn = None if turns is None else turns.of_runner(number)
         self._doing: tuple[v.TaskAction, int] | None = None
         self._named: v.TaskAction | None = None
-        self._thread: QueuedThread[v.TaskAction] = QueuedThread(name, self._do)
+        self._thread: QueuedThread[v.TaskAction | Loan] = QueuedThread(name, self._do)
 
-    def put(self, action: v.TaskAction) -> None:
+    def put(self, action: v.TaskAction | Loan) -> None:
         """Queue `action` after all earlier actions."""
         self._thread.put(action)
 
     def take_back(self) -> list[v.TaskAction]:
         """Return the queued actions that have not begun."""
-        return self._thread.take_back()
+        return [item for item in self._thread.take_back() if not isinstance(item, Loan)]
 
     def end(self, seconds: float) -> None:
         """End after all queued actions; wait up to `seconds` for it."""
@@ -189,7 +196,19 @@ class _Thread:
         )
         return action.task
 
-    def _do(self, action: v.TaskAction) -> None:
+    def _do(self, item: v.TaskAction | Loan) -> None:
+        if isinstance(item, Loan):
+            item.run(self._next, self._perform)
+        else:
+            self._perform(item)
+
+    def _next(self) -> v.TaskAction | None:
+        """Return the next queued action, None without one."""
+        item = self._thread.take_next()
+        assert not isinstance(item, Loan), "A borrowed loop is not lent."
+        return item
+
+    def _perform(self, action: v.TaskAction) -> None:
         if self._turn is None or not isinstance(action, v.RunTask):
             self._answer(self._done(action))
             return

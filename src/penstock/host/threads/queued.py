@@ -32,6 +32,15 @@ class QueuedThread(Generic[T]):
         """Queue an item; from any thread."""
         self._queue.put(item)
 
+    def take_next(self) -> T | None:
+        """Remove and return the next item without waiting, None if there is none; for the function, in the thread."""
+        if self._queue.empty():
+            return None
+        item = self._queue.get_nowait()
+        if item is None:  # the end, which the thread itself has to see
+            self._queue.put(None)
+        return item
+
     def take_back(self) -> list[T]:
         """Remove and return the items that have not begun; from any thread."""
         items: list[T] = []

@@ -328,6 +328,8 @@ class TimePassed:
     """Time has passed."""
 
 
+FREQUENT = (Arrived, Ran, EndsReached, EndsKnown)
+"""Events of each few records. They change neither the tasks of an instance nor their states."""
 RecordEvent = Arrived | OutOfRange | PositionReset | EndsKnown | EndsReached | UnreadFound | Ran
 CommitEvent = CommitPrepared | OutputLags | Written | OffsetsCommitted | TransactionCommitted | CommitApplied
 GroupEvent = Assigned | MembershipLost | MembershipRefused | ApplicationShutDown | SessionTimedOut | Reconnected

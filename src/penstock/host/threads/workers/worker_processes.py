@@ -24,6 +24,7 @@ from penstock.host.packing.sent_program import dump_program, parts_of
 from penstock.host.packing.tapped_records import decoded_records
 from penstock.host.supervision.turns import TopologyTurns
 from penstock.host.threads import vocabulary as v
+from penstock.host.threads.moving_loop import Loan
 from penstock.host.threads.processing import (
     LAST_SECONDS,
     OpenTaskPositions,
@@ -182,6 +183,10 @@ class WorkerProcesses:
                 self._ask(self._open[action.task], action)
             case _:
                 assert_never(action)
+
+    def lend(self, loan: Loan) -> bool:
+        """Return False: tasks run in other processes."""
+        return False
 
     def look_for_hung(self, limit_ms: int) -> None:
         """Report all tasks of a process in which a function hangs for `limit_ms`. A process runs its tasks one after

@@ -1,0 +1,224 @@
+"""The polling loop moves to the thread of the tasks while runs are short, and back."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+
+import pytest
+
+from penstock.host.threads import vocabulary as v
+from penstock.host.threads.moving_loop import Loan, MovingLoop
+from penstock.host.threads.queued import QueuedThread
+from penstock.plan.subtopology import TaskId
+from penstock.record import RecordBatch, TopicPartition
+from penstock.task.idling import NO_WAIT
+from tests.support.waiting import until
+
+TASK = TaskId(0, 0)
+PARTITION = TopicPartition("in", 0)
+LOGGED = ContextVar("logged", default="nothing")
+SECONDS = 20.0
+
+
+def run_of(records: int) -> v.RunTask:
+    batch = RecordBatch.of([(b"k", b"v", 0, offset, ()) for offset in range(records)])
+    return v.RunTask(TASK, [(PARTITION, batch)], NO_WAIT, 0)
+
+
+class Loop:
+    """Runs a task for each number of records that a test gives, in a thread of tasks; notes the thread of each step."""
+
+    def __init__(self) -> None:
+        self.events: queue.SimpleQueue[v.Event] = queue.SimpleQueue()
+        self.has_ended = False
+        self.is_waiting = False
+        self.handled_by: list[tuple[str, str]] = []
+        """The kind of each event, and the thread that handled it."""
+        self.performed_by: set[str] = set()
+        self.logged: set[str] = set()
+        self.fails_at: type[v.Event] | None = None
+        self.hold: Callable[[], None] = lambda: None
+        """Called in each run."""
+        self.tasks: QueuedThread[v.TaskAction | Loan] = QueuedThread("tasks", self._do)
+        self._polling = threading.Thread(target=self._run, name="polling", daemon=True)
+        self.error: BaseException | None = None
+
+    def start(self) -> None:
+        self._polling.start()
+
+    def _run(self) -> None:
+        LOGGED.set("the application")
+        try:
+            MovingLoop(self, self.lend).run()
+        except BaseException as error:
+            self.error = error
+
+    def lend(self, loan: Loan) -> bool:
+        self.tasks.put(loan)
+        return True
+
+    def _do(self, item: v.TaskAction | Loan) -> None:
+        if isinstance(item, Loan):
+            item.run(self._next, self._perform)
+        else:
+            self._perform(item)
+
+    def _next(self) -> v.TaskAction | None:
+        item = self.tasks.take_next()
+        assert not isinstance(item, Loan)
+        return item
+
+    def _perform(self, action: v.TaskAction) -> None:
+        self.performed_by.add(threading.current_thread().name)
+        if isinstance(action, v.RunTask):
+            self.hold()
+            self.events.put(v.Ran(TASK, records=sum(len(batch) for _, batch in action.records)))
+        else:
+            self.events.put(v.CommitPrepared(TASK, (), {}))
+
+    def next_event(self) -> v.Event | None:
+        try:
+            return self.events.get(timeout=0.01)
+        except queue.Empty:
+            return None
+
+    def handle(self, event: v.Event) -> None:
+        self.logged.add(LOGGED.get())
+        self.handled_by.append((type(event).__name__, threading.current_thread().name))
+        if self.fails_at is type(event):
+            raise OSError("the loop fails")
+        match event:
+            case v.Arrived(_, batch):
+                self.is_waiting = True
+                self.tasks.put(run_of(len(batch)))
+            case v.Ran() | v.CommitPrepared():
+                self.is_waiting = False
+            case v.OutputLags():
+                self.is_waiting = True
+                self.tasks.put(v.Prepare(TASK, 0))
+            case v.CloseRequested():
+                self.has_ended = True
+            case _:
+                pass
+
+    def process(self, records: int = 1) -> str:
+        """Let records arrive, and return the thread that has handled the end of their run."""
+        before = len(self.handled_by)
+        self.events.put(v.Arrived(PARTITION, run_of(records).records[0][1]))
+        return self.handler_of("Ran", before)
+
+    def tell(self, event: v.Event) -> str:
+        """Post an event, and return the thread that has handled it."""
+        before = len(self.handled_by)
+        self.events.put(event)
+        return self.handler_of(type(event).__name__, before)
+
+    def handler_of(self, kind: str, before: int) -> str:
+        found: list[str] = []
+
+        def is_handled() -> bool:
+            found[:] = [thread for each, thread in self.handled_by[before:] if each == kind]
+            return bool(found)
+
+        assert until(is_handled)
+        return found[0]
+
+    def join(self) -> bool:
+        self._polling.join(SECONDS)
+        return not self._polling.is_alive()
+
+
+@pytest.fixture
+def loop() -> Iterator[Loop]:
+    loop = Loop()
+    loop.start()
+    yield loop
+    loop.events.put(v.CloseRequested())
+    assert loop.join()
+    loop.tasks.close(SECONDS)
+
+
+def moved(loop: Loop) -> Loop:
+    """Return `loop` when it has moved: after some short runs."""
+    assert until(lambda: loop.process() == "tasks")
+    return loop
+
+
+def test_the_loop_moves_after_short_runs_and_tasks_stay_in_their_thread(loop: Loop) -> None:
+    assert loop.process() == "polling"
+    moved(loop)
+    assert [loop.process() for _ in range(20)] == ["tasks"] * 20
+    assert loop.performed_by == {"tasks"}
+
+
+@pytest.mark.parametrize(
+    "event", [v.CloseRequested(), v.TimePassed(), v.Assigned(frozenset()), v.OffsetsCommitted(), v.Failed(OSError())]
+)
+def test_the_polling_thread_handles_all_but_records_and_runs(loop: Loop, event: v.Event) -> None:
+    assert moved(loop).tell(event) == "polling"
+
+
+def test_the_loop_moves_again_when_records_arrive_again(loop: Loop) -> None:
+    moved(loop).tell(v.TimePassed())
+    assert loop.process() == "polling", "an idle loop stays where it is"
+    assert loop.process() == "tasks"
+
+
+def test_a_commit_and_a_long_run_overlap_with_the_loop(loop: Loop) -> None:
+    moved(loop)
+    before = len(loop.handled_by)
+    assert loop.tell(v.OutputLags()) == "polling"
+    assert loop.handler_of("CommitPrepared", before) == "polling"
+    moved(loop)
+    assert [loop.process(10_000), loop.process()] == ["polling", "polling"]
+    assert loop.performed_by == {"tasks"}
+
+
+def test_the_polling_thread_takes_the_loop_back_from_a_run_that_does_not_return(loop: Loop) -> None:
+    moved(loop)
+    returns = threading.Event()
+    loop.hold = lambda: assert_(returns.wait(SECONDS))
+    before = len(loop.handled_by)
+    loop.events.put(v.Arrived(PARTITION, run_of(1).records[0][1]))
+    loop.handler_of("Arrived", before)
+    assert loop.tell(v.TimePassed()) == "polling", "while the run goes on"
+    returns.set()
+    assert loop.handler_of("Ran", before) == "polling"
+    moved(loop)
+
+
+def test_an_error_of_the_loop_ends_it_in_the_polling_thread(loop: Loop) -> None:
+    moved(loop)
+    loop.fails_at = v.Arrived
+    loop.events.put(v.Arrived(PARTITION, run_of(1).records[0][1]))
+    assert loop.join()
+    assert isinstance(loop.error, OSError)
+
+
+def test_log_records_of_the_loop_name_the_application_in_each_thread(loop: Loop) -> None:
+    moved(loop)
+    assert loop.logged == {"the application"}
+
+
+def test_the_loop_stays_if_tasks_run_in_other_processes() -> None:
+    loop = Loop()
+    asked: list[Loan] = []
+
+    def refuse(loan: Loan) -> bool:
+        asked.append(loan)
+        return False
+
+    loop.lend = refuse  # type: ignore[method-assign]  # as worker processes
+    loop.start()
+    assert [loop.process() for _ in range(30)] == ["polling"] * 30
+    assert asked
+    loop.events.put(v.CloseRequested())
+    assert loop.join()
+    loop.tasks.close(SECONDS)
+
+
+def assert_(holds: bool) -> None:
+    assert holds
