@@ -6,26 +6,28 @@ import queue
 import threading
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
+from unittest.mock import Mock
 
 import pytest
 
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.moving_loop import Loan, MovingLoop
-from penstock.host.threads.queued import QueuedThread
+from penstock.host.threads.processing import TaskRunner
+from penstock.host.threads.processing_thread import ProcessingThread
 from penstock.plan.subtopology import TaskId
 from penstock.record import RecordBatch, TopicPartition
 from penstock.task.idling import NO_WAIT
 from tests.support.waiting import until
 
-TASK = TaskId(0, 0)
+TASK, OTHER = TaskId(0, 0), TaskId(0, 1)
 PARTITION = TopicPartition("in", 0)
 LOGGED = ContextVar("logged", default="nothing")
 SECONDS = 20.0
 
 
-def run_of(records: int) -> v.RunTask:
+def run_of(records: int, task: TaskId = TASK) -> v.RunTask:
     batch = RecordBatch.of([(b"k", b"v", 0, offset, ()) for offset in range(records)])
-    return v.RunTask(TASK, [(PARTITION, batch)], NO_WAIT, 0)
+    return v.RunTask(task, [(PARTITION, batch)], NO_WAIT, 0)
 
 
 class Loop:
@@ -39,10 +41,13 @@ class Loop:
         """The kind of each event, and the thread that handled it."""
         self.performed_by: set[str] = set()
         self.logged: set[str] = set()
+        self.task = TASK
+        """The task that gets the records."""
         self.fails_at: type[v.Event] | None = None
-        self.hold: Callable[[], None] = lambda: None
+        self.hold: Callable[[TaskId], object] = lambda task: None
         """Called in each run."""
-        self.tasks: QueuedThread[v.TaskAction | Loan] = QueuedThread("tasks", self._do)
+        self.tasks = ProcessingThread("tasks", Mock(spec=TaskRunner, do=self._do), self.events.put)
+        self.lend = self.tasks.lend
         self._polling = threading.Thread(target=self._run, name="polling", daemon=True)
         self.error: BaseException | None = None
 
@@ -56,28 +61,12 @@ class Loop:
         except BaseException as error:
             self.error = error
 
-    def lend(self, loan: Loan) -> bool:
-        self.tasks.put(loan)
-        return True
-
-    def _do(self, item: v.TaskAction | Loan) -> None:
-        if isinstance(item, Loan):
-            item.run(self._next, self._perform)
-        else:
-            self._perform(item)
-
-    def _next(self) -> v.TaskAction | None:
-        item = self.tasks.take_next()
-        assert not isinstance(item, Loan)
-        return item
-
-    def _perform(self, action: v.TaskAction) -> None:
+    def _do(self, action: v.TaskAction) -> v.Event:
         self.performed_by.add(threading.current_thread().name)
-        if isinstance(action, v.RunTask):
-            self.hold()
-            self.events.put(v.Ran(TASK, records=sum(len(batch) for _, batch in action.records)))
-        else:
-            self.events.put(v.CommitPrepared(TASK, (), {}))
+        if not isinstance(action, v.RunTask):
+            return v.CommitPrepared(action.task, (), {})
+        self.hold(action.task)
+        return v.Ran(action.task, records=sum(len(batch) for _, batch in action.records))
 
     def next_event(self) -> v.Event | None:
         try:
@@ -93,12 +82,12 @@ class Loop:
         match event:
             case v.Arrived(_, batch):
                 self.is_waiting = True
-                self.tasks.put(run_of(len(batch)))
-            case v.Ran() | v.CommitPrepared():
+                self.tasks.do(run_of(len(batch), self.task))
+            case v.Ran() | v.CommitPrepared() | v.Hangs():
                 self.is_waiting = False
             case v.OutputLags():
                 self.is_waiting = True
-                self.tasks.put(v.Prepare(TASK, 0))
+                self.tasks.do(v.Prepare(TASK, 0))
             case v.CloseRequested():
                 self.has_ended = True
             case _:
@@ -138,7 +127,7 @@ def loop() -> Iterator[Loop]:
     yield loop
     loop.events.put(v.CloseRequested())
     assert loop.join()
-    loop.tasks.close(SECONDS)
+    loop.tasks.close()
 
 
 def moved(loop: Loop) -> Loop:
@@ -180,14 +169,31 @@ def test_a_commit_and_a_long_run_overlap_with_the_loop(loop: Loop) -> None:
 def test_the_polling_thread_takes_the_loop_back_from_a_run_that_does_not_return(loop: Loop) -> None:
     moved(loop)
     returns = threading.Event()
-    loop.hold = lambda: assert_(returns.wait(SECONDS))
+    loop.hold = lambda task: returns.wait(SECONDS)
     before = len(loop.handled_by)
     loop.events.put(v.Arrived(PARTITION, run_of(1).records[0][1]))
-    loop.handler_of("Arrived", before)
+    assert loop.handler_of("Arrived", before) == "tasks"
     assert loop.tell(v.TimePassed()) == "polling", "while the run goes on"
     returns.set()
     assert loop.handler_of("Ran", before) == "polling"
     moved(loop)
+
+
+def test_a_function_that_hangs_keeps_its_thread_and_the_loop_moves_to_the_next_one(loop: Loop) -> None:
+    moved(loop)
+    returns = threading.Event()
+    loop.hold = lambda task: task == OTHER or returns.wait(SECONDS)
+    loop.events.put(v.Arrived(PARTITION, run_of(1).records[0][1]))
+    assert loop.tell(v.TimePassed()) == "polling"
+    before = len(loop.handled_by)
+    loop.tasks.look_for_hung(0)
+    assert loop.handler_of("Hangs", before) == "polling"
+    loop.task = OTHER
+    assert until(lambda: loop.process() == "tasks-1")
+    before = len(loop.handled_by)
+    returns.set()
+    assert loop.handler_of("Ran", before) == "tasks-1"
+    assert loop.process() == "tasks-1"
 
 
 def test_an_error_of_the_loop_ends_it_in_the_polling_thread(loop: Loop) -> None:
@@ -211,14 +217,10 @@ def test_the_loop_stays_if_tasks_run_in_other_processes() -> None:
         asked.append(loan)
         return False
 
-    loop.lend = refuse  # type: ignore[method-assign]  # as worker processes
+    loop.lend = refuse  # as worker processes
     loop.start()
     assert [loop.process() for _ in range(30)] == ["polling"] * 30
     assert asked
     loop.events.put(v.CloseRequested())
     assert loop.join()
-    loop.tasks.close(SECONDS)
-
-
-def assert_(holds: bool) -> None:
-    assert holds
+    loop.tasks.close()
