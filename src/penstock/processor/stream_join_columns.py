@@ -3,13 +3,18 @@
 Each row reads the entries of the other side and adds its own, as record by record, in lists of the entries of each key.
 Keys and values are serialised, read and joined as columns, and the stores are written once. So the four nodes of a join
 run together: what a row finds depends on all rows before it, of both sides.
+
+As in Kafka Streams, a record is stored after its joiner calls, as they have left its value. If a joiner changes a value
+of a batch, the batch is joined again row by row, from the serialised values, and all later ones are joined row by row.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from copy import deepcopy
 from functools import partial
-from itertools import compress
+from itertools import compress, groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +22,7 @@ import numpy.typing as npt
 
 from penstock.metrics.drop_reasons import DropReason
 from penstock.processor.api import EngineContext, FailureHandler, RowOrigin
-from penstock.processor.columns import ColumnCall, apply, composed, has_null, write_contexts
+from penstock.processor.columns import AppliedRows, ColumnCall, apply, composed, has_null, write_contexts
 from penstock.processor.joiner import KeyedJoiner
 from penstock.processor.stream_join import StreamJoinWindow, StreamStreamInnerJoin
 from penstock.record import Int64Array, RecordBatch, running_maximum, take_from
@@ -66,11 +71,13 @@ class SideEntries:
         self._keys: list[Any] = store.serialize_keys(rows.batch.keys)
         self._known, self._places = distinct(self._keys)
         self._written = np.flatnonzero(own & rows.have_key)
-        headers = rows.batch.headers
-        self._data = store.serialize_kept(
-            take_from(rows.batch.values, self._written), None if headers is None else take_from(headers, self._written)
-        )
+        self._data = self._serialized(self._written, take_from(rows.batch.values, self._written))
+        self._changed: dict[int, bytes] = {}
         self._lists = self._read_lists(rows.are_complete & ~own)
+
+    def _serialized(self, rows: Int64Array, values: Sequence[Any]) -> list[bytes | None]:
+        headers = self._rows.batch.headers
+        return self._store.serialize_kept(values, None if headers is None else take_from(headers, rows))
 
     def _read_lists(self, readers: _Mask) -> list[list[Entry] | None]:
         are_read = np.zeros(len(self._known), np.bool_)
@@ -105,6 +112,30 @@ class SideEntries:
         """Return the values of entries."""
         return self._store.deserialize_columns(data)[0]
 
+    def are_changed(self, rows: Int64Array) -> bool:
+        """Return whether a value of `rows`, which write entries, has changed since it was serialised."""
+        values = take_from(self._rows.batch.values, rows)
+        if all(map(self._store.reads_back, set(map(type, values)))):
+            return False
+        return self._serialized(rows, values) != take_from(self._data, np.searchsorted(self._written, rows))
+
+    def current(self, entry: Entry) -> bytes:
+        """Return the data of an entry as the joiner calls of its row have left it."""
+        return self._changed.get(entry[1], entry[2])
+
+    def change(self, row: int, value: Any, entry: Entry) -> None:
+        """Write the entry of `row` as `value` is now."""
+        (data,) = self._serialized(np.array([row]), [value])
+        if data == entry[2]:
+            return
+        assert data is not None
+        time, number, _ = entry
+        self._data[int(np.searchsorted(self._written, row))] = data
+        self._changed[number] = data
+        entries = self._lists[self._places[row]]
+        if entries is not None:
+            entries[bisect_left(entries, (time, number))] = time, number, data
+
     def write(self, context: EngineContext) -> None:
         """Write the rows of this side, in order."""
         if not len(self._written):
@@ -113,6 +144,20 @@ class SideEntries:
         contexts = partial(write_contexts, context.source_partitions(), batch, rows)
         self._store.put_duplicates(take_from(self._keys, rows), self._data, batch.timestamps[rows], contexts)
         self._store.settle(self._known, self._lists, len(rows))
+
+
+class Matches(NamedTuple):
+    """What the rows of a batch find.
+
+    Args:
+        origin: the row of each match, ascending.
+        found: the entry of each match.
+        entries: the entry that each row writes; None if it writes none.
+    """
+
+    origin: Int64Array
+    found: list[Entry]
+    entries: list[Entry | None]
 
 
 class StreamJoinColumns:
@@ -130,6 +175,7 @@ class StreamJoinColumns:
     ) -> None:
         self._windows = windows
         self._joins = joins
+        self._changes_values = False
 
     def process_batch(
         self, batch: RecordBatch, are_left: _Mask, failures: FailureHandler
@@ -148,23 +194,15 @@ class StreamJoinColumns:
         self._drop_incomplete(rows)
         left = SideEntries(self._windows[0], rows, are_left)
         right = SideEntries(self._windows[1], rows, ~are_left)
-        origin, found = self._matches(rows, left, right)
+        matches = self._matches(rows, left, right)
+        origin = matches.origin
+        applied = self._apply(rows, matches, left, right, failures)
         for side, window in zip((left, right), self._windows, strict=True):
             side.write(window.engine)
-        if not found:
-            return batch.slice(0, 0), np.empty(0, np.int64)
-        times, _, data = zip(*found, strict=True)
-        of_left = are_left[origin].tolist()
-        others = _read_each(of_left, data, left, right)
+        if not len(origin):
+            return batch.slice(0, 0), origin
+        times, _, _ = zip(*matches.found, strict=True)
         keys = take_from(batch.keys, origin)
-        both = list(zip(of_left, take_from(batch.values, origin), others, strict=True))
-        lefts = [this if is_left else other for is_left, this, other in both]
-        rights = [other if is_left else this for is_left, this, other in both]
-
-        def failed(result: int, error: Exception) -> None:
-            failures(int(origin[result]), error)
-
-        applied = apply(self._joiner(rows, origin), (keys, lefts, rights), failed)
         kept = composed(origin, applied.kept)
         assert kept is not None
         result_times = np.maximum(batch.timestamps[origin], np.array(times, np.int64))
@@ -178,6 +216,80 @@ class StreamJoinColumns:
             ),
             kept,
         )
+
+    def _apply(
+        self, rows: JoinRows, matches: Matches, left: SideEntries, right: SideEntries, failures: FailureHandler
+    ) -> AppliedRows:
+        """Call the joiner for each match."""
+        if self._changes_values:
+            return self._apply_in_turn(rows, matches, (left, right), failures, copied=False)
+        origin = matches.origin
+        if not len(origin):
+            return AppliedRows([], None)
+        of_left = rows.are_left[origin].tolist()
+        others = _read_each(of_left, [data for _, _, data in matches.found], left, right)
+        both = list(zip(of_left, take_from(rows.batch.values, origin), others, strict=True))
+        lefts = [this if is_left else other for is_left, this, other in both]
+        rights = [other if is_left else this for is_left, this, other in both]
+        matched = np.unique(origin)
+        are_left = rows.are_left[matched]
+
+        def are_changed() -> bool:
+            return left.are_changed(matched[are_left]) or right.are_changed(matched[~are_left])
+
+        def failed(result: int, error: Exception) -> None:
+            if are_changed():
+                raise _ChangedValuesError
+            failures(int(origin[result]), error)
+
+        try:
+            applied = apply(self._joiner(rows, origin), (take_from(rows.batch.keys, origin), lefts, rights), failed)
+            self._changes_values = are_changed()
+        except _ChangedValuesError:
+            self._changes_values = True
+        if self._changes_values:
+            return self._apply_in_turn(rows, matches, (left, right), failures, copied=True)
+        return applied
+
+    def _apply_in_turn(
+        self,
+        rows: JoinRows,
+        matches: Matches,
+        sides: tuple[SideEntries, SideEntries],
+        failures: FailureHandler,
+        copied: bool,
+    ) -> AppliedRows:
+        """Call the joiner row by row: a row is written as its calls have left its value, and read so by later ones.
+
+        copied: whether the values of the rows are read from their entries, since they have changed already.
+        """
+        joiner, batch = self._joins[0].joiner, rows.batch
+        found = {row: list(places) for row, places in groupby(range(len(matches.origin)), matches.origin.__getitem__)}
+        copies: dict[int, Any] = {}
+        results: list[Any] = []
+        kept: list[int] = []
+        for row, entry in enumerate(matches.entries):
+            if entry is None:
+                continue
+            own, other = sides if rows.are_left[row] else sides[::-1]
+            this = batch.values[row]
+            if copied:
+                original = id(this)  # a stream joined with itself has each value on both sides
+                if original not in copies:
+                    (copies[original],) = own.read([entry[2]])
+                this = copies[original]
+            for place in found.get(row, ()):
+                (that,) = other.read([other.current(matches.found[place])])
+                arguments = (this, that) if own is sides[0] else (that, this)
+                try:
+                    result = joiner(batch.keys[row], *arguments)
+                except Exception as error:
+                    failures(row, error)
+                    continue
+                results.append(deepcopy(result))  # later calls may change parts of it
+                kept.append(place)
+            own.change(row, this, entry)
+        return AppliedRows(results, None if len(kept) == len(matches.origin) else np.array(kept, np.int64))
 
     def _joiner(self, rows: JoinRows, origin: Int64Array) -> KeyedJoiner:
         """Return the joiner; if a value has several results, one that is the value itself becomes a copy."""
@@ -202,11 +314,8 @@ class StreamJoinColumns:
             join.engine.drop_rows(DropReason.NULL_KEY, np.flatnonzero(own & ~rows.have_key))
             join.engine.drop_rows(DropReason.NULL_VALUE, np.flatnonzero(own & rows.have_key & ~rows.are_complete))
 
-    def _matches(self, rows: JoinRows, left: SideEntries, right: SideEntries) -> tuple[Int64Array, list[Entry]]:
-        """Return the entries that each row finds, in order, and the row of each.
-
-        Each row finds the entries of the rows before it, and adds its own.
-        """
+    def _matches(self, rows: JoinRows, left: SideEntries, right: SideEntries) -> Matches:
+        """Return the entries that each row finds: those of the rows before it. Each row adds its own."""
         times, are_left = rows.batch.timestamps, rows.are_left
         before, after = (
             np.where(are_left, *(getattr(join.side, bound) for join in self._joins))
@@ -244,7 +353,11 @@ class StreamJoinColumns:
                     origin += [row] * len(near)
             if own is not None and entry is not None:
                 insert(own, entry)
-        return np.array(origin, np.int64), found
+        return Matches(np.array(origin, np.int64), found, entries)
+
+
+class _ChangedValuesError(Exception):
+    """The joiner has changed values of the batch."""
 
 
 def _read_each(of_left: Sequence[bool], data: Sequence[bytes], left: SideEntries, right: SideEntries) -> list[Any]:
