@@ -49,6 +49,7 @@ BLOCKS: Mapping[str, int] = {
     "docs/cookbook/services.md": 16,
     "docs/cookbook/state.md": 17,
     "docs/cookbook/windows.md": 14,
+    "docs/features.md": 3,
     "docs/first-papers.md": 2,
     "docs/formats.md": 5,
     "docs/guide.md": 6,

@@ -75,9 +75,19 @@ def test_a_versioned_store_knows_what_was_valid_when(steps: list[Any], history: 
                 model.put(key, None, time)
         for key in KEYS:
             assert task.store.get(key) == model.get(key)
+    versions = list(task.store.all_versions())
     for key in KEYS:
         for as_of in range(0, 61, 3):
             assert task.store.get(key, as_of) == model.get(key, as_of)
+            if as_of >= task.store.oldest_known:
+                valid = [each for of, each in versions if of == key and _is_valid(each, as_of)]
+                assert [VersionedRecord(each.value, each.timestamp) for each in valid] == [
+                    each for each in [model.get(key, as_of)] if each is not None
+                ]
+
+
+def _is_valid(version: VersionedRecord, time: int) -> bool:
+    return version.timestamp <= time and (version.valid_to is None or time < version.valid_to)
 
 
 def test_a_version_that_comes_too_late_is_dropped() -> None:

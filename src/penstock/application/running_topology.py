@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from penstock import __version__
 from penstock.application.store_view import StoreView
@@ -29,6 +29,9 @@ from penstock.state.query.queryable import StoreQueryParameters, StoreTableType
 from penstock.state.query.request import StateQueryRequest, StateQueryResult
 from penstock.task.taps import TappedRecord
 from penstock_broker.common.durations import Duration, milliseconds
+
+if TYPE_CHECKING:
+    from penstock.state.query.features import Features  # its module needs Arrow
 
 _ANSWERING: Final = frozenset((State.CREATED, State.RUNNING, State.REBALANCING))
 """The states with readable stores."""
@@ -192,6 +195,25 @@ class RunningTopology(ABC):
             UnknownStateStoreError: the topology has no store of that name.
         """
         return self._topology_host().table(store_name, as_of)
+
+    def features(self, store_names: Sequence[str]) -> Features:
+        """Return versioned stores as the features of labels, for `Features.as_of`.
+
+        `streams.features(["profiles"]).as_of(labels, time="ts", key="customer")` returns the labels with the profile
+        that each customer had at the time of the label.
+
+        Args:
+            store_names: the names of the stores.
+
+        Raises:
+            TypeError: `store_names` is a single name.
+            ValueError: it is empty.
+            ConfigError: pyarrow is not installed.
+            StreamsNotStartedError: the application has not been started.
+            UnknownStateStoreError: the topology has no store of that name.
+            InvalidStateStoreError: a store keeps no versions.
+        """
+        return self._queries().features(store_names)
 
     def view(self, store_name: str, refresh_ms: Duration = 1_000, rows: int = 20) -> StoreView:
         """Return a view of a store that redraws itself in a notebook.

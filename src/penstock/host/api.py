@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
-from typing import Annotated, Any, Final, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, Protocol, Self
 
 from msgspec import Meta
 
@@ -24,6 +24,9 @@ from penstock.state.query.metadata import KeyQueryMetadata, LagInfo, StreamsMeta
 from penstock.state.query.queryable import StoreQueryParameters
 from penstock.state.query.request import StateQueryRequest, StateQueryResult
 from penstock.task.taps import TappedRecord
+
+if TYPE_CHECKING:
+    from penstock.state.query.features import Features  # its module needs Arrow
 
 STATE_ELSEWHERE: Final = "penstock: the state is not in changelog topics"
 """The metadata of offsets from hosts with state outside of changelog topics.
@@ -275,6 +278,10 @@ class StateQueries(Protocol):
 
     def query(self, request: StateQueryRequest) -> StateQueryResult:
         """Return the result of each partition; raises UnknownStateStoreError if the topology lacks the store."""
+        ...
+
+    def features(self, store_names: Sequence[str]) -> Features:
+        """Return versioned stores as the features of labels."""
         ...
 
     def all_local_store_partition_lags(self) -> Mapping[str, Mapping[int, LagInfo]]:

@@ -124,13 +124,18 @@ class TypedVersionedKeyValueStore(TypedStore, StoreTable):
 
     # ---------- interface for queries
 
+    @property
+    def oldest_known(self) -> int:
+        """The oldest time (ms) at which all versions are known; before it, only latest versions are."""
+        return self._history.observed_time - self._history_retention
+
     def get_version(self, key: Any, as_of: int | None = None) -> VersionedRecord | None:
         """Like `get`, but the record includes the end of its validity."""
         serialized = self._serialize_key(key)
         latest = self._latest.get(LATEST_PREFIX + serialized)
         if latest is not None and (as_of is None or timestamp_of(latest) <= as_of):
             return self._record(latest[TIMESTAMP_SIZE:], timestamp_of(latest), None)
-        if as_of is None or as_of < self._history.observed_time - self._history_retention:
+        if as_of is None or as_of < self.oldest_known:
             return None
         found = self._first_that_ends_after(serialized, as_of)
         if found is None or found.valid_from > as_of or found.data is None:
@@ -148,7 +153,7 @@ class TypedVersionedKeyValueStore(TypedStore, StoreTable):
         serialized = self._serialize_key(key)
         first, last = -1 if time_from is None else time_from, LONG_MAX if time_to is None else time_to
         found: list[VersionedRecord] = []
-        if last >= self._history.observed_time - self._history_retention:
+        if last >= self.oldest_known:
             found += [
                 self._record(version.data, version.valid_from, version.valid_to)
                 for version in self._versions_that_end_after(serialized, max(first, -1))
@@ -158,6 +163,16 @@ class TypedVersionedKeyValueStore(TypedStore, StoreTable):
         if latest is not None and timestamp_of(latest) <= last:
             found.append(self._record(latest[TIMESTAMP_SIZE:], timestamp_of(latest), None))
         return iter(found if ascending else reversed(found))
+
+    def all_versions(self) -> Iterator[tuple[Any, VersionedRecord]]:
+        """Yield all keys and their readable versions, as `get_version` returns them, in no order."""
+        for segment in self._history.segments(0, LONG_MAX):
+            for entry_key, value in self._history.range(segment, after_prefix(segment), False):
+                if value != _NO_VALUE:
+                    key = self._serdes.deserialize_key(entry_key[SEGMENT_SIZE:-VERSION_SUFFIX_SIZE])
+                    valid_to, valid_from = version_of(entry_key)
+                    yield key, self._record(value[1:], valid_from, valid_to)
+        yield from self.all()
 
     def all(self) -> Iterator[tuple[Any, VersionedRecord]]:
         """Return an iterator over all keys and their latest versions, in serialised key order."""
@@ -187,7 +202,7 @@ class TypedVersionedKeyValueStore(TypedStore, StoreTable):
     # ---------- helpers
 
     def _accepts(self, timestamp: int) -> bool:
-        if timestamp < self._history.observed_time - self._history_retention:
+        if timestamp < self.oldest_known:
             self._history.count_dropped(1)
             return False
         return True

@@ -11,6 +11,7 @@ import weakref
 from collections import deque
 from collections.abc import Mapping
 from hashlib import blake2b
+from types import MappingProxyType
 
 from penstock.config import StreamsConfig
 from penstock.errors import TaskCorruptedError
@@ -111,7 +112,7 @@ class StandbyTask:
         if log.head is None:
             self._base.clear()
         else:
-            clocks = _clocks_of(self._follow(log, read))
+            clocks = clocks_of(self._follow(log, read))
         self._newest, self._shown = self._snapshot(clocks), log.head
 
     def snapshot(self) -> StandbySnapshot:
@@ -172,12 +173,15 @@ class StandbyTask:
         return {name: changed for name, changed in changes.items() if name in self._stores}
 
 
-def empty_store(builder: StoreBuilder, config: StreamsConfig) -> EngineStore:
-    """Return an empty store of the kind described by `builder`."""
-    return build_store(builder, config, MemoryBase().view(builder.name), RecordCache(0), _no_context, {})
+def empty_store(
+    builder: StoreBuilder, config: StreamsConfig, clocks: Mapping[str, int] = MappingProxyType({})
+) -> EngineStore:
+    """Return an empty store of the kind described by `builder`, at the times of `clocks`."""
+    return build_store(builder, config, MemoryBase().view(builder.name), RecordCache(0), _no_context, dict(clocks))
 
 
-def _clocks_of(newest: Segment) -> Mapping[str, int]:
+def clocks_of(newest: Segment) -> Mapping[str, int]:
+    """Return the persistent values of the stores besides entries, from the segment that ends a commit."""
     if newest.checkpoint is None:
         raise TaskCorruptedError(f"Segment {newest.id.hex()} should end a commit and has no checkpoint in it.")
     return TaskCheckpoint.decode(newest.checkpoint).processor_metadata

@@ -9,12 +9,13 @@ the stores, and the errors of Kafka's driver.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.client.keys import check_client_keys
 from penstock.config import StreamsConfig, keys_of
+from penstock.extras import load
 from penstock.host.inline.inline_host import InlineHost, ProducedRecord
 from penstock.metrics import Metric, MetricName
 from penstock.plan.subtopology import SinkSpec, SourceSpec
@@ -37,6 +38,9 @@ from penstock.windows import LONG_MAX
 from penstock_broker.common.clock import MockClock, SystemClock
 from penstock_broker.common.durations import Duration, milliseconds, timestamp_ms
 from penstock_broker.common.log_limits import forget_lines
+
+if TYPE_CHECKING:
+    from penstock.state.query.features import Features
 
 DEFAULT_APPLICATION_ID = "topology-test-driver"
 
@@ -307,6 +311,13 @@ class TopologyTestDriver:
         """Return the versioned key-value store `name`, None if absent or of another kind."""
         store = self._store_of(name, "versioned")
         return store if isinstance(store, TypedVersionedKeyValueStore) else None
+
+    def features(self, store_names: Sequence[str]) -> Features:
+        """Return versioned stores as the features of labels; see `KafkaStreams.features`."""
+        module = load("penstock.state.query.features", "Features")
+        names = module.versioned_stores(store_names, self._host.builders())
+        features: Features = module.Features(names, lambda: {name: [self._host.stores()[name]] for name in names})
+        return features
 
     def get_window_store(self, name: str) -> WindowStoreFacade | TypedWindowStore | None:
         """Return the window store `name`, None if absent or of another kind.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import pyarrow as pa
-from pyarrow.interchange import from_dataframe
 
 from penstock.record import Headers
+from penstock.state.query.arrow_frames import reader_of, times_of
 
 Columns = str | Sequence[str] | None
 """A column, several columns for a dict, or no column."""
@@ -17,26 +17,12 @@ Row = tuple[Any, Any, int | None, Headers]
 """Key, value, timestamp (ms), headers."""
 
 
-@runtime_checkable
-class ArrowStream(Protocol):
-    """A source of rows as an Arrow stream (the Arrow PyCapsule interface)."""
-
-    def __arrow_c_stream__(self, requested_schema: Any = None) -> object: ...
-
-
-@runtime_checkable
-class InterchangeFrame(Protocol):
-    """A source of columns by the DataFrame interchange protocol."""
-
-    def __dataframe__(self, nan_as_null: bool = False, allow_copy: bool = True) -> Any: ...
-
-
 def rows_of(frame: object, key: Columns, value: Columns, timestamp: str | None, headers: str | None) -> Iterator[Row]:
     """Return the parts of each row's record, see `TestInputTopic.pipe_frame`.
 
     Raises an error if the frame does not have these columns.
     """
-    reader = _reader(frame)
+    reader = reader_of(frame, "pipe_record_list() and pipe_key_value_list() take lists")
     names = reader.schema.names
     chosen = {
         name: _chosen(name, given, names)
@@ -50,18 +36,6 @@ def rows_of(frame: object, key: Columns, value: Columns, timestamp: str | None, 
     return (row for batch in reader for row in _rows(batch, **chosen))
 
 
-def _reader(frame: object) -> pa.RecordBatchReader:
-    if isinstance(frame, ArrowStream):
-        return pa.RecordBatchReader.from_stream(frame)
-    if isinstance(frame, InterchangeFrame):
-        return from_dataframe(frame).to_reader()
-    raise TypeError(
-        "Expected a frame of pandas, polars, pyarrow or DuckDB (with __arrow_c_stream__ or __dataframe__), got "
-        f"{type(frame).__name__}. Call collect() on a lazy frame; pipe_record_list() and pipe_key_value_list() take "
-        "lists."
-    )
-
-
 def _chosen(argument: str, given: Columns, names: Sequence[str]) -> Columns:
     """Return the columns for an argument, by default the column of its name, if any."""
     if given is None:
@@ -73,7 +47,7 @@ def _chosen(argument: str, given: Columns, names: Sequence[str]) -> Columns:
 
 
 def _rows(batch: pa.RecordBatch, key: Columns, value: Columns, timestamp: Columns, headers: Columns) -> Iterator[Row]:
-    times = [None] * len(batch) if timestamp is None else _times(str(timestamp), batch.column(timestamp))
+    times = [None] * len(batch) if timestamp is None else times_of(str(timestamp), batch.column(timestamp))
     pairs = [_headers(str(headers), each) for each in _objects(batch, headers)]
     return zip(_objects(batch, key), _objects(batch, value), times, pairs, strict=True)
 
@@ -85,19 +59,6 @@ def _objects(batch: pa.RecordBatch, columns: Columns) -> list[Any]:
     if isinstance(columns, str):
         return list(batch.column(columns).to_pylist())
     return list(batch.select(list(columns)).to_pylist())
-
-
-def _times(name: str, column: pa.Array) -> list[int | None]:
-    """Return timestamps in ms."""
-    type = column.type
-    if pa.types.is_timestamp(type):
-        column = column.cast(pa.timestamp("ms", type.tz), safe=False)
-    elif not (pa.types.is_integer(type) or pa.types.is_floating(type) or pa.types.is_null(type)):
-        raise TypeError(f"The column {name!r} of timestamps has the type {type}: expected ms, or a timestamp.")
-    try:
-        return list(column.cast(pa.int64()).to_pylist())  # pandas stores integers with nulls as floating-point numbers
-    except pa.ArrowInvalid as error:
-        raise ValueError(f"The column {name!r} of timestamps: expected whole ms. {error}") from error
 
 
 def _headers(name: str, given: Any) -> Headers:

@@ -28,7 +28,7 @@ from penstock.plan.serde_check import check_serdes
 from penstock.plan.subtopology import BuiltTopology, NodeSpec, ProcessorSpec, SourceSpec, SubtopologySpec, TaskId
 from penstock.processor.parked_requests import ParkedRequest, ParkedRequestSerde
 from penstock.record import Headers, RecordBatch, TopicPartition
-from penstock.state.api import StateStore
+from penstock.state.api import StateStore, StoreBuilder
 from penstock.state.change_logging_store import ChangeLog
 from penstock.state.memory import MemoryBase
 from penstock.task.environment import TaskEnvironment
@@ -168,6 +168,10 @@ class InlineHost:
     def stores(self) -> Mapping[str, StateStore]:
         """Return the stores of the task and the global stores by name."""
         return self._stores
+
+    def builders(self) -> Mapping[str, StoreBuilder]:
+        """Return the builders of the stores of the task by name."""
+        return self._spec.stores
 
     def dropped_records(self) -> int:
         """Return the number of dropped records, over all nodes."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from penstock.client.api import Admin
 from penstock.client.confluent import ConfluentAdmin
@@ -47,6 +47,9 @@ from penstock.state.query.request import (
 )
 from penstock.task.taps import TappedRecord
 from penstock_broker.common.clock import Clock
+
+if TYPE_CHECKING:
+    from penstock.state.query.features import Features
 
 _NOT_RUNNING = QueryResult.for_failure(
     FailureReason.NOT_ACTIVE, "Query requires a running active task, but the instance is rebalancing."
@@ -265,6 +268,27 @@ class TaskQueries:
         columns = load("penstock.state.query.columns", "A table").StateColumns(found[0].store)
         batches = [batch for each in found for batch in columns.batches(each.task.partition, each.store)]
         return arrow().Table.from_batches(batches, columns.schema)
+
+    def features(self, store_names: Sequence[str]) -> Features:
+        """Return versioned stores as the features of labels.
+
+        Raises the errors of `versioned_stores`. The features raise InvalidStateStoreError unless this instance has all
+        partitions of the stores.
+        """
+        module = load("penstock.state.query.features", "Features")
+        names = module.versioned_stores(store_names, self.stores())
+        features: Features = module.Features(names, lambda: {name: self._all_partitions(name) for name in names})
+        return features
+
+    def _all_partitions(self, store_name: str) -> list[StateStore]:
+        found = self._readable(store_name, self._visible(None), stale=False)
+        count = sum(task.subtopology == self._subtopologies[store_name] for task in self._tasks().layout.groups)
+        if len(found) < count:
+            raise InvalidStateStoreError(
+                f"This instance has {len(found)} of the {count} partitions of store {store_name}, and labels may have "
+                "keys of the others: run the application in one instance while features are read, or on Spark."
+            )
+        return [each.store for each in found]
 
     def tapped(self, node: str, limit: int) -> list[TappedRecord]:
         """Return the last records that have reached a node, up to `limit` of each task.

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from itertools import islice
 from typing import Any, NamedTuple
+from uuid import UUID
 
 import pyarrow as pa
 
@@ -122,11 +123,13 @@ class StateColumns:
                 "store."
             )
         windowed = isinstance(store, TypedWindowStore | TypedSessionStore)
+        self.key = _of_serde("key", store.key_serde, _windowed_key if windowed else _key)
+        self.value = _of_serde("value", store.value_serde, _value_of(store))
         self._columns = [
-            _of_serde("key", store.key_serde, _windowed_key if windowed else _key),
+            self.key,
             *(_WINDOW if windowed else ()),
-            _of_serde("value", store.value_serde, _value_of(store)),
-            *((_time_column("timestamp", _timestamp),) if _has_timestamps(store) else ()),
+            self.value,
+            *((time_column("timestamp", _timestamp),) if _has_timestamps(store) else ()),
         ]
 
     @property
@@ -183,7 +186,7 @@ def record_columns(key_serde: Serde, value_serde: Serde) -> list[Column]:
     return [
         *keys,
         _of_serde("value", value_serde, _record_value),
-        _time_column("timestamp", _timestamp),
+        time_column("timestamp", _timestamp),
         Column("headers", _HEADERS_DDL, _HEADERS, _record_headers, _header_pairs),
     ]
 
@@ -203,7 +206,7 @@ def columns_of(records: Sequence[Any], key_serde: Serde | None, value_serde: Ser
         _of_objects("key", serdes[0], _windowed_key if windowed else _key, entries),
         *(_WINDOW if windowed else ()),
         _of_objects("value", serdes[1], _record_value, entries),
-        _time_column("timestamp", _timestamp),
+        time_column("timestamp", _timestamp),
         Column("headers", _HEADERS_DDL, _HEADERS, _record_headers, _header_pairs),
     ]
 
@@ -258,7 +261,21 @@ def _of_serde(name: str, serde: Serde, part: Part) -> Column:
     return Column(name, *_BINARY, part, _unless_none(part, lambda each: serde.serialize(name, each)))
 
 
-def _time_column(name: str, part: Part) -> Column:
+def object_of(serde: Serde) -> Callable[[Any], Any] | None:
+    """Return a function from an entry of a serde's column to the object; None if there is no such function."""
+    if type(serde) in _PLAIN:
+        return lambda part: part
+    if isinstance(serde, UUIDSerde):
+        return UUID
+    if isinstance(serde, TypedJsonSerde | PydanticSerde) and struct_of(serde.type) is not None:
+        return None
+    if isinstance(serde, _JSON):
+        return lambda part: serde.deserialize("", part.encode())
+    return lambda part: serde.deserialize("", part)
+
+
+def time_column(name: str, part: Part) -> Column:
+    """Return a column of times; part: the time (ms) of an entry."""
     return Column(name, "timestamp", pa.timestamp("us", tz="UTC"), part, _unless_none(part, _microseconds))
 
 
@@ -318,4 +335,4 @@ def _window_end(key: Windowed[Any] | None, _: Any) -> int | None:
     return None if key is None or key.window.end == LONG_MAX else key.window.end
 
 
-_WINDOW = (_time_column("window_start", _window_start), _time_column("window_end", _window_end))
+_WINDOW = (time_column("window_start", _window_start), time_column("window_end", _window_end))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -22,9 +22,10 @@ from penstock.host.commits.task_positions import ANSWER_MS, TaskPositions
 from penstock.host.deployment.key_partition import KeyPartitioner
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, checkpoint_of
 from penstock.host.spark.checkpoints.commits import commit_as_of
+from penstock.host.spark.query.feature_frames import CheckpointFeatures
 from penstock.host.spark.query.global_reader import GlobalStateReader
 from penstock.host.spark.query.state_frames import StateScan, manifest_frame, segment_frame, store_frame
-from penstock.host.spark.query.state_reader import StateReader
+from penstock.host.spark.query.state_reader import StateReader, StoredTasks
 from penstock.host.spark.query.store_positions import (
     partitions_read,
     position_of,
@@ -36,6 +37,7 @@ from penstock.record import Headers, TopicPartition
 from penstock.serdes import Serde
 from penstock.state.api import CUSTOM, StateStore, StoreBuilder
 from penstock.state.query.execution import is_permitted, run_query
+from penstock.state.query.features import Features, versioned_stores
 from penstock.state.query.metadata import HostInfo, KeyQueryMetadata, LagInfo, StreamsMetadata
 from penstock.state.query.position import PositionBound
 from penstock.state.query.queryable import StoreQueryParameters, StoresOfPartitions, check_known
@@ -316,18 +318,35 @@ class CheckpointQueries:
         manifest, stored = self._reader.current()
         if as_of is not None:
             manifest = commit_as_of(self._checkpoint, stored.metadata, as_of)
-        tasks = stored.with_store(store_name)
+        return store_frame(
+            session, self._scan(store_name, manifest, stored), empty_store(self._builders[store_name], self._config)
+        )
+
+    def _scan(self, store_name: str, manifest: Manifest, stored: StoredTasks) -> StateScan:
+        tasks = tuple((task, manifest.entry(str(task))) for task in stored.with_store(store_name))
         if not tasks:
             raise _not_there(store_name)
-        builder = self._builders[store_name]
-        scan = StateScan(
-            self._checkpoint.uri,
-            manifest.epoch,
-            builder,
-            self._config,
-            tuple((task, manifest.entry(str(task))) for task in tasks),
-        )
-        return store_frame(session, scan, empty_store(builder, self._config))
+        return StateScan(self._checkpoint.uri, manifest.epoch, self._builders[store_name], self._config, tasks)
+
+    def features(self, store_names: Sequence[str]) -> Features:
+        """Return versioned stores as the features of labels, all as of one commit; also for labels in a DataFrame.
+
+        Raises the errors of `versioned_stores`.
+        """
+        names = versioned_stores(store_names, self.stores())
+        for name in names:
+            self._check_kept(name)
+
+        def partitions() -> dict[str, list[StateStore]]:
+            found = self._reader.read_all(names)
+            stores = {name: [task.store(name) for task in each.tasks] for name, each in found.items()}
+            return {name: _existing(name, each) for name, each in stores.items()}
+
+        def scans() -> dict[str, StateScan]:
+            manifest, stored = self._reader.current()
+            return {name: self._scan(name, manifest, stored) for name in names}
+
+        return CheckpointFeatures(names, partitions, scans)
 
     def manifests(self, session: SparkSession) -> DataFrame:
         """Return a row for each epoch with a retained manifest."""
@@ -367,6 +386,13 @@ class CheckpointQueries:
 
     def _check_known(self, store_name: str) -> None:
         check_known(store_name, self.stores())
+
+
+def _existing(store_name: str, stores: Iterable[StateStore | None]) -> list[StateStore]:
+    found = [store for store in stores if store is not None]
+    if not found:
+        raise _not_there(store_name)
+    return found
 
 
 def _not_there(store_name: str) -> InvalidStateStoreError:

@@ -8,7 +8,8 @@ before it returns a frame.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -28,8 +29,8 @@ from penstock.state.lmdb import LmdbBase
 from penstock.state.query.columns import StateColumns
 from penstock.state.restoring import ReadFile
 from penstock.state.segment_log import log_from_json
-from penstock.state.segments import SegmentInfo
-from penstock.task.standby_task import StandbyTask
+from penstock.state.segments import SegmentInfo, decode
+from penstock.task.standby_task import StandbyTask, clocks_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -64,6 +65,12 @@ class StateScan:
 
     def batches(self, number: int) -> Iterator[pa.RecordBatch]:
         """Yield the entries of the store of task `number`; raises StateStoreNotAvailableError for deleted segments."""
+        with self.opened(number) as store:
+            yield from StateColumns(store).batches(self.tasks[number][0].partition, store)
+
+    @contextmanager
+    def opened(self, number: int) -> Iterator[Any]:
+        """Open the store of task `number` for a block; raises StateStoreNotAvailableError for deleted segments."""
         task, entry = self.tasks[number]
         with TemporaryDirectory(prefix="penstock-state-") as directory:
             standby = StandbyTask(
@@ -71,10 +78,17 @@ class StateScan:
             )
             try:
                 standby.update(log_from_json(dict(entry.segments)), self._reader(str(task)))
-                store = standby.snapshot().store(self.store.name)
-                yield from StateColumns(store).batches(task.partition, store)
+                yield standby.snapshot().store(self.store.name)
             finally:
                 standby.close()
+
+    def clocks(self, number: int) -> Mapping[str, int]:
+        """Return the persistent values of the stores of task `number` besides entries."""
+        task, entry = self.tasks[number]
+        if not entry.head:
+            return {}
+        last = log_from_json(dict(entry.segments)).deltas[-1]
+        return clocks_of(decode(self._reader(str(task))(last), last.id))
 
     def _reader(self, task: str) -> ReadFile:
         files, name = Checkpoint(self.checkpoint), self.store.name

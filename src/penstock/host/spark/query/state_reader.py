@@ -17,7 +17,7 @@ from __future__ import annotations
 import fcntl
 import threading
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -147,9 +147,16 @@ class StateReader:
         self._open = True
 
     def read(self, store_name: str, partitions: Collection[int] | None = None) -> StateSnapshot:
-        """Return the tasks that have the store `store_name`, as of the newest known commit.
+        """Return the tasks that have the store `store_name`, as of the newest known commit; raises as `read_all`.
 
         All of them, or those of `partitions`; partitions that do not exist are omitted.
+        """
+        return self.read_all([store_name], partitions)[store_name]
+
+    def read_all(
+        self, store_names: Iterable[str], partitions: Collection[int] | None = None
+    ) -> dict[str, StateSnapshot]:
+        """Return the tasks of each store, as `read`; all as of one commit.
 
         Raises:
             StateStoreNotAvailableError: there is no checkpoint.
@@ -160,9 +167,18 @@ class StateReader:
         with self._lock:
             for _ in range(_MOST_TRIES):
                 manifest = self._newest()
-                wanted = [t for t in self._tasks(store_name) if partitions is None or t.partition in partitions]
                 try:
-                    return StateSnapshot(manifest, tuple(self._updated(task, manifest) for task in wanted))
+                    return {
+                        name: StateSnapshot(
+                            manifest,
+                            tuple(
+                                self._updated(task, manifest)
+                                for task in self._tasks(name)
+                                if partitions is None or task.partition in partitions
+                            ),
+                        )
+                        for name in store_names
+                    }
                 except _SegmentGoneError as error:
                     self._look()
                     if self._manifest is manifest:
