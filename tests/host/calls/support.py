@@ -100,10 +100,10 @@ class KeptAnswers:
         """Note that the connection is wanted."""
         self.is_opened = True
 
-    def write(self, record: CallAnswer, settled: Callable[[], None]) -> None:
-        """Keep an answer."""
+    def write(self, records: Sequence[CallAnswer], settled: Callable[[], None]) -> None:
+        """Keep answers."""
         with self._changed:
-            self.records.append(record)
+            self.records.extend(records)
             if not self._settles:
                 self.unsettled.append(settled)
             self._changed.notify_all()

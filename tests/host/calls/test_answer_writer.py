@@ -83,7 +83,7 @@ class Writing:
 
     def write(self, *records: CallAnswer) -> None:
         for record in records:
-            self.writer.write(record, self.settled.release)
+            self.writer.write([record], self.settled.release)
         for _ in records:
             assert self.settled.acquire(timeout=LIMIT_SECONDS)
 
@@ -146,7 +146,7 @@ def test_the_answers_after_a_refused_one_are_repeated_after_its_failure() -> Non
     brokers.are_up.clear()
     writing = Writing(brokers)
     for number in (1, 2, 3):
-        writing.writer.write(answer(number), writing.settled.release)
+        writing.writer.write([answer(number)], writing.settled.release)
     brokers.are_up.set()
     assert writing.writer.close(LIMIT_SECONDS)
     assert brokers.answers() == [(0, 1), (0, 3), (0, 1), (0, 2), (0, 3)]
@@ -164,7 +164,7 @@ def test_a_failure_that_is_refused_is_lost() -> None:
 def test_the_end_does_not_wait_for_brokers_that_do_not_answer() -> None:
     brokers = Brokers(*[RetriableError("down")] * 100)
     writing = Writing(brokers)
-    writing.writer.write(answer(1), writing.settled.release)
+    writing.writer.write([answer(1)], writing.settled.release)
     until(lambda: brokers.made >= 1)
     assert writing.writer.close(LIMIT_SECONDS)
     assert len(writing.errors) == 1
@@ -197,7 +197,7 @@ def test_a_writer_that_cannot_connect_reports_it_with_the_first_answer() -> None
     settled = threading.Event()
     writer = ProducedAnswers("shop", refused, errors.append)
     writer.open()
-    writer.write(answer(1), settled.set)
+    writer.write([answer(1)], settled.set)
     assert settled.wait(LIMIT_SECONDS)
     assert [str(each) for each in errors] == ["no right"]
     assert writer.close(LIMIT_SECONDS)
@@ -208,6 +208,6 @@ def test_the_end_writes_all_answers(number: int) -> None:
     brokers = Brokers()
     writing = Writing(brokers)
     for each in range(number):
-        writing.writer.write(answer(each), writing.settled.release)
+        writing.writer.write([answer(each)], writing.settled.release)
     assert writing.writer.close(LIMIT_SECONDS)
     assert brokers.answers() == [(0, each) for each in range(number)]

@@ -26,6 +26,7 @@ def test_answers_are_counted_until_they_are_written() -> None:
         assert done == [-1]
         for partition, sequence in ((0, 1), (0, 2), (1, 1)):
             leaving.write(call(partition, sequence))
+            leaving.hand_over()
         assert [each.partition for each in writer.records] == [TopicPartition(TOPIC, n) for n in (0, 0, 1)]
         for partition in (0, 1):
             leaving.when_written(partition, lambda partition=partition: done.append(partition))  # type: ignore[misc]  # a default
@@ -39,11 +40,29 @@ def test_answers_are_counted_until_they_are_written() -> None:
     assert settled == [2, 1, 0]
 
 
+def test_the_answers_of_one_turn_of_the_loop_are_written_together() -> None:
+    writer = KeptAnswers(settles=False)
+
+    async def write() -> None:
+        leaving = LeavingAnswers(TOPIC, writer, lambda: None)
+        for sequence in (1, 2):
+            leaving.write(call(0, sequence))
+        assert (len(leaving), writer.records) == (2, [])
+        await asyncio.sleep(0)
+        assert (len(writer.records), len(writer.unsettled)) == (2, 1)
+        writer.unsettled[0]()
+        await asyncio.sleep(0)
+        assert len(leaving) == 0
+
+    asyncio.run(write())
+
+
 def test_an_answer_that_is_written_after_the_end_of_the_loop_is_no_error() -> None:
     writer = KeptAnswers(settles=False)
 
     async def write() -> None:
         LeavingAnswers(TOPIC, writer, lambda: None).write(call(0, 1))
+        await asyncio.sleep(0)
 
     asyncio.run(write())
     writer.unsettled[0]()

@@ -25,7 +25,7 @@ from penstock.record import PartitionBatch, RecordBatch, TopicPartition
 _log = logging.getLogger(__name__)
 
 _MOST_AT_ONCE: Final = 1_000
-"""Maximum number of answers between two flushes."""
+"""Number of answers after which no more are taken before a flush."""
 
 _FIRST_WAIT_SECONDS: Final = 0.1
 _LONGEST_WAIT_SECONDS: Final = 10.0
@@ -54,8 +54,8 @@ class AnswerWriter(Protocol):
         """Connect to brokers in the background, so that the first answer need not wait for it."""
         ...
 
-    def write(self, record: CallAnswer, settled: Callable[[], None]) -> None:
-        """Write an answer; `settled` is called, in any thread, when brokers have it or it is lost."""
+    def write(self, records: Sequence[CallAnswer], settled: Callable[[], None]) -> None:
+        """Write answers; `settled` is called once, in any thread, when brokers have them or they are lost."""
         ...
 
     def close(self, seconds: float) -> bool:
@@ -64,7 +64,7 @@ class AnswerWriter(Protocol):
 
 
 class _Pending(NamedTuple):
-    record: CallAnswer
+    records: Sequence[CallAnswer]
     settled: Callable[[], None]
 
 
@@ -126,10 +126,10 @@ class ProducedAnswers:
                 self._thread = threading.Thread(target=self._run, name=f"penstock-{self._name}-answers", daemon=True)
                 self._thread.start()
 
-    def write(self, record: CallAnswer, settled: Callable[[], None]) -> None:
-        """Write an answer in the background; by one thread."""
+    def write(self, records: Sequence[CallAnswer], settled: Callable[[], None]) -> None:
+        """Write answers in the background; by one thread."""
         self.open()
-        self._queue.put(_Pending(record, settled))
+        self._queue.put(_Pending(records, settled))
 
     def close(self, seconds: float) -> bool:
         """Write the remaining answers, and release the producer; return whether all are written in time."""
@@ -154,10 +154,11 @@ class ProducedAnswers:
     def _taken(self) -> tuple[list[_Pending], bool]:
         """Wait for answers; return those that are there, and whether they are the last ones."""
         taken: list[_Pending] = []
-        item = self._queue.get()
+        count, item = 0, self._queue.get()
         while item is not None:
             taken.append(item)
-            if len(taken) == _MOST_AT_ONCE:
+            count += len(item.records)
+            if count >= _MOST_AT_ONCE:
                 return taken, False
             try:
                 item = self._queue.get_nowait()
@@ -168,12 +169,13 @@ class ProducedAnswers:
     def _write(self, pending: Sequence[_Pending]) -> None:
         """Write answers, again after each failure that may pass."""
         wait = _FIRST_WAIT_SECONDS
-        records = [each.record for each in pending]
+        records = [record for each in pending for record in each.records]
+        count = self._count + len(records)
         while True:
             replaced = Replacements()
             try:
                 self._send(_output(records), replaced)
-                crash_point("call.written", self._count + len(pending))
+                crash_point("call.written", count)
                 if not replaced:
                     break
                 records = replaced.applied(records)
@@ -184,10 +186,10 @@ class ProducedAnswers:
                 if not isinstance(error, RetriableError) or self._closing.is_set():
                     self._failed(error)
                     break
-                _log.warning("%d answers of %s are written again: %s", len(pending), self._name, error)
+                _log.warning("%d answers of %s are written again: %s", len(records), self._name, error)
                 self._closing.wait(wait)
                 wait = min(2 * wait, _LONGEST_WAIT_SECONDS)
-        self._count += len(pending)
+        self._count = count
         for each in pending:
             each.settled()
 

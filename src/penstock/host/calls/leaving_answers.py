@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -32,6 +32,7 @@ class LeavingAnswers:
         self._settled = settled
         self._loop = asyncio.get_running_loop()
         self._unwritten: Counter[int] = Counter()
+        self._ready: list[CallAnswer] = []  # those of this turn of the loop
         self._lock = threading.Lock()
         self._done: list[int] = []  # partitions of answers that are written, and of which the loop has yet to learn
         self._waiting: defaultdict[int, list[Callable[[], None]]] = defaultdict(list)
@@ -40,7 +41,7 @@ class LeavingAnswers:
         return self._unwritten.total()
 
     def write(self, call: Call) -> None:
-        """Write the answer of a call."""
+        """Write the answer of a call, with all others of this turn of the loop."""
         assert call.answer is not None
         self._unwritten[call.partition] += 1
         record = CallAnswer(
@@ -49,7 +50,15 @@ class LeavingAnswers:
             call.answer,
             max(call.record.timestamp, 0),
         )
-        self._writer.write(record, partial(self._written, call.partition))
+        if not self._ready:
+            self._loop.call_soon(self.hand_over)
+        self._ready.append(record)
+
+    def hand_over(self) -> None:
+        """Give the answers of this turn of the loop to the writer."""
+        ready, self._ready = self._ready, []
+        if ready:
+            self._writer.write(ready, partial(self._written, [each.partition.partition for each in ready]))
 
     def when_written(self, partition: int, done: Callable[[], None]) -> None:
         """Call `done` when no answer of a partition is on its way, perhaps at once."""
@@ -58,11 +67,11 @@ class LeavingAnswers:
         else:
             done()
 
-    def _written(self, partition: int) -> None:
-        """Note in any thread that an answer is written; the loop learns of several at once, as it has to be woken."""
+    def _written(self, partitions: Sequence[int]) -> None:
+        """Note in any thread that answers are written; the loop learns of several at once, as it has to be woken."""
         with self._lock:
-            self._done.append(partition)
-            is_first = len(self._done) == 1
+            is_first = not self._done
+            self._done.extend(partitions)
         if is_first:
             with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._settle)

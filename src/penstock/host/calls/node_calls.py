@@ -139,6 +139,7 @@ class NodeCalls:
         for partition in partitions:
             self.drop(partition)
         await self._idle.wait()
+        self._leaving.hand_over()
         await self._client.close()
         self._threads.close()
 
