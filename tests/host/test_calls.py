@@ -48,6 +48,7 @@ from tests.host.calling_service import (
 from tests.host.support import (
     IN_PROCESSES,
     WITH_PROCESSES,
+    InputRecord,
     Program,
     Runner,
     advance_until,
@@ -446,6 +447,53 @@ def test_used_answers_are_deleted(
         runner.write(topics[0], rows(f"a{number}"))
         advance_until(program, lambda end=number + 1: len(runner.read(topics[1])) == end)
     advance_until(program, lambda: runner.admin.beginning_offsets([answers])[answers] > 0)
+
+
+@pytest.mark.partitions(1, 1)
+@STEP_BY_STEP
+@pytest.mark.parametrize("reset", ["earliest", "latest", "none"])
+def test_answers_that_expire_before_they_are_used_hold_up_no_call(
+    runner: Runner, application: str, topics: tuple[str, str], reset: str
+) -> None:
+    topology, answers = asking(*topics), TopicPartition(f"{application}-ask-answers", 0)
+    runner.write(topics[0], rows("a1"))
+    runner.run_here(topology, runner.config(application, {"auto.offset.reset": "earliest"}))
+    used = runner.admin.end_offsets([answers])[answers]
+    runner.write(answers.topic, [InputRecord(b"expired", b"", 1_000)] * 2)
+    runner.admin.delete_records({answers: used + 2})
+    runner.write(topics[0], rows("b1"))
+    runner.run_here(topology, runner.config(application, {"auto.offset.reset": reset}))
+    assert values(runner, topics[1]) == ["a1 1", "b1 1"]
+
+
+def run_with_more_answers_partitions(runner: Runner, application: str, topics: tuple[str, str]) -> None:
+    """Run twice, and add partitions to the topic of answers in between."""
+    topology, answers = asking(*topics), f"{application}-ask-answers"
+    for turn in range(2):
+        runner.write(topics[0], rows(f"a{turn}"))
+        runner.write(topics[0], rows(f"b{turn}", partition=1))
+        runner.run_here(topology, runner.config(application, {"auto.offset.reset": "earliest"}))
+        if not turn:
+            runner.add_partitions(answers, 5)
+
+
+@pytest.mark.partitions(2, 1)
+@pytest.mark.parametrize("runner", ["spark"], indirect=True)
+def test_an_answers_topic_with_more_partitions_than_tasks_is_used_as_before(
+    runner: Runner, application: str, topics: tuple[str, str]
+) -> None:
+    run_with_more_answers_partitions(runner, application, topics)
+    assert Counter(values(runner, topics[1])) == Counter(("a0 1", "b0 1", "a1 1", "b1 1"))
+
+
+@pytest.mark.partitions(2, 1)
+@ON_THREADS
+def test_an_answers_topic_with_more_partitions_than_tasks_is_refused_before_any_call(
+    runner: Runner, application: str, topics: tuple[str, str], service: Service
+) -> None:
+    with pytest.raises(StreamsError, match=r"ask-answers has invalid partitions: expected: 2; actual: 5\."):
+        run_with_more_answers_partitions(runner, application, topics)
+    assert service.calls.keys() == {"a0", "b0"}
 
 
 # ---------------------------------------- changes of the program
