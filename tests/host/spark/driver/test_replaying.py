@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -240,7 +241,7 @@ def test_a_task_with_a_result_log_calls_no_function_again(
     assert (done.epoch, done.is_same, [task.is_logged for task in done.tasks]) == (query.epochs, True, [True, True])
     again = [value for _, each in done.output for value in each.batch.values]
     assert again
-    assert sorted(again) == sorted(each.value for each in spark_runner.read(topics[1]))[-len(again) :]
+    assert Counter(again) <= Counter(each.value for each in spark_runner.read(topics[1]))
     with pytest.raises(StreamsError, match=r"the result of task 0_\d in the result log is deleted.*omit --epoch"):
         replayed(topology, config, tmp_path / "scratch", 1)
     spark_runner.write(topics[0], lines(["i", "j", "k", "l"], partitions=2))
