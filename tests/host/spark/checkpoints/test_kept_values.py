@@ -12,6 +12,8 @@ import pytest
 
 from penstock import Materialized, Serdes, StreamsBuilder, StreamsConfig, TimeWindows, Topology, savepoints
 from penstock.errors import IncompatibleCheckpointError
+from penstock.host.spark.checkpoints import kept_values
+from penstock.host.spark.checkpoints.task_segments import read_segment
 from penstock.serdes import Serde
 from tests.host.spark.inline import InlineQuery
 from tests.host.spark.support import SparkRunner
@@ -160,3 +162,27 @@ def test_an_error_that_is_not_of_the_data_is_no_reason_to_refuse(
     found = savepoints.diff(orders(topics[0], Order, OfRegistry()), config, config)
     assert found.refused == ()
     assert "store orders: its values were not checked, UnreachableError: no answer" in found.differences
+
+
+@pytest.mark.parametrize("most", [1, 3])
+def test_a_limited_number_of_segments_is_read(
+    spark_runner: SparkRunner,
+    config: StreamsConfig,
+    topics: tuple[str, str],
+    query: InlineQuery,
+    monkeypatch: pytest.MonkeyPatch,
+    most: int,
+) -> None:
+    for _ in range(3):
+        spark_runner.write(topics[0], orders_of("a", "b"))
+        query.run_to_end()
+    read: list[str] = []
+
+    def counted(checkpoint: Any, task: str, info: Any, stores: Any = None) -> Any:
+        read.append(task)
+        return read_segment(checkpoint, task, info, stores)
+
+    monkeypatch.setattr(kept_values, "_SEGMENTS", most)
+    monkeypatch.setattr(kept_values, "read_segment", counted)
+    assert savepoints.diff(orders(topics[0], Order), config, config).refused == ()
+    assert len(read) == most
