@@ -433,6 +433,17 @@ def test_a_store_is_a_table_of_arrow() -> None:
     assert play.queries.table("windows").num_rows == 3
 
 
+def test_features_need_all_partitions_of_their_stores() -> None:
+    pa = pytest.importorskip("pyarrow")
+    play, labels = Play(), pa.table({"key": ["a"], "timestamp": [1]})
+    assert play.queries.features(["versions"]).as_of(labels).num_rows == 1
+    gone = max(task for task in play.instance.layout.groups if "versions" in play.instance.layout.spec(task).stores)
+    play.instance.tell(v.Assigned(frozenset(play.instance.layout.groups) - {gone}))
+    play.instance.run()
+    with pytest.raises(InvalidStateStoreError, match="has 1 of the 2 partitions of store versions"):
+        play.queries.features(["versions"]).as_of(labels)
+
+
 def test_another_thread_reads_while_the_task_writes(run_in_thread: Callable[[Callable[[], None]], None]) -> None:
     play = Play()
     counts, stop, seen = play.store("counts"), threading.Event(), list[int]()
