@@ -170,7 +170,7 @@ class ShadowVersion:
         """Return the names of the internal topics."""
         return sorted(own_topics(self.built))
 
-    def existing_parts(self, admin: Admin) -> list[str]:
+    def existing_parts(self, admin: ConfluentAdmin) -> list[str]:
         """Return the topics, the group and the checkpoint of an application with the application.id of this version."""
         topics = {*self.internal_topics(), commits_topic(self.application_id)}
         parts = [f"topic {topic}" for topic in sorted(topics & admin.topics().keys())]

@@ -17,7 +17,7 @@ from penstock_broker.common.durations import Duration, milliseconds
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from penstock.testing.frames import ArrowStream, InterchangeFrame
+    from penstock.state.query.arrow_frames import ArrowStream, InterchangeFrame
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -205,7 +205,11 @@ class _Lookup:
         """Yield the columns that the store adds to a batch of labels with `times`."""
         keys = self._keys(key, batch.column(key))
         found: list[VersionedRecord | None] = [None] * len(keys)
-        complete = [(k, t, row) for row, (k, t) in enumerate(zip(keys, times, strict=True)) if None not in (k, t)]
+        complete = [
+            (each, time, row)
+            for row, (each, time) in enumerate(zip(keys, times, strict=True))
+            if each is not None and time is not None
+        ]
         for each, time, row in sorted(complete):
             found[row] = self._version(self.key_of(each), time)
         oldest = max(store.oldest_known for store in self.stores)  # after the lookups: history expires meanwhile
