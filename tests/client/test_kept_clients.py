@@ -142,15 +142,14 @@ def test_the_thread_ends_with_the_last_client(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_process_releases_its_clients_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    end_idle_clients(monkeypatch)
-    monkeypatch.setattr(kept_clients, "IDLE_SECONDS", 3600.0)
+    monkeypatch.setattr(kept_clients, "_LOOK_SECONDS", 3600.0)
     kept = KeptClients(Client, 2)
     opened(kept, "a")
     assert threads()
     child = os.fork()
     if child == 0:  # the memory of this process, without its threads
         try:
-            kept_clients.IDLE_SECONDS = 0.0  # type: ignore[misc]  # the test ends this process
+            end_idle_clients(monkeypatch)
             clients = opened(kept, "b")
             os._exit(0 if until(lambda: not any(each() for each in clients)) else 1)
         finally:

@@ -26,3 +26,4 @@ def end_idle_clients(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make each client idle as soon as no call uses it."""
     monkeypatch.setattr(kept_clients, "IDLE_SECONDS", 0.0)
     monkeypatch.setattr(kept_clients, "_LOOK_SECONDS", 0.05)
+    kept_clients.RELEASING.look()

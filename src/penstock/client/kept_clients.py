@@ -7,6 +7,7 @@ limit, and each line takes longer to insert.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import OrderedDict
@@ -54,7 +55,7 @@ class KeptClients(Generic[C, *Ts]):
             oldest = self._clients.popitem(last=False) if len(self._clients) > self._most else None
         del oldest
         if known is None:
-            _RELEASING.start(self)
+            RELEASING.start(self)
         return client
 
     def __len__(self) -> int:
@@ -77,7 +78,7 @@ class KeptClients(Generic[C, *Ts]):
     def release_all(self) -> list[C]:
         """Release all clients and return them."""
         released = self._release(float("inf"))
-        _RELEASING.stop_if_done()
+        RELEASING.look()
         return released
 
     def _release(self, unused_since: float) -> list[C]:
@@ -97,35 +98,40 @@ class _Releasing:
     """Releases idle clients of this process, in a thread that runs while clients are open."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
+        self.forget_thread()
         self._kept: WeakSet[KeptClients[Any, *tuple[Any, ...]]] = WeakSet()
+
+    def forget_thread(self) -> None:
+        """Begin without the thread, which a forked process does not have, and which may have held the lock."""
+        self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
 
     def start(self, clients: KeptClients[Any, *tuple[Any, ...]]) -> None:
         """Release these clients when they are idle."""
         with self._changed:
             self._kept.add(clients)
-            if self._thread is None or not self._thread.is_alive():  # a forked process has no other threads
+            if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="penstock-idle-clients", daemon=True)
                 self._thread.start()
 
-    def stop_if_done(self) -> None:
-        """End the thread if no client is open."""
+    def look(self) -> None:
+        """Let the thread look for idle clients now; it ends if no client is open."""
         with self._changed:
             self._changed.notify_all()
 
     def _run(self) -> None:
         while self._waited():
-            self._look()
+            self._release()
 
-    def _look(self) -> None:
+    def _release(self) -> None:
         for each in self._open():
             each.release_idle()
 
     def _waited(self) -> bool:
         """Wait until the next check; return False if no client is open."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._open(), _LOOK_SECONDS)
+            if self._open():
+                self._changed.wait(_LOOK_SECONDS)
             if self._open():
                 return True
             self._thread = None
@@ -135,4 +141,7 @@ class _Releasing:
         return [each for each in self._kept if len(each)]
 
 
-_RELEASING = _Releasing()
+RELEASING = _Releasing()
+"""The idle clients of this process."""
+
+os.register_at_fork(after_in_child=RELEASING.forget_thread)
