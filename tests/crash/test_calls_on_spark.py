@@ -23,6 +23,7 @@ from tests.support.call_answers import first_results
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.crash,
+    pytest.mark.timeout(7200 if ALL else 1200),
     pytest.mark.skipif(sys.platform != "linux", reason="processes are found and killed by way of /proc"),
 ]
 
