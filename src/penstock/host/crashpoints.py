@@ -53,6 +53,17 @@ At the restore of a savepoint, or the drop of a store's state, with the epoch of
     drop.manifest           it exists, the metadata names the old version
     drop.after              the metadata names the version without the store
 
+In `penstock shadow switch`, with the epoch of the first manifest of the new program, 0 before it is known:
+
+    switch.asked            the old program is asked to end
+    switch.ended            it has ended, the new one has not processed its last records
+    switch.before           both have processed the same input, nothing is written
+    switch.segments         segments are copied
+    switch.torn_manifest    the first manifest is written under its temporary name
+    switch.manifest         the manifest exists, the metadata name the old program
+    switch.description      the application description exists too
+    switch.after            the metadata name the new program
+
 In an instance on the threads host, with the number of commits since its start as epoch, 0 outside of commits:
 
     commit.prepared         the caches of all tasks are flushed, the end of the commit is not sent
@@ -149,6 +160,17 @@ SAVEPOINT_POINTS = (
     "drop.after",
 )
 
+SWITCH_POINTS = (
+    "switch.asked",
+    "switch.ended",
+    "switch.before",
+    "switch.segments",
+    "switch.torn_manifest",
+    "switch.manifest",
+    "switch.description",
+    "switch.after",
+)
+
 THREADS_POINTS = (
     "commit.prepared",
     "commit.written",
@@ -194,6 +216,7 @@ ALL_POINTS = (
     *POINTS,
     *TOPOLOGY_POINTS,
     *SAVEPOINT_POINTS,
+    *SWITCH_POINTS,
     *THREADS_POINTS,
     *SNAPSHOT_POINTS,
     *CALL_POINTS,

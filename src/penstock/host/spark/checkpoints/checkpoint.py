@@ -15,6 +15,7 @@
       histories/<topic>/    the rows that precede a topic (`stored_history`)
       restoring/<task>.<id> the progress of a worker that restores stores of a task, during long restores; for
                             information, not state
+      requests/end          asks the application to process its present input and end (`end_request`)
 
 A changed shape of the topology, or a changed placement of its tasks, starts the next *topology version*: epoch numbers
 continue, and the first manifest of the version contains the state that it takes over. The change takes effect when
@@ -42,6 +43,7 @@ import orjson
 from penstock.config import StreamsConfig
 from penstock.errors import IncompatibleCheckpointError, TaskMigratedError
 from penstock.host.spark.checkpoints.documents import damaged, parsed, unsealed
+from penstock.host.spark.checkpoints.replaced_program import ReplacedProgram
 from penstock.host.spark.protocol.task_entry import TaskEntry
 from penstock.host.storage.files import Files
 from penstock.host.storage.sealed_files import is_sealed, sealed
@@ -165,6 +167,7 @@ class Metadata:
         topic_ids: the ids of the source topics and of the topics of global stores, if the brokers assign ids.
         former_owners: query ids of other checkpoints whose committed epochs may be in the commits topic, because this
             checkpoint replaces them; None if the next start accepts all of them.
+        replaced: the program that the last switch has replaced.
     """
 
     checkpoint_id: str
@@ -181,6 +184,7 @@ class Metadata:
     removed: Mapping[str, RemovedStore] = field(default_factory=dict)
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     former_owners: tuple[str, ...] | None = ()
+    replaced: ReplacedProgram | None = None
     format: int = FORMAT
 
 
@@ -259,6 +263,7 @@ class Checkpoint:
                     "partitions": tuple(fields["partitions"]),
                     "removed": {store: RemovedStore(**kept) for store, kept in fields["removed"].items()},
                     "former_owners": None if former is None else tuple(former),
+                    "replaced": ReplacedProgram.of_fields(fields.get("replaced")),
                 }
             )
         except (KeyError, TypeError, AttributeError) as error:

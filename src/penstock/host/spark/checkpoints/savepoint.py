@@ -25,29 +25,24 @@ from penstock.host.spark.checkpoints.carried import (
     carried_places,
     hand_on_carried,
     read_carried,
-    write_carried,
 )
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, Metadata
 from penstock.host.spark.checkpoints.entry_map import MappedStore
+from penstock.host.spark.checkpoints.internal_names import ROW_BYTES, new_names, renamed_entry, renamed_shape
 from penstock.host.spark.checkpoints.manifests import check_absent, existing_metadata, last_manifest, planned_offset
 from penstock.host.spark.checkpoints.mapping import StoreMapping, StoreMaps
 from penstock.host.spark.checkpoints.rescaling import Rescaling, rescaled_shape, tasks_of, wanted_counts
 from penstock.host.spark.checkpoints.stored_description import dump_for_checkpoint, load_from_checkpoint
 from penstock.host.spark.checkpoints.stored_history import stored_histories, unread_histories
-from penstock.host.spark.checkpoints.task_segments import read_states, with_clocks
+from penstock.host.spark.checkpoints.task_segments import read_states
 from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.spark.protocol.task_entry import CarriedRange, TaskEntry
 from penstock.host.storage.task_state import TaskState
 from penstock.record import RecordBatch, TopicPartition
-from penstock.task.task_checkpoint import TaskCheckpoint
 from penstock_broker.common.clock import SystemClock
 
 _TRIES = 8
 """Most attempts to take a savepoint while a running application deletes files that are being copied."""
-
-
-_ROW_BYTES = 1024 * 1024
-"""Limit of a rewritten batch of carried rows, in bytes."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +107,7 @@ def take(checkpoint: Checkpoint, target: Checkpoint) -> SavepointDescription:
             )
         _check_histories(checkpoint, manifest)
         try:
-            _copy_files(checkpoint, manifest.segments(), target)
+            copy_files(checkpoint, manifest.segments(), target)
             break
         except FileNotFoundError as error:
             if attempt == _TRIES:
@@ -242,14 +237,14 @@ def restore(
         if counts:
             tasks = _rescaled(savepoint, checkpoint, metadata, manifest, entered.shape, counts)
             restored = replace(restored, tasks=tasks)
-            _copy_files(savepoint, restored.segments() & manifest.segments(), checkpoint)
+            copy_files(savepoint, restored.segments() & manifest.segments(), checkpoint)
             source = checkpoint
         if maps.functions:
             mapping = StoreMapping(source, restored, entered.shape, _program(savepoint, metadata), maps)
             restored = replace(restored, tasks={**restored.tasks, **mapping.tasks(checkpoint)})
             described = dump_for_checkpoint(mapping.description())
             entered, stored = replace(entered, shape=mapping.shape(), plan=described.digest), described.data
-        _copy_files(savepoint, restored.segments() & manifest.segments(), checkpoint)
+        copy_files(savepoint, restored.segments() & manifest.segments(), checkpoint)
     except FileNotFoundError as error:
         raise TaskCorruptedError(f"{error} The savepoint {savepoint.uri} is incomplete: take another one.") from error
     crash_point("restore.segments", manifest.epoch)
@@ -283,8 +278,10 @@ def _enter(
         restored: the manifest, but for these names.
         stored: the description of the program.
     """
-    names = _new_names(metadata, entered.application_id)
-    tasks = {task: _renamed(checkpoint, task, entry, names, restored.epoch) for task, entry in restored.tasks.items()}
+    names = new_names(metadata, entered.application_id)
+    tasks = {
+        task: renamed_entry(checkpoint, task, entry, names, restored.epoch) for task, entry in restored.tasks.items()
+    }
     torn = partial(crash_point, "restore.torn_manifest", restored.epoch)
     checkpoint.write_manifest(replace(restored, tasks=tasks), torn)
     crash_point("restore.manifest", restored.epoch)
@@ -294,11 +291,12 @@ def _enter(
     entered = replace(
         entered,
         checkpoint_id=uuid.uuid4().hex,
-        shape=_renamed_shape(entered.shape, names),
+        shape=renamed_shape(entered.shape, names),
         start_epoch=restored.epoch,
         start_ms=restored.planned_ms,
         topic_ids={},  # the topics may be copies, on other brokers
         former_owners=None,  # the output since the savepoint is to be written again
+        replaced=None,
     )
     checkpoint.write_metadata(entered)
     crash_point("restore.after", restored.epoch)
@@ -357,7 +355,7 @@ def _row_routing(metadata: Metadata, shape: Mapping[str, Any], description: Appl
         return f"{reading[topic]}_{partition}"
 
     counts = "partitions of source topics"
-    return RowRouting(metadata.shape[counts], shape[counts], consumer, _ROW_BYTES)
+    return RowRouting(metadata.shape[counts], shape[counts], consumer, ROW_BYTES)
 
 
 def drop(checkpoint: Checkpoint, store: str) -> None:
@@ -438,58 +436,10 @@ def _opened(savepoint: Checkpoint) -> tuple[dict[str, Any], Metadata, Manifest]:
     return described, metadata, manifest
 
 
-def _copy_files(source: Checkpoint, segments: set[tuple[str, str]], target: Checkpoint) -> None:
+def copy_files(source: Checkpoint, segments: set[tuple[str, str]], target: Checkpoint) -> None:
+    """Copy segments and files of carried rows, given as (task, id)."""
     for task, segment in sorted(segments):
         target.write_segment(task, segment, source.whole_segment(task, segment), lambda: None)
-
-
-# ---------- another application.id
-
-
-def _new_names(metadata: Metadata, application_id: str) -> dict[str, str]:
-    """Return the new names of the application's internal topics, which begin with its application.id."""
-    old = f"{metadata.application_id}-"
-    if metadata.application_id == application_id:
-        return {}
-    topics = metadata.shape["partitions of source topics"]
-    read = set(metadata.begin)
-    return {
-        topic: f"{application_id}-{topic[len(old) :]}"
-        for topic in topics
-        if topic.startswith(old) and topic not in read
-    }
-
-
-def _renamed_shape(shape: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    counts = {names.get(topic, topic): count for topic, count in shape["partitions of source topics"].items()}
-    topics = {
-        subtopology: sorted(names.get(topic, topic) for topic in read) for subtopology, read in shape["topics"].items()
-    }
-    return {**shape, "partitions of source topics": dict(sorted(counts.items())), "topics": topics}
-
-
-def _renamed(checkpoint: Checkpoint, task: str, entry: TaskEntry, names: Mapping[str, str], epoch: int) -> TaskEntry:
-    """Return the entry of a task with the new names of internal topics.
-
-    Its clocks and carried rows have these names.
-    """
-    if not names:
-        return entry
-    if entry.carried is not None:
-        places = [place for _, place in entry.places(task)]
-        rows = (row._replace(topic=names.get(row.topic, row.topic)) for row in read_carried(checkpoint, places))
-        entry = replace(entry, carried=write_carried(checkpoint, task, epoch, (), rows, _ROW_BYTES))
-    if not entry.head:
-        return entry
-
-    def renamed(times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        return {TopicPartition(names.get(tp.topic, tp.topic), tp.partition): time for tp, time in times.items()}
-
-    def changed(clocks: TaskCheckpoint) -> TaskCheckpoint:
-        times, lanes = renamed(clocks.partition_times), renamed(clocks.lane_offsets)
-        return replace(clocks, partition_times=times, lane_offsets=lanes)
-
-    return with_clocks(checkpoint, task, entry, changed)
 
 
 def savepoints_in(directory: Checkpoint) -> Iterator[SavepointDescription]:

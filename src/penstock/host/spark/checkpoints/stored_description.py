@@ -32,6 +32,7 @@ from penstock.host.spark.protocol.application_description import (
 )
 from penstock.host.spark.protocol.placement import shape
 from penstock.host.spark.protocol.user_modules import changed_modules, loaded_digests
+from penstock.plan.subtopology import BuiltTopology
 from penstock_broker.common.clock import SystemClock
 
 _log = logging.getLogger(__name__)
@@ -73,13 +74,42 @@ def dump_for_checkpoint(description: ApplicationDescription) -> StoredDescriptio
 
     Raises the errors of `dump_description`.
     """
-    given = description.config.given()
-    config = {key: value for key, value in given.items() if key in KEYS and key not in _OF_THE_RUN}
+    of_any_run = _of_any_run(description)
+    by_name, modules = dump_description(of_any_run), loaded_digests()
+    digest = _digest(of_any_run, modules)
+    by_value = _by_value(of_any_run, modules)
+    return StoredDescription(digest, pickle.dumps((module_path(), by_name, modules, by_value)))
+
+
+def digest_of_description(description: ApplicationDescription) -> str:
+    """Return the digest of `dump_for_checkpoint`. Raises the errors of `dump_description`."""
+    of_any_run = _of_any_run(description)
+    dump_description(of_any_run)  # loads the modules whose sources count
+    return _digest(of_any_run, loaded_digests())
+
+
+def digest_of_program(topology: BuiltTopology, config: StreamsConfig) -> str:
+    """Return a digest of a program alone: its topology, and the keys that its results depend on.
+
+    Equal programs have the same one if the same command has loaded them.
+    """
+    of_program = replace(topology.without_lines(), copartition_groups=())
+    return _digest_or_unique((_kept(config).given(), of_program))
+
+
+def _kept(config: StreamsConfig) -> StreamsConfig:
+    """Return `config` without keys of one run and of clients."""
+    given = config.given()
+    kept = {key: value for key, value in given.items() if key in KEYS and key not in _OF_THE_RUN}
+    return StreamsConfig(kept, environment={})
+
+
+def _of_any_run(description: ApplicationDescription) -> ApplicationDescription:
     # the inputs of the placement are not needed again, and each process pickles sets in another order
     topology = replace(description.topology, copartition_groups=())
-    of_any_run = replace(
+    return replace(
         description,
-        config=StreamsConfig(config, environment={}),
+        config=_kept(description.config),
         topology=topology,
         begin={},
         checkpoint="",
@@ -91,10 +121,6 @@ def dump_for_checkpoint(description: ApplicationDescription) -> StoredDescriptio
         histories={},
         failure_key=b"",
     )
-    by_name, modules = dump_description(of_any_run), loaded_digests()
-    digest = _digest(of_any_run, modules)
-    by_value = _by_value(of_any_run, modules)
-    return StoredDescription(digest, pickle.dumps((module_path(), by_name, modules, by_value)))
 
 
 def _digest(description: ApplicationDescription, modules: Mapping[str, str]) -> str:
@@ -113,6 +139,10 @@ def _digest(description: ApplicationDescription, modules: Mapping[str, str]) -> 
         description.transactional,
         sorted(modules.items()),
     )
+    return _digest_or_unique(said)
+
+
+def _digest_or_unique(said: object) -> str:
     try:
         return digest_of(said, _DIGEST_BYTES)
     except Exception as error:  # any error raised by an object's own pickling

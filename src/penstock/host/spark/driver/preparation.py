@@ -33,6 +33,7 @@ from penstock.host.spark.checkpoints import topology_versions
 from penstock.host.spark.checkpoints.checkpoint import FORMAT, FORMAT_2, Checkpoint, Manifest, Metadata
 from penstock.host.spark.checkpoints.evolution import Evolution, evolve
 from penstock.host.spark.checkpoints.format_3 import with_headers_named
+from penstock.host.spark.checkpoints.handover import check_not_replaced
 from penstock.host.spark.checkpoints.kept_values import value_changes
 from penstock.host.spark.checkpoints.manifests import last_manifest, planned_offset
 from penstock.host.spark.checkpoints.markers import (
@@ -196,6 +197,10 @@ def _prepare(
     ends = admin.end_offsets(inputs, read_committed=True)
     past = prepared_histories(built, checkpoint, known, config)
     begin = _begin(topology, placement, config, admin, ends, clock, with_histories(known, past))
+    counts = {**topics, **placement.source_partitions, **{name: topics[name] for name in placement.task_topics}}
+    run = checkpoint.uri, "", "", 0, transactional, control_directory, clock
+    description = ApplicationDescription(config, topology, placement, counts, {}, *run, topic_ids=ids, histories=past)
+    check_not_replaced(checkpoint, metadata, description)  # before a running driver of its successor is overtaken
     generation = checkpoint.take_generation(0 if metadata is None else last_manifest(checkpoint, metadata).generation)
     if (metadata, known) != _found(checkpoint, same_topics):
         return None
@@ -204,9 +209,7 @@ def _prepare(
     if metadata is not None:
         metadata = _stored(checkpoint, metadata, generation)
         continuing = None if continuing is None else metadata
-    counts = {**topics, **placement.source_partitions, **{name: topics[name] for name in placement.task_topics}}
-    run = checkpoint.uri, "", "", generation, transactional, control_directory, clock
-    description = ApplicationDescription(config, topology, placement, counts, {}, *run, topic_ids=ids, histories=past)
+    description = replace(description, generation=generation)
     stored = dump_for_checkpoint(description)
     if metadata is not None:
         earlier = topology_versions.unfinished(checkpoint, metadata, description, stored.digest)
