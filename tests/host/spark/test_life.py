@@ -16,6 +16,7 @@ from penstock.errors import (
     TaskMigratedError,
 )
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
+from penstock.host.spark.checkpoints.end_request import EndRequest
 from tests.host.spark.support import SparkRunner
 from tests.host.support import CLOSE_MS, TIMEOUT_SECONDS, Listening, lines, wait_for
 from tests.host.test_topologies import TEXT, TEXT_OUT, final, word_count
@@ -58,6 +59,28 @@ def test_a_newer_driver_ends_an_older_one(spark_runner: SparkRunner, application
     host.close(CLOSE_MS)
     assert isinstance(listening.error, TaskMigratedError)
     assert "Run only one program" in str(listening.error)
+
+
+@pytest.mark.one_broker
+@pytest.mark.parametrize("is_asked_before", [False, True])
+def test_an_application_that_is_asked_to_end_processes_its_input_first(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str], is_asked_before: bool
+) -> None:
+    config = spark_runner.config(application)
+    request = EndRequest(config.checkpoint_directory())
+    if is_asked_before:  # of an earlier run, which has ended
+        request.send()
+    host = spark_runner.host(word_count(*topics), config)
+    listening = Listening()
+    host.start(listening)
+    wait_for(lambda: host.statistics().epoch == 1)
+    assert not request.is_sent()
+    spark_runner.write(topics[0], lines(["a b", "a"]))
+    request.send()
+    assert listening.ended.wait(TIMEOUT_SECONDS)
+    assert listening.error is None
+    assert host.close(CLOSE_MS)
+    assert final(spark_runner.read(topics[1])) == {"a": 2, "b": 1}
 
 
 @pytest.mark.one_broker

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import time
+from typing import Final
 
 from penstock.errors import StreamsError
 from penstock.host.deployment.topic_watch import TopicWatch
 from penstock.host.deployment.topics import written_topics
+from penstock.host.spark.checkpoints.end_request import EndRequest
 from penstock.host.spark.checkpoints.manifests import NewManifests
 from penstock.host.spark.driver import preparation
 from penstock.host.spark.driver.broker_watch import BrokerWatch
@@ -17,6 +20,11 @@ from penstock.host.spark.driver.restore_watch import RestoreWatch
 from penstock.host.spark.driver.running_query import LOOK_SECONDS, RunningQuery
 from penstock.host.spark.frames.data_frames import DataFrameQueries
 from penstock.host.supervision.progress import DroppedRecordsLog, ProgressLog
+
+_log = logging.getLogger(__name__)
+
+_REQUEST_SECONDS: Final = 1.0
+"""How often the driver looks for a request to end: the checkpoint may be in an object store."""
 
 
 class QueryFollower:
@@ -44,6 +52,9 @@ class QueryFollower:
         self._figures = figures
         self._restores = restores
         self._data_frames = data_frames
+        self._application_id = application.id
+        self._end_request = EndRequest(application.checkpoint.uri)
+        self._looked_at = 0.0
         self._new_manifests = NewManifests(application.checkpoint)
         self._progress = ProgressLog(application.id, config["log.summary.interval.ms"], figures.snapshot)
         self._dropped = DroppedRecordsLog(application.id, figures.dropped)
@@ -65,8 +76,10 @@ class QueryFollower:
         self._broker_watch.close()
 
     def _follow_to_its_end(self, query: RunningQuery) -> None:
+        goes_to_end = False
         while query.is_active:
             self._take_manifests(query)
+            goes_to_end = goes_to_end or self._goes_to_end(query)
             self._progress.look()
             self._dropped.look()
             self._check_data_frames(query)
@@ -74,7 +87,7 @@ class QueryFollower:
             self._broker_watch.look(self._figures.epoch)
             if self._requests.rebalances and query.finish_epoch(lambda: self._requests.closes):
                 query.stop()
-            if query.is_at_end:
+            if query.is_at_end and query.finish_epoch(lambda: self._requests.closes):
                 query.stop()
             time.sleep(LOOK_SECONDS)
         self._take_manifests(query)
@@ -86,6 +99,20 @@ class QueryFollower:
             if printed:
                 print(printed, end="", flush=True)
             raise error
+
+    def _goes_to_end(self, query: RunningQuery) -> bool:
+        """Return whether `query` is asked to end, and let it stop at the present ends of its inputs then."""
+        now = time.monotonic()
+        if now - self._looked_at < _REQUEST_SECONDS:
+            return False
+        self._looked_at = now
+        if not self._end_request.is_sent():
+            return False
+        _log.warning(
+            "%s processes its present input and ends, because a changed program takes over.", self._application_id
+        )
+        query.go_to_end()
+        return True
 
     def _take_manifests(self, query: RunningQuery) -> None:
         """Process new manifests."""

@@ -166,6 +166,11 @@ class RunningQuery:
         """Plan epochs again."""
         self._mailbox.withdraw(Signal.PAUSE)
 
+    def go_to_end(self) -> None:
+        """Stop at the ends that the inputs have now; `is_at_end` is set there."""
+        with suppress(FileNotFoundError):  # the query has ended
+            self._mailbox.send(Signal.TO_END)
+
     def finish_epoch(self, is_over: Callable[[], bool]) -> bool:
         """Plan no more epochs, and wait until the running one is committed.
 

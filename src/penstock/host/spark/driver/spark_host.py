@@ -24,6 +24,7 @@ from penstock.config.definition import SPARK
 from penstock.errors import StreamsNotStartedError
 from penstock.host.api import AsOf, HostListener, HostStatistics, StateQueries
 from penstock.host.group_membership_operation import GroupMembershipOperation
+from penstock.host.spark.checkpoints.end_request import EndRequest
 from penstock.host.spark.checkpoints.lock import LOCK_FILE, CheckpointLock
 from penstock.host.spark.driver.current_query import CurrentQuery
 from penstock.host.spark.driver.figures import ManifestFigures
@@ -119,6 +120,7 @@ class SparkHost:
             self._session.take(self._given_session or self._data_frames.session() or histories.session())
         self._lock.acquire()
         try:
+            EndRequest(self._checkpoint.uri).withdraw()  # it was for an earlier run
             self._starter.check()
             with undisturbed():
                 self._starter.open_session().check()
