@@ -43,6 +43,7 @@ from penstock.processor.api import ProcessorSupplier
 from penstock.shadow import NOW, Counts, ShadowOptions, VersionComparison
 from penstock.shadow import compare as compare_versions
 from penstock.shadow.comparing import VersionComparing
+from penstock.shadow.pair import ShadowPair
 from tests.host.support import WITH_A_SESSION, InputRecord, Runner, lines
 from tests.host.test_topologies import COUNT_OUT, TEXT, TEXT_OUT, word_count
 from tests.support.waiting import until
@@ -153,7 +154,9 @@ def compare(
     **settings: Any,
 ) -> VersionComparison:
     config = runner.config(application, settings)
-    return VersionComparing((old, config), (new, config), options or ShadowOptions(), runner.run_here).compare()
+    return VersionComparing(
+        ShadowPair((old, config), (new, config), options or ShadowOptions(), runner.run_here)
+    ).compare()
 
 
 def assert_nothing_is_left(runner: Runner, application: str) -> None:
@@ -236,7 +239,7 @@ def test_both_versions_stop_at_the_same_offsets(runner: Runner, application: str
         runner.run_here(topology, config)
 
     program = word_count(source, target), runner.config(application)
-    found = VersionComparing(program, program, ShadowOptions(), run).compare()
+    found = VersionComparing(ShadowPair(program, program, ShadowOptions(), run)).compare()
     assert found.topics[0].counts == Counts(equal=3)
     assert found.stores[0].counts == Counts(equal=2)
 
@@ -261,7 +264,7 @@ def test_global_tables_stop_at_the_same_offsets(
 
     runner.write(facts, [InputRecord(b"k", b"0", 1_000)])
     program = builder.build(), runner.config(application)
-    found = VersionComparing(program, program, ShadowOptions(limit=1), run).compare()
+    found = VersionComparing(ShadowPair(program, program, ShadowOptions(limit=1), run)).compare()
     assert found.topics[0].counts == Counts(equal=2)
     other = builder.build()
     values = compare(runner, application, other, word_count(source, target)).topics[0].examples
@@ -362,7 +365,7 @@ def test_checkpoints_are_beside_that_of_the_application_and_are_deleted(
         seen.append(sorted(path.name for path in tmp_path.iterdir()))
 
     program = topology, runner.config(application, settings)
-    assert VersionComparing(program, program, ShadowOptions(start=NOW), run).compare().is_equal
+    assert VersionComparing(ShadowPair(program, program, ShadowOptions(start=NOW), run)).compare().is_equal
     assert seen[-1] == ["checkpoint", "checkpoint-shadow-new", "checkpoint-shadow-old"]
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
 

@@ -16,6 +16,7 @@ from penstock.errors import LockError, StreamsError, TopologyError
 from penstock.record import TopicPartition
 from penstock.shadow import Counts, ShadowOptions
 from penstock.shadow.comparing import VersionComparing
+from penstock.shadow.pair import ShadowPair
 from penstock_broker.process import BrokerProcess
 from tests.host.support import lines
 from tests.host.test_topologies import TEXT, TEXT_OUT, word_count
@@ -60,7 +61,7 @@ def test_a_failed_version_is_named_and_leaves_nothing(
     )
     old, new = (word_count(*topics), config), (builder.build(), config)
     with pytest.raises(StreamsError, match="number") as raised:
-        VersionComparing(old, new, ShadowOptions(), runner.run).compare()
+        VersionComparing(ShadowPair(old, new, ShadowOptions(), runner.run)).compare()
     assert f"This was the new version of {config['application.id']}. Its outputs were held back." in str(
         raised.value.__notes__
     )
@@ -71,11 +72,11 @@ def test_kept_outputs_stay_until_the_next_comparison(
     runner: ThreadsRunner, topics: tuple[str, str], config: StreamsConfig
 ) -> None:
     program, target = (word_count(*topics), config), topics[1]
-    VersionComparing(program, program, ShadowOptions(keeps_outputs=True), runner.run).compare()
+    VersionComparing(ShadowPair(program, program, ShadowOptions(keeps_outputs=True), runner.run)).compare()
     kept = [f"{config['application.id']}-shadow-{name}.output.{target}" for name in ("new", "old")]
     assert sorted(left(runner, config)) == kept
     assert len(runner.read(kept[0])) == 3
-    found = VersionComparing(program, program, ShadowOptions(), runner.run).compare()
+    found = VersionComparing(ShadowPair(program, program, ShadowOptions(), runner.run)).compare()
     assert found.topics[0].counts == Counts(equal=3)
     assert left(runner, config) == []
 
@@ -87,7 +88,7 @@ def test_state_of_an_application_with_a_similar_name_stays(
     other = Path(config["state.dir"]) / f"{config['application.id']}-shadow" / "checkpoint" / "metadata"
     other.parent.mkdir(parents=True)
     other.touch()
-    VersionComparing(program, program, ShadowOptions(), runner.run).compare()
+    VersionComparing(ShadowPair(program, program, ShadowOptions(), runner.run)).compare()
     assert other.exists()
 
 
@@ -118,10 +119,12 @@ def test_a_pattern_that_matches_outputs_is_refused(
     name = str(config["application.id"])
     expected = rf"created at .*test_comparing.py.* reads .* create {name}-shadow-new\.output\..*application would read"
     with pytest.raises(TopologyError, match=expected):
-        VersionComparing(program(topics[0]), program(f"{topics[0]}|{name}.*"), ShadowOptions(), runner.run).compare()
+        VersionComparing(
+            ShadowPair(program(topics[0]), program(f"{topics[0]}|{name}.*"), ShadowOptions(), runner.run)
+        ).compare()
     assert left(runner, config) == []
     equal = program(f"{topics[0]}.*")
-    assert VersionComparing(equal, equal, ShadowOptions(), runner.run).compare().is_equal
+    assert VersionComparing(ShadowPair(equal, equal, ShadowOptions(), runner.run)).compare().is_equal
 
 
 def test_effects_are_refused_before_anything_runs(
@@ -136,9 +139,9 @@ def test_effects_are_refused_before_anything_runs(
     builder.stream(topics[0], TEXT).peek(note, named="noted").to(topics[1], TEXT_OUT)
     program = builder.build(), config
     with pytest.raises(StreamsError, match=r"The old version has effects outside of Kafka.*\n  - noted \(created at"):
-        VersionComparing(program, program, ShadowOptions(), runner.run).compare()
+        VersionComparing(ShadowPair(program, program, ShadowOptions(), runner.run)).compare()
     assert (file.exists(), left(runner, config)) == (False, [])
-    VersionComparing(program, program, ShadowOptions(allows_effects=True), runner.run).compare()
+    VersionComparing(ShadowPair(program, program, ShadowOptions(allows_effects=True), runner.run)).compare()
     assert file.read_text() == "b"
 
 
@@ -148,10 +151,10 @@ def test_another_comparison_of_the_application_is_refused(
     program = word_count(*topics), config
 
     def run(topology: Topology, each: StreamsConfig) -> None:
-        VersionComparing(program, program, ShadowOptions(), runner.run).compare()
+        VersionComparing(ShadowPair(program, program, ShadowOptions(), runner.run)).compare()
 
     with pytest.raises(LockError, match=f"Another comparison of {config['application.id']} runs on this machine"):
-        VersionComparing(program, program, ShadowOptions(), run).compare()
+        VersionComparing(ShadowPair(program, program, ShadowOptions(), run)).compare()
     assert left(runner, config) == []
 
 
@@ -161,6 +164,7 @@ from penstock.shadow import compare, ShadowOptions
 from penstock.streams import KafkaStreams
 from tests.host.test_topologies import word_count
 from penstock.shadow.comparing import VersionComparing
+from penstock.shadow.pair import ShadowPair
 
 def run(topology, config):
     KafkaStreams(topology, config).run_to_end()
@@ -171,7 +175,7 @@ def run(topology, config):
 config = {"application.id": sys.argv[1], "bootstrap.servers": sys.argv[2], "penstock.host": "threads",
           "state.dir": sys.argv[6], "session.timeout.ms": 6_000, "heartbeat.interval.ms": 1_000}
 program = word_count(sys.argv[3], sys.argv[4]), config
-VersionComparing(program, program, ShadowOptions(), run).compare()
+VersionComparing(ShadowPair(program, program, ShadowOptions(), run)).compare()
 """
 
 
@@ -188,5 +192,5 @@ def test_a_killed_comparison_is_cleaned_up(
     other = StreamsBuilder()
     other.stream(topics[0], TEXT).to(topics[1], produced=TEXT_OUT)
     program = other.build(), config
-    assert VersionComparing(program, program, ShadowOptions(), runner.run).compare().is_equal
+    assert VersionComparing(ShadowPair(program, program, ShadowOptions(), runner.run)).compare().is_equal
     assert left(runner, config) == []

@@ -4,7 +4,7 @@ The Python functions of the command `penstock shadow`. Each version runs as an a
 end offsets; its outputs go to topics of its own, which are deleted afterwards. The running application is not touched.
 """
 
-from penstock.shadow.comparing import BEGINNING, NOW, ShadowOptions, compare
+from penstock.shadow.comparing import compare
 from penstock.shadow.comparison import (
     Counts,
     Difference,
@@ -14,6 +14,7 @@ from penstock.shadow.comparison import (
     TopicComparison,
     VersionComparison,
 )
+from penstock.shadow.pair import BEGINNING, NOW, ShadowOptions
 
 __all__ = [
     "BEGINNING",
