@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from penstock.host.spark.checkpoints import savepoint, topology_versions
+from penstock.host.spark.checkpoints import handover, savepoint, topology_versions
 from penstock.host.spark.planner import epoch_planner
 from penstock.host.spark.protocol import transactions
 from penstock.host.spark.worker import global_state, logged_results, sink, task_epoch, task_state
+from penstock.shadow import switching
 from tests.host.spark.crashes import Crashes
 from tests.host.spark.inline import end_clients
 from tests.host.spark.support import SparkRunner
@@ -38,9 +39,11 @@ def crashes(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Crashes]:
         for module in (
             epoch_planner,
             global_state,
+            handover,
             logged_results,
             savepoint,
             sink,
+            switching,
             task_epoch,
             task_state,
             topology_versions,

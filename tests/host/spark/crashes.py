@@ -10,7 +10,12 @@ from pathlib import Path
 from penstock.host import crashpoints
 from tests.host.spark.inline import InlineQuery
 
-ALL_POINTS = (*crashpoints.POINTS, *crashpoints.TOPOLOGY_POINTS, *crashpoints.SAVEPOINT_POINTS)
+ALL_POINTS = (
+    *crashpoints.POINTS,
+    *crashpoints.TOPOLOGY_POINTS,
+    *crashpoints.SAVEPOINT_POINTS,
+    *crashpoints.SWITCH_POINTS,
+)
 
 
 class KilledError(BaseException):

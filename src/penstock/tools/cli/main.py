@@ -28,7 +28,7 @@ COMMANDS: Final = {
     "ui": "Serve pages about an application that runs in another process, and show what a changed program would do.",
     "diff": "Show what happens to each store when a changed program starts; fails if it cannot start.",
     "diff-state": "Show which entries of stores differ between two commits, of checkpoints or savepoints.",
-    "shadow": "Run two versions of a program on the same input and compare what they write; fails if it differs.",
+    "shadow": "Compare two versions of a program on the same input, or switch a running application to the other.",
     "savepoint": "Take, restore and inspect savepoints of an application.",
     "takeover": "Show what the threads host would take over from another application, such as one in Java.",
     "reset": "Delete positions, state, markers and internal topics of an application that is not running.",
