@@ -50,11 +50,13 @@ class SwitchOptions:
     Args:
         comparison: where the changed version starts, and the options of the comparison.
         condition: of the switch; None for none, and then nothing is compared.
+        watched_ms: with a condition, the time for which both versions process new input before they are compared.
         timeout_ms: the maximum time until the present version has ended.
     """
 
     comparison: ShadowOptions = field(default_factory=lambda: ShadowOptions(start=NOW))
     condition: SwitchCondition | None = None
+    watched_ms: int = 60_000
     timeout_ms: int = 600_000
 
 
@@ -142,13 +144,14 @@ class VersionSwitch:
         successor = self._checked_successor()
         with pair.opened() as (admin, fetcher):
             start, topics = pair.take_start(), admin.topics()
-            ends = self._ends()
+            ends: Mapping[TopicPartition, int] = self._ends()
             self._check_inputs(topics, ends)
             pair.create(admin, start)
-            pair.run(pair.new, topics, ends)
             found = None
-            if self._options.condition is not None:
-                pair.run(pair.old, topics, ends)
+            if self._options.condition is None:
+                pair.run(pair.new, topics, ends)
+            else:
+                ends = self._run_both(topics, ends)
                 found = VersionComparing(pair).compared(admin, fetcher)
                 if not self._options.condition.holds(found):
                     return SwitchResult(pair.id, found)
@@ -233,6 +236,28 @@ class VersionSwitch:
             for topic, offsets in positions_of(self._checkpoint).items()
             for number, offset in enumerate(offsets)
         }
+
+    def _run_both(self, topics: Mapping[str, int], begin: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        """Run both versions to the newest commits for `watched_ms`; return where they have stopped.
+
+        Raises StreamsError if nothing has come in that could be compared.
+        """
+        deadline = elapsed_milliseconds() + self._options.watched_ms
+        ends, is_last = begin, False
+        while True:
+            for version in self._pair.versions:
+                self._pair.run(version, topics, ends)
+            if is_last:
+                break
+            while (is_early := elapsed_milliseconds() < deadline) and self._ends() == ends:
+                time.sleep(_LOOK_SECONDS)
+            ends, is_last = self._ends(), not is_early
+        if ends == begin and self._options.comparison.start == NOW:
+            raise StreamsError(
+                f"{self._pair.id} has committed no input while both versions ran, so there is nothing to compare. "
+                "Watch for a longer time (--for), or start at the beginning or a savepoint (--from)."
+            )
+        return ends
 
     def _catch_up(self, topics: Mapping[str, int], reached: Mapping[TopicPartition, int]) -> None:
         """Run the changed version to the last commit again, until the rest of the input no longer shrinks."""

@@ -151,6 +151,10 @@ def switch_versions(
     condition: Annotated[
         SwitchCondition | None, typer.Option("--when", help="Compare both versions first, and switch only then.")
     ] = None,
+    watched: Annotated[
+        int,
+        typer.Option("--for", metavar="SECONDS", min=0, help="With --when, process new input this long, then compare."),
+    ] = 60,
     compared: _Compared,
     timeout: Annotated[
         int,
@@ -170,7 +174,7 @@ def switch_versions(
     if verbose:
         set_verbose(True)
     old, new = versions.load()
-    done = switch(old, new, SwitchOptions(compared.options(start), condition, timeout * 1000))
+    done = switch(old, new, SwitchOptions(compared.options(start), condition, watched * 1000, timeout * 1000))
     if as_json:
         found = None if done.comparison is None else done.comparison.to_dict()
         print_json({"switched": done.is_switched, "epoch": done.epoch, "offsets": done.offsets, "comparison": found})

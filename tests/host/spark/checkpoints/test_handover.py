@@ -113,7 +113,7 @@ class Application:
     def __init__(self, runner: SparkRunner, name: str, topics: tuple[str, str], make: Make = counting) -> None:
         self.runner, self.config = runner, runner.config(name)
         self.source, self.target = topics
-        self.make = make
+        self.make, self.is_idle = make, False
         self.written: list[InputRecord] = []
         self.query = InlineQuery(self.program(), self.config, runner.admin)
 
@@ -133,13 +133,15 @@ class Application:
 
     def run_beside(self, topology: Topology, config: StreamsConfig) -> None:
         self.runner.run_here(topology, config)
+        if self.is_idle:
+            return
         lock = CheckpointLock(checkpoint_of(self.config), None, "test")
         with suppress(LockError), lock:  # a switch that has the lock knows that the application has ended
             self.process()
 
     def switch(self, *steps: str, start: str = NOW, condition: SwitchCondition | None = None) -> SwitchResult:
         """Switch to the program of `steps`."""
-        return self.switch_from((), steps, SwitchOptions(ShadowOptions(start=start), condition))
+        return self.switch_from((), steps, SwitchOptions(ShadowOptions(start=start), condition, watched_ms=0))
 
     def switch_from(self, old: Sequence[str], new: Sequence[str], options: SwitchOptions) -> SwitchResult:
         versions = [(self.program(*steps), self.config) for steps in (old, new)]
@@ -224,6 +226,10 @@ def test_a_killed_switch_leaves_one_owner(
 
 def test_a_switch_with_a_condition_depends_on_the_comparison(application_of: Callable[..., Application]) -> None:
     app = application_of()
+    app.is_idle = True
+    with pytest.raises(StreamsError, match="has committed no input while both versions ran"):
+        app.switch("kept", condition=SwitchCondition.EQUAL)
+    app.is_idle = False
     result = app.switch("doubled", condition=SwitchCondition.EQUAL)
     assert (result.is_switched, result.epoch, result.offsets) == (False, None, {})
     assert result.comparison is not None
