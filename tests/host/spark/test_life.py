@@ -17,6 +17,7 @@ from penstock.errors import (
 )
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.checkpoints.end_request import EndRequest
+from penstock.host.spark.checkpoints.lock import CheckpointLock
 from tests.host.spark.support import SparkRunner
 from tests.host.support import CLOSE_MS, TIMEOUT_SECONDS, Listening, lines, wait_for
 from tests.host.test_topologies import TEXT, TEXT_OUT, final, word_count
@@ -79,7 +80,8 @@ def test_an_application_that_is_asked_to_end_processes_its_input_first(
     request.send()
     assert listening.ended.wait(TIMEOUT_SECONDS)
     assert listening.error is None
-    assert host.close(CLOSE_MS)
+    with CheckpointLock(Checkpoint(config.checkpoint_directory()), None, "its successor"):
+        assert host.close(CLOSE_MS)
     assert final(spark_runner.read(topics[1])) == {"a": 2, "b": 1}
 
 

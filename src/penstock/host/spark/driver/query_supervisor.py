@@ -28,7 +28,7 @@ class QuerySupervisor:
         starter: starts the queries.
         follower: follows them.
         attempts: decides about restarts after errors.
-        lock: released after an error.
+        lock: released after an error, and at a planned end.
     """
 
     def __init__(
@@ -86,11 +86,11 @@ class QuerySupervisor:
                 error = self._attempts.error_of(lambda: self._run_next(listener))
         except Exception as raised:
             error = raised
+        self._current.stop(lambda: True)  # a query may have started after `close` looked for one
         if self._requests.closes:
-            self._current.stop(lambda: True)  # a query may have started after `close` looked for one
-        elif error is not None:
-            self._current.stop(lambda: True)
-            self._lock.release()  # so that another program can take over before this one is closed
+            return
+        self._lock.release()  # so that another program can take over before this one is closed
+        if error is not None:
             listener.on_error(error)
         else:
             listener.on_stopped()
