@@ -61,6 +61,7 @@ class SwitchedProgram:
             "penstock.spark.master": "local[2]",
             "penstock.spark.partitions": 2,
             "penstock.poll.ms": 20,
+            "statestore.cache.max.bytes": 0,
             "role": role,
             "source": self._source,
             "target": self.target,

@@ -147,3 +147,18 @@ def test_modules_of_one_name_are_refused(
     ended = shadow(old, new)
     assert ended.code == 1
     assert f"{old} imports {module}.py of {tmp_path / 'before'}" in ended.err
+
+
+def test_a_switch_of_threads_is_refused_and_leaves_nothing_to_abort(
+    program: Callable[..., Path], penstock_here: Run
+) -> None:
+    old, new = program("old.py", "map_values(str.upper)"), program("new.py", "map_values(str.title)")
+    ended = penstock_here("shadow", "switch", str(new), "--of", str(old), "--when", "equal")
+    assert ended.code == 1
+    assert "runs on threads: its state is in the changelog topics of the present program" in ended.err
+    assert penstock_here("shadow", "abort", str(new), "--of", str(old)) == Ended(0, "", "")
+
+
+def test_a_comparison_may_be_named(program: Callable[..., Path], penstock_here: Run) -> None:
+    old = program("old.py", "map_values(str.upper)")
+    assert penstock_here("shadow", "compare", "--of", str(old), str(old)).code == 0

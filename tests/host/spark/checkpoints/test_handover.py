@@ -264,6 +264,7 @@ def test_an_unfinished_epoch_keeps_the_owner(
     crashes(at="transaction.after")
     with pytest.raises(KilledError):
         app.process()
+    app.is_idle = True
     with pytest.raises(StreamsError, match=r"epoch \d+ of .* is not finished. Start its program again and switch"):
         app.switch("kept")
     app.query.restart()
