@@ -135,11 +135,10 @@ def compare_versions(
         raise typer.Exit(FAILED)
 
 
-@app.command("switch")
-@option_groups
-def switch_versions(
-    *,
-    versions: _Versions,
+@dataclass(frozen=True)
+class _Switched:
+    """The options of a switch."""
+
     start: Annotated[
         str,
         typer.Option(
@@ -147,23 +146,30 @@ def switch_versions(
             metavar=_START,
             help="Start the changed program at the first record, at the last commit, or at a savepoint.",
         ),
-    ] = NOW,
+    ] = NOW
     condition: Annotated[
         SwitchCondition | None, typer.Option("--when", help="Compare both versions first, and switch only then.")
-    ] = None,
+    ] = None
     watched: Annotated[
         int,
         typer.Option("--for", metavar="SECONDS", min=0, help="With --when, process new input this long, then compare."),
-    ] = 60,
-    compared: _Compared,
+    ] = 60
     timeout: Annotated[
         int,
         typer.Option(
             "--timeout", metavar="SECONDS", min=1, help="Wait at most this long for the present program to end."
         ),
-    ] = 600,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    ] = 600
+
+    def options(self, compared: _Compared) -> SwitchOptions:
+        """Return the options as those of the library."""
+        return SwitchOptions(compared.options(self.start), self.condition, self.watched * 1000, self.timeout * 1000)
+
+
+@app.command("switch")
+@option_groups
+def switch_versions(
+    *, versions: _Versions, switched: _Switched, compared: _Compared, as_json: AsJson = False, verbose: Verbose = False
 ) -> None:
     """Hand a running application on Spark over to a changed program; fails if the present one keeps it.
 
@@ -174,7 +180,7 @@ def switch_versions(
     if verbose:
         set_verbose(True)
     old, new = versions.load()
-    done = switch(old, new, SwitchOptions(compared.options(start), condition, watched * 1000, timeout * 1000))
+    done = switch(old, new, switched.options(compared))
     if as_json:
         found = None if done.comparison is None else done.comparison.to_dict()
         print_json({"switched": done.is_switched, "epoch": done.epoch, "offsets": done.offsets, "comparison": found})
