@@ -22,6 +22,7 @@ from tests.support.waiting import until
 TASK, OTHER = TaskId(0, 0), TaskId(0, 1)
 PARTITION = TopicPartition("in", 0)
 LOGGED = ContextVar("logged", default="nothing")
+SET_BY_FUNCTION = ContextVar("set_by_function", default="nothing")
 SECONDS = 20.0
 
 
@@ -207,6 +208,22 @@ def test_an_error_of_the_loop_ends_it_in_the_polling_thread(loop: Loop) -> None:
 def test_log_records_of_the_loop_name_the_application_in_each_thread(loop: Loop) -> None:
     moved(loop)
     assert loop.logged == {"the application"}
+
+
+def test_context_variables_of_a_function_last_from_run_to_run_in_each_thread_of_the_loop(loop: Loop) -> None:
+    seen: list[str] = []
+
+    def see(task: TaskId) -> None:
+        seen.append(SET_BY_FUNCTION.get())
+        if len(seen) == 1:
+            SET_BY_FUNCTION.set("by the first run")
+
+    loop.hold = see
+    moved(loop)
+    assert [loop.process() for _ in range(3)] == ["tasks"] * 3
+    loop.tell(v.TimePassed())
+    assert loop.process() == "polling"
+    assert set(seen[1:]) == {"by the first run"}
 
 
 def test_the_loop_stays_if_tasks_run_in_other_processes() -> None:

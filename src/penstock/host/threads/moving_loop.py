@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -67,9 +67,10 @@ class PollingLoop(Protocol):
 
 
 class _Borrower:
-    """The thread of the tasks, for the time of one loan."""
+    """The thread of the tasks, for the time of one loan. context: the steps of the loop run in it, the tasks do not."""
 
-    def __init__(self) -> None:
+    def __init__(self, context: Context) -> None:
+        self.in_context = context.run
         self.runs_since: float | None = None
         """The beginning of its current run (s, monotonic)."""
 
@@ -115,9 +116,9 @@ class MovingLoop:
 
     def _wait_for_return(self) -> None:
         """Lend the loop until it is returned, or until a run is too long."""
-        self._borrower = borrower = _Borrower()
-        context = copy_context()  # of the log
-        if not self._lend(Loan(lambda take, perform: context.run(self._borrowed, borrower, take, perform))):
+        # the log needs the context of the loop; tasks keep the one of their thread, where functions may set variables
+        self._borrower = borrower = _Borrower(copy_context())
+        if not self._lend(Loan(lambda take, perform: self._borrowed(borrower, take, perform))):
             self._borrower = None
             return
         with self._changed:
@@ -148,12 +149,12 @@ class MovingLoop:
                 if not self._performed(borrower, action, perform):
                     return None
                 continue
-            event = self._loop.next_event()
+            event = borrower.in_context(self._loop.next_event)
             if event is not None and not isinstance(event, v.FREQUENT):
                 self._left = event
                 return None
             if event is not None:
-                self._loop.handle(event)
+                borrower.in_context(self._loop.handle, event)
         return None
 
     def _performed(self, borrower: _Borrower, action: v.TaskAction, perform: Perform) -> bool:
