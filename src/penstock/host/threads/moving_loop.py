@@ -24,8 +24,6 @@ _CALM_RUNS: Final = 10
 _SHORT_NANOSECONDS: Final = 5_000_000
 _FEW_RECORDS: Final = 100
 """Most records of a run in the thread that has the loop."""
-_LOOK_SECONDS: Final = 0.02
-"""Interval of the looks at the current run, and the time after which it holds up the loop."""
 
 Take = Callable[[], v.TaskAction | None]
 """Returns the next queued action of the thread without waiting, None without one."""
@@ -74,9 +72,9 @@ class _Borrower:
         self.runs_since: float | None = None
         """The beginning of its current run (s, monotonic)."""
 
-    def runs_for_long(self) -> bool:
-        """Return whether its current run holds up the loop."""
-        return self.runs_since is not None and time.monotonic() - self.runs_since >= _LOOK_SECONDS
+    def runs_for(self, seconds: float) -> bool:
+        """Return whether its current run has taken `seconds` so far."""
+        return self.runs_since is not None and time.monotonic() - self.runs_since >= seconds
 
 
 class MovingLoop:
@@ -85,11 +83,13 @@ class MovingLoop:
     Args:
         loop: the steps of the loop.
         lend: gives the loop to the thread of the tasks.
+        look_seconds: the interval of the looks at the current run, and the time after which it holds up the loop.
     """
 
-    def __init__(self, loop: PollingLoop, lend: Lend) -> None:
+    def __init__(self, loop: PollingLoop, lend: Lend, look_seconds: float = 0.02) -> None:
         self._loop = loop
         self._lend = lend
+        self._look_seconds = look_seconds
         self._short_runs = 0
         self._changed = threading.Condition()
         self._borrower: _Borrower | None = None
@@ -123,8 +123,8 @@ class MovingLoop:
             return
         with self._changed:
             while self._borrower is borrower:
-                self._changed.wait(_LOOK_SECONDS)
-                if borrower.runs_for_long():
+                self._changed.wait(self._look_seconds)
+                if borrower.runs_for(self._look_seconds):
                     self._borrower, self._short_runs = None, 0
         if self._error is not None:
             raise self._error
