@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import random
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -241,6 +242,60 @@ def test_context_variables_of_a_function_last_from_run_to_run_in_each_thread_of_
     loop.tell(v.TimePassed())
     assert loop.process() == "polling"
     assert set(seen[1:]) == {"by the first run"}
+
+
+class Exclusive(Loop):
+    """Gets records again and again, in runs of any duration, and fails if two threads have the loop at once."""
+
+    def __init__(self, seed: int, runs: int) -> None:
+        super().__init__()
+        self.look_seconds = 0.002
+        self.hold = lambda task: threading.Event().wait(self._random.choice([0, 0, 0, 0, 0, 0, 0.001, 0.002, 0.004]))
+        self._random = random.Random(seed)
+        self._left = runs
+        self._has = threading.Lock()
+
+    def next_event(self) -> v.Event | None:
+        with self._alone():
+            return super().next_event()
+
+    def handle(self, event: v.Event) -> None:
+        with self._alone():
+            super().handle(event)
+            if not self.is_waiting and isinstance(event, v.Ran | v.CommitPrepared):
+                self.go_on()
+
+    def go_on(self) -> None:
+        """Let other records arrive, or begin a commit; close after the last run."""
+        others: list[v.Event] = [v.OutputLags()] if self._random.random() < 0.02 else []
+        if not others:
+            self._left -= 1
+            number = 200 if self._random.random() < 0.01 else 1
+            others = [v.Arrived(PARTITION, run_of(number).records[0][1]) if self._left >= 0 else v.CloseRequested()]
+        if self._random.random() < 0.02:
+            others.append(v.TimePassed())
+        for event in others:
+            self.events.put(event)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        assert self._has.acquire(blocking=False), "another thread has the loop"
+        try:
+            yield
+        finally:
+            self._has.release()
+
+
+def test_one_thread_has_the_loop_however_long_runs_take() -> None:
+    loop = Exclusive(seed=1, runs=500)
+    loop.go_on()
+    loop.start()
+    assert loop.join()
+    loop.tasks.close()
+    assert loop.error is None
+    runs = [thread for kind, thread in loop.handled_by if kind == "Ran"]
+    assert len(runs) == 500
+    assert set(runs) == {"polling", "tasks"}
 
 
 def test_the_loop_stays_if_tasks_run_in_other_processes() -> None:
