@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
@@ -12,9 +12,9 @@ from typing import Any, Final
 from penstock.errors import ConfigError, LockError, StreamsError
 from penstock.host.crashpoints import crash_point
 from penstock.host.open import keeps_checkpoint
-from penstock.host.spark.checkpoints.checkpoint import checkpoint_of
+from penstock.host.spark.checkpoints.checkpoint import Checkpoint, checkpoint_of
 from penstock.host.spark.checkpoints.end_request import EndRequest
-from penstock.host.spark.checkpoints.handover import hand_over, positions_of
+from penstock.host.spark.checkpoints.handover import hand_over, positions_of, wall_clock_nodes
 from penstock.host.spark.checkpoints.lock import CheckpointLock
 from penstock.host.spark.checkpoints.stored_description import digest_of_program
 from penstock.host.storage.directories import application_path
@@ -146,6 +146,7 @@ class VersionSwitch:
             start, topics = pair.take_start(), admin.topics()
             ends: Mapping[TopicPartition, int] = self._ends()
             self._check_inputs(topics, ends)
+            self._check_punctuations("present", self._checkpoint)
             pair.create(admin, start)
             found = None
             if self._options.condition is None:
@@ -155,6 +156,7 @@ class VersionSwitch:
                 found = VersionComparing(pair).compared(admin, fetcher)
                 if not self._options.condition.holds(found):
                     return SwitchResult(pair.id, found)
+            self._check_punctuations("changed", checkpoint_of(pair.new.config))
             self._catch_up(topics, ends)
             with self._owned():
                 pair.run(pair.new, topics, self._ends())
@@ -172,12 +174,7 @@ class VersionSwitch:
         """
         self._check_configurations()
         for name, built in zip(("present", "changed"), self._programs, strict=True):
-            if reasons := list(_obstacles(built)):
-                lines = "\n".join(f"  - {line}" for line in reasons)
-                raise StreamsError(
-                    f"{self._pair.id} cannot be switched to another program while it runs, because of the {name} "
-                    f"one:\n{lines}\nStop the application, and start the changed program in its place."
-                )
+            self._refuse(name, list(_obstacles(built)))
         old, new = (
             digest_of_program(built, each.given)
             for built, each in zip(self._programs, self._pair.versions, strict=True)
@@ -217,6 +214,18 @@ class VersionSwitch:
                     "have the state that the changed version takes over. Remove the key, or stop the application and "
                     "start the changed program in its place."
                 )
+
+    def _check_punctuations(self, name: str, checkpoint: Checkpoint) -> None:
+        nodes = wall_clock_nodes(checkpoint)
+        self._refuse(name, [f"its processor {node} punctuates by the wall clock, at other times" for node in nodes])
+
+    def _refuse(self, name: str, reasons: Sequence[str]) -> None:
+        if reasons:
+            lines = "\n".join(f"  - {line}" for line in reasons)
+            raise StreamsError(
+                f"{self._pair.id} cannot be switched to another program while it runs, because of the {name} "
+                f"one:\n{lines}\nStop the application, and start the changed program in its place."
+            )
 
     def _check_inputs(self, topics: Mapping[str, int], ends: Mapping[TopicPartition, int]) -> None:
         known = {partition.topic for partition in ends}

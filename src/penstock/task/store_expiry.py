@@ -20,6 +20,15 @@ _TYPES = {
 }
 
 
+_NODE = "/ttl"
+"""The end of the names of the nodes of sweeps; other nodes have no slash in their names."""
+
+
+def is_sweep(node: str) -> bool:
+    """Return whether the schedules of a node are sweeps."""
+    return node.endswith(_NODE)
+
+
 class _Sweeps(NamedTuple):
     """The sweeps of one store."""
 
@@ -63,5 +72,5 @@ class StoreExpiry:
             interval = each.ttl.sweep_interval_ms
             type = _TYPES[each.ttl.clock]
             first = 0 if type is PunctuationType.STREAM_TIME else self._context.wall_clock + interval
-            schedule = Schedule(f"{each.store_name}/ttl", 0, type, interval, each.punctuate, first)
+            schedule = Schedule(f"{each.store_name}{_NODE}", 0, type, interval, each.punctuate, first)
             self._context.schedules.add(schedule, initializing=True)

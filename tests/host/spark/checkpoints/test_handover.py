@@ -90,20 +90,33 @@ class Lengths(Processor):
                 self.context.forward(Record(key, value, now))
 
 
+class TimedLengths(Lengths):
+    """Forwards the sums by the wall clock."""
+
+    def init(self, context: ProcessorContext) -> None:
+        super().init(context)
+        context.schedule(timedelta(hours=1), PunctuationType.WALL_CLOCK_TIME, self._forward)
+
+
 class LengthsSupplier(ProcessorSupplier):
+    def __init__(self, made: type[Lengths]) -> None:
+        self._made = made
+
     def get(self) -> Lengths:
-        return Lengths()
+        return self._made()
 
     def stores(self) -> tuple[StoreBuilder, ...]:
         return (Stores.key_value_store_builder(Stores.persistent_key_value_store("lengths"), STRING, STRING),)
 
 
 def lengths(source: str, target: str, steps: Sequence[str]) -> Topology:
+    """Add up lengths; "timed" forwards the sums by the wall clock as well."""
     builder = StreamsBuilder()
     stream = builder.stream(source, TEXT)
     for _ in steps:
         stream = stream.filter(lambda _, value: bool(value))
-    stream.process(LengthsSupplier()).to(target, TEXT_OUT)
+    made = TimedLengths if "timed" in steps else Lengths
+    stream.process(LengthsSupplier(made), named="lengthener").to(target, TEXT_OUT)
     return builder.build()
 
 
@@ -270,6 +283,19 @@ def test_an_unfinished_epoch_keeps_the_owner(
     app.query.restart()
     app.query.run_to_end()
     assert without_partitions(app.output()) == without_partitions(app.expected(unique_name("alone")))
+
+
+@pytest.mark.parametrize(("old", "new", "named"), [(("timed",), (), "present"), ((), ("timed",), "changed")])
+def test_punctuations_by_the_wall_clock_are_refused(
+    application_of: Callable[..., Application], old: Sequence[str], new: Sequence[str], named: str
+) -> None:
+    app = application_of(lengths)
+    app.query.change(app.program(*old))
+    app.process()
+    expected = f"because of the {named} one:\n  - its processor lengthener punctuates by the wall clock"
+    with pytest.raises(StreamsError, match=expected):
+        app.switch_from(old, new, SwitchOptions(ShadowOptions(start=NOW)))
+    app.process()  # it was not asked to end
 
 
 def test_an_application_that_does_not_end_keeps_its_state(application_of: Callable[..., Application]) -> None:

@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from penstock.errors import IncompatibleCheckpointError, StreamsError
+from penstock.errors import IncompatibleCheckpointError, StreamsError, TaskCorruptedError
 from penstock.host.crashpoints import crash_point
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, Metadata
 from penstock.host.spark.checkpoints.internal_names import new_names, renamed_entry, renamed_shape
@@ -25,7 +25,11 @@ from penstock.host.spark.checkpoints.manifests import existing_metadata, last_ma
 from penstock.host.spark.checkpoints.replaced_program import ReplacedProgram
 from penstock.host.spark.checkpoints.savepoint import copy_files
 from penstock.host.spark.checkpoints.stored_description import digest_of_description
+from penstock.host.spark.checkpoints.task_segments import read_states
 from penstock.host.spark.protocol.application_description import ApplicationDescription
+from penstock.processor.api import PunctuationType
+from penstock.task.store_expiry import is_sweep
+from penstock.task.task_checkpoint import ScheduleState
 
 
 class _Committed(NamedTuple):
@@ -51,6 +55,25 @@ def positions_of(checkpoint: Checkpoint) -> dict[str, list[int]]:
             "take over. Start the changed program in place of the present one."
         )
     return found.positions
+
+
+def wall_clock_nodes(checkpoint: Checkpoint) -> list[str]:
+    """Return the processors that punctuate by the wall clock, as of the last commit. The application may run."""
+    while True:
+        last = _committed(checkpoint).last
+        try:
+            states = read_states(checkpoint, last, last.tasks)
+        except TaskCorruptedError:
+            if _committed(checkpoint).last.epoch == last.epoch:
+                raise
+            continue  # the application has deleted old segments meanwhile
+        schedules = (each for state in states.values() for each in state.clocks.schedules)
+        return sorted({each.node for each in schedules if _is_by_wall_clock(each)})
+
+
+def _is_by_wall_clock(schedule: ScheduleState) -> bool:
+    is_due_ever = schedule.type is PunctuationType.WALL_CLOCK_TIME and schedule.next_time is not None
+    return is_due_ever and not is_sweep(schedule.node)
 
 
 def _committed(checkpoint: Checkpoint) -> _Committed:
