@@ -158,7 +158,7 @@ class VersionSwitch:
                     return SwitchResult(pair.id, found)
             self._check_punctuations("changed", checkpoint_of(pair.new.config))
             self._catch_up(topics, ends)
-            with self._owned():
+            with self._owned(successor):
                 pair.run(pair.new, topics, self._ends())
                 first = hand_over(checkpoint_of(pair.new.config), self._checkpoint, successor)
         return SwitchResult(pair.id, found, first.epoch, first.offsets)
@@ -179,9 +179,7 @@ class VersionSwitch:
             digest_of_program(built, each.given)
             for built, each in zip(self._programs, self._pair.versions, strict=True)
         )
-        metadata = self._checkpoint.read_metadata()
-        replaced = None if metadata is None else metadata.replaced
-        if replaced is not None and replaced.successor == new:
+        if self._belongs_to(new):
             raise StreamsError(f"The changed program already owns {self._pair.id}: start it.")
         if old == new:
             raise StreamsError(f"Both programs of {self._pair.id} are the same, so there is nothing to switch.")
@@ -226,6 +224,11 @@ class VersionSwitch:
                 f"{self._pair.id} cannot be switched to another program while it runs, because of the {name} "
                 f"one:\n{lines}\nStop the application, and start the changed program in its place."
             )
+
+    def _belongs_to(self, successor: str) -> bool:
+        metadata = self._checkpoint.read_metadata()
+        replaced = None if metadata is None else metadata.replaced
+        return replaced is not None and replaced.successor == successor
 
     def _check_inputs(self, topics: Mapping[str, int], ends: Mapping[TopicPartition, int]) -> None:
         known = {partition.topic for partition in ends}
@@ -280,7 +283,7 @@ class VersionSwitch:
             reached, before = ends, count
 
     @contextmanager
-    def _owned(self) -> Iterator[None]:
+    def _owned(self, successor: str) -> Iterator[None]:
         """Ask the present version to end, and keep others from starting.
 
         Raises StreamsError if it does not end in time.
@@ -297,6 +300,10 @@ class VersionSwitch:
         try:
             crash_point("switch.ended", 0)
             yield
+        except Exception as error:
+            owner = "changed" if self._belongs_to(successor) else "present"
+            error.add_note(f"{self._pair.id} has ended. It belongs to the {owner} program: start that one.")
+            raise
         finally:
             lock.release()
 

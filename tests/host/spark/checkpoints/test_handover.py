@@ -3,6 +3,7 @@ Played in one process."""
 
 from __future__ import annotations
 
+import errno
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -28,7 +29,7 @@ from penstock import (
 from penstock.config import StreamsConfig
 from penstock.errors import IncompatibleCheckpointError, LockError, StreamsError
 from penstock.host import crashpoints
-from penstock.host.spark.checkpoints.checkpoint import checkpoint_of
+from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Metadata, checkpoint_of
 from penstock.host.spark.checkpoints.end_request import EndRequest
 from penstock.host.spark.checkpoints.lock import CheckpointLock
 from penstock.processor.api import ProcessorSupplier
@@ -296,6 +297,33 @@ def test_punctuations_by_the_wall_clock_are_refused(
     with pytest.raises(StreamsError, match=expected):
         app.switch_from(old, new, SwitchOptions(ShadowOptions(start=NOW)))
     app.process()  # it was not asked to end
+
+
+def test_a_full_disk_keeps_the_owner(
+    application_of: Callable[..., Application],
+    unique_name: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app = application_of()
+    write = Checkpoint.write_metadata
+
+    def fail(checkpoint: Checkpoint, metadata: Metadata) -> None:
+        if metadata.replaced is not None:
+            raise OSError(errno.ENOSPC, "the disk is full")
+        write(checkpoint, metadata)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Checkpoint, "write_metadata", fail)
+        with pytest.raises(OSError, match="the disk is full") as raised:
+            app.switch("kept")
+    name = app.config["application.id"]
+    assert raised.value.__notes__ == [f"{name} has ended. It belongs to the present program: start that one."]
+    app.query.restart()
+    app.process()
+    assert app.switch("kept").is_switched
+    app.query.change(app.program("kept"))
+    app.process()
+    assert without_partitions(app.output()) == without_partitions(app.expected(unique_name("alone")))
 
 
 def test_an_application_that_does_not_end_keeps_its_state(application_of: Callable[..., Application]) -> None:
