@@ -186,7 +186,7 @@ def switch_versions(
         print_json({"switched": done.is_switched, "epoch": done.epoch, "offsets": done.offsets, "comparison": found})
     elif done.comparison is not None:
         _print_comparison(done.comparison)
-    if not done.is_switched:
+    if not done.is_switched:  # a comparison that differs fails a script, as `shadow compare` does
         err.print(f"{versions.of} keeps {done.application_id}: the versions differ.", markup=False)
         raise typer.Exit(FAILED)
     err.print(
