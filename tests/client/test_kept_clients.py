@@ -159,5 +159,25 @@ def test_a_forked_process_releases_its_clients_too(monkeypatch: pytest.MonkeyPat
     assert os.waitstatus_to_exitcode(status) == 0
 
 
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_process_neither_uses_nor_ends_the_clients_of_its_parent() -> None:
+    kept = KeptClients(Client, 2)
+    inherited = kept("a")
+    of_parent = ref(inherited)
+    child = os.fork()
+    if child == 0:
+        try:
+            is_new = kept("a") is not inherited
+            del inherited
+            kept.release_all()
+            os._exit(0 if is_new and of_parent() is not None else 1)
+        finally:
+            os._exit(2)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert kept("a") is inherited
+    kept.release_all()
+
+
 def threads() -> list[threading.Thread]:
     return [each for each in threading.enumerate() if each.name == THREAD]

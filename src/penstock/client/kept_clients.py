@@ -41,9 +41,9 @@ class KeptClients(Generic[C, *Ts]):
         self._open_client = open_client
         self._most = most
         self._now = now
-        self._lock = threading.Lock()
         self._clients: OrderedDict[tuple[*Ts], tuple[C, float]] = OrderedDict()
         """Each client with the time (s) of its last use; the least recently used one is the first."""
+        self._lock = threading.Lock()
 
     def __call__(self, *args: *Ts) -> C:
         """Return the client of these arguments; opens it if necessary."""
@@ -81,6 +81,16 @@ class KeptClients(Generic[C, *Ts]):
         RELEASING.look()
         return released
 
+    def forget_all(self) -> list[C]:
+        """Begin without clients in a forked process, and return those of its parent.
+
+        They have no threads here: a call would wait for ever, and their end stops the process.
+        """
+        self._lock = threading.Lock()
+        forgotten = [client for client, _ in self._clients.values()]
+        self._clients.clear()
+        return forgotten
+
     def _release(self, unused_since: float) -> list[C]:
         released: list[C] = []
         with self._lock:
@@ -98,13 +108,18 @@ class _Releasing:
     """Releases idle clients of this process, in a thread that runs while clients are open."""
 
     def __init__(self) -> None:
-        self.forget_thread()
         self._kept: WeakSet[KeptClients[Any, *tuple[Any, ...]]] = WeakSet()
-
-    def forget_thread(self) -> None:
-        """Begin without the thread, which a forked process does not have, and which may have held the lock."""
+        self._of_parent: list[Any] = []
+        """The clients of the parent of a forked process, which must not end here."""
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
+
+    def forked(self) -> None:
+        """Begin without clients and thread, which a forked process does not have; the thread may have held locks."""
+        self._changed = threading.Condition()
+        self._thread = None
+        for each in self._kept:
+            self._of_parent += each.forget_all()
 
     def start(self, clients: KeptClients[Any, *tuple[Any, ...]]) -> None:
         """Release these clients when they are idle."""
@@ -144,4 +159,4 @@ class _Releasing:
 RELEASING = _Releasing()
 """The idle clients of this process."""
 
-os.register_at_fork(after_in_child=RELEASING.forget_thread)
+os.register_at_fork(after_in_child=RELEASING.forked)
