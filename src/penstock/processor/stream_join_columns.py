@@ -221,14 +221,15 @@ class StreamJoinColumns:
         self, rows: JoinRows, matches: Matches, left: SideEntries, right: SideEntries, failures: FailureHandler
     ) -> AppliedRows:
         """Call the joiner for each match."""
+        values = rows.batch.values
         if self._changes_values:
-            return self._apply_in_turn(rows, matches, (left, right), failures, copied=False)
+            return self._apply_in_turn(rows, matches, (left, right), failures, values)
         origin = matches.origin
         if not len(origin):
             return AppliedRows([], None)
         of_left = rows.are_left[origin].tolist()
         others = _read_each(of_left, [data for _, _, data in matches.found], left, right)
-        both = list(zip(of_left, take_from(rows.batch.values, origin), others, strict=True))
+        both = list(zip(of_left, take_from(values, origin), others, strict=True))
         lefts = [this if is_left else other for is_left, this, other in both]
         rights = [other if is_left else this for is_left, this, other in both]
         matched = np.unique(origin)
@@ -248,7 +249,8 @@ class StreamJoinColumns:
         except _ChangedValuesError:
             self._changes_values = True
         if self._changes_values:
-            return self._apply_in_turn(rows, matches, (left, right), failures, copied=True)
+            values = _as_serialized(rows, matches, left, right)
+            return self._apply_in_turn(rows, matches, (left, right), failures, values)
         return applied
 
     def _apply_in_turn(
@@ -257,27 +259,21 @@ class StreamJoinColumns:
         matches: Matches,
         sides: tuple[SideEntries, SideEntries],
         failures: FailureHandler,
-        copied: bool,
+        values: Sequence[Any],
     ) -> AppliedRows:
         """Call the joiner row by row: a row is written as its calls have left its value, and read so by later ones.
 
-        copied: whether the values of the rows are read from their entries, since they have changed already.
+        values: the values of the rows, as they are before the calls.
         """
         joiner, batch = self._joins[0].joiner, rows.batch
         found = {row: list(places) for row, places in groupby(range(len(matches.origin)), matches.origin.__getitem__)}
-        copies: dict[int, Any] = {}
         results: list[Any] = []
         kept: list[int] = []
         for row, entry in enumerate(matches.entries):
             if entry is None:
                 continue
             own, other = sides if rows.are_left[row] else sides[::-1]
-            this = batch.values[row]
-            if copied:
-                original = id(this)  # a stream joined with itself has each value on both sides
-                if original not in copies:
-                    (copies[original],) = own.read([entry[2]])
-                this = copies[original]
+            this = values[row]
             for place in found.get(row, ()):
                 (that,) = other.read([other.current(matches.found[place])])
                 arguments = (this, that) if own is sides[0] else (that, this)
@@ -358,6 +354,19 @@ class StreamJoinColumns:
 
 class _ChangedValuesError(Exception):
     """The joiner has changed values of the batch."""
+
+
+def _as_serialized(rows: JoinRows, matches: Matches, left: SideEntries, right: SideEntries) -> list[Any]:
+    """Return the values of rows, read from their entries; rows that have the same object keep one in common."""
+    values: list[Any] = [None] * len(rows.batch)
+    copies: dict[int, Any] = {}  # a stream joined with itself has each value on both sides
+    for row, (value, entry) in enumerate(zip(rows.batch.values, matches.entries, strict=True)):
+        if entry is None:
+            continue
+        if id(value) not in copies:
+            (copies[id(value)],) = (left if rows.are_left[row] else right).read([entry[2]])
+        values[row] = copies[id(value)]
+    return values
 
 
 def _read_each(of_left: Sequence[bool], data: Sequence[bytes], left: SideEntries, right: SideEntries) -> list[Any]:
