@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
@@ -157,6 +158,14 @@ def test_keys_have_the_form_of_tables(serde: Serde[Any], key: Any, column: pa.Ar
     driver.create_input_topic("profiles", serde, STRING).pipe_input(key, "1", 100)
     labels = pa.table({"key": column, "timestamp": [100]})
     assert driver.features(["profiles"]).as_of(labels).column("profiles").to_pylist() == ["1"]
+
+
+@pytest.mark.parametrize(("serde", "key"), [(Serdes.uuid(), "2a"), (Serdes.json(), "[1")], ids=["UUID", "JSON"])
+def test_a_key_of_another_form_is_refused_with_its_column(serde: Serde[Any], key: str) -> None:
+    labels = pa.table({"customer": [key], "timestamp": [100]})
+    message = f"The column 'customer' of keys has '{key}', which is no key of store profiles: "
+    with pytest.raises(ValueError, match=re.escape(message)):
+        driver_of(serde).features(["profiles"]).as_of(labels, key="customer")
 
 
 def test_values_have_the_types_of_tables() -> None:

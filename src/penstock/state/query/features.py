@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from penstock.errors import InvalidStateStoreError, UnsupportedOperationError
+from penstock.errors import InvalidStateStoreError, SerializationError, UnsupportedOperationError
 from penstock.state.api import StateStore, StoreBuilder
 from penstock.state.query.arrow_frames import reader_of, times_of
 from penstock.state.query.columns import Column, StateColumns, object_of, time_column
@@ -63,7 +63,8 @@ class Features:
 
         Raises:
             TypeError: `labels` is no frame, or the times have another type.
-            ValueError: the frame lacks a column, has one with the name of a feature, or keys have another type.
+            ValueError: the frame lacks a column, has one with the name of a feature, or keys have another type or
+                form.
             InvalidStateStoreError: a store is not readable now.
             UnsupportedOperationError: the keys of a store have fields.
         """
@@ -211,7 +212,7 @@ class _Lookup:
             if each is not None and time is not None
         ]
         for each, time, row in sorted(complete):
-            found[row] = self._version(self.key_of(each), time)
+            found[row] = self._version(self._key(key, each), time)
         oldest = max(store.oldest_known for store in self.stores)  # after the lookups: history expires meanwhile
         expired = [False] * len(keys)
         for _, time, row in complete:
@@ -228,6 +229,14 @@ class _Lookup:
             raise ValueError(
                 f"The column {name!r} of keys has the type {column.type}, and store {self.name} has keys of "
                 f"{self.key.type}: {error}"
+            ) from error
+
+    def _key(self, column: str, entry: Any) -> Any:
+        try:
+            return self.key_of(entry)
+        except (ValueError, SerializationError) as error:
+            raise ValueError(
+                f"The column {column!r} of keys has {entry!r:.200}, which is no key of store {self.name}: {error}"
             ) from error
 
     def _version(self, key: Any, time: int) -> VersionedRecord | None:
