@@ -86,6 +86,22 @@ def test_an_application_that_is_asked_to_end_processes_its_input_first(
 
 
 @pytest.mark.one_broker
+def test_a_paused_application_that_is_asked_to_end_ends(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str]
+) -> None:
+    config = spark_runner.config(application)
+    host = spark_runner.host(word_count(*topics), config)
+    listening = Listening()
+    host.start(listening)
+    wait_for(lambda: host.statistics().epoch == 1)
+    host.pause()
+    EndRequest(config.checkpoint_directory()).send()
+    assert listening.ended.wait(TIMEOUT_SECONDS)
+    assert listening.error is None
+    assert host.close(CLOSE_MS)
+
+
+@pytest.mark.one_broker
 def test_a_changed_topology_continues_and_says_what_changed(
     spark_runner: SparkRunner, application: str, topics: tuple[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:

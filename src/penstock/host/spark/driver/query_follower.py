@@ -55,6 +55,7 @@ class QueryFollower:
         self._application_id = application.id
         self._end_request = EndRequest(application.checkpoint.uri)
         self._looked_at = 0.0
+        self._is_asked_to_end = False
         self._new_manifests = NewManifests(application.checkpoint)
         self._progress = ProgressLog(application.id, config["log.summary.interval.ms"], figures.snapshot)
         self._dropped = DroppedRecordsLog(application.id, figures.dropped)
@@ -70,6 +71,11 @@ class QueryFollower:
         finally:
             self._figures.tasks_closed(tasks)
             query.close()
+
+    @property
+    def is_asked_to_end(self) -> bool:
+        """Whether another process has asked the application to end."""
+        return self._is_asked_to_end
 
     def close(self) -> None:
         """Release the client of the brokers."""
@@ -111,6 +117,7 @@ class QueryFollower:
         _log.warning(
             "%s processes its present input and ends, because a changed program takes over.", self._application_id
         )
+        self._is_asked_to_end = True
         query.go_to_end()
         return True
 

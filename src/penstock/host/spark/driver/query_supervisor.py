@@ -107,7 +107,8 @@ class QuerySupervisor:
         if error is not None:
             return self._attempts.restarts_after(listener, error)
         query = self._current.query
-        if query is not None and query.ended_by_pause and not self._requests.rebalances:
+        is_paused = query is not None and query.ended_by_pause and not self._follower.is_asked_to_end
+        if is_paused and not self._requests.rebalances:
             while self._current.is_paused and self._requests.wait(LOOK_SECONDS):
                 pass
             return not self._requests.closes
