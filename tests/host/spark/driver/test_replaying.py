@@ -237,6 +237,7 @@ def test_a_task_with_a_result_log_calls_no_function_again(
         spark_runner.write(topics[0], lines(words, partitions=2))
         query.run_to_end()
     made = calls_so_far(tmp_path / "calls")
+    propose_later(config, query.epochs)
     done = replayed(topology, config, tmp_path / "scratch")
     assert (done.epoch, done.is_same, [task.is_logged for task in done.tasks]) == (query.epochs, True, [True, True])
     again = [value for _, each in done.output for value in each.batch.values]
@@ -256,6 +257,16 @@ def test_a_task_with_a_result_log_calls_no_function_again(
     assert calls_so_far(tmp_path / "calls") == unfinished + 1
     assert files(Path(config["state.dir"])) == before
     query.close()
+
+
+def propose_later(config: StreamsConfig, epoch: int) -> None:
+    """Propose another result of each task, as attempts do that are slower and killed before they vote."""
+    results = checkpoint_of(config).results().below(f"{epoch:012d}")
+    proposals = [each.name for each in results.find("") if ".proposal." in each.name]
+    assert proposals
+    for name in proposals:
+        before, _, digest = name.rpartition(".")
+        results.write(f"{before}.{'0' * len(digest)}", b"late")
 
 
 def reads(manifests: list[Manifest | None], epoch: int, topic: str) -> bool:

@@ -38,7 +38,7 @@ from penstock.host.spark.worker.logged_results import found_result
 from penstock.host.spark.worker.printing import PrintBuffer
 from penstock.host.spark.worker.reading import check_topics, read_range
 from penstock.host.spark.worker.task_epoch import TaskEpoch
-from penstock.host.storage.files import Files
+from penstock.host.storage.files import Files, FoundFile
 from penstock.plan.subtopology import BuiltTopology, TaskId
 from penstock.record import PartitionBatch, TopicPartition, size_of
 from penstock.state.api import StateStore
@@ -321,10 +321,21 @@ class EpochReplay:
 
 
 class _UnchangedFiles(Files):
-    """A directory in which no file is written."""
+    """A directory with the names of its new files kept in memory, as those of the votes for a result."""
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(uri)
+        self._noted: set[tuple[str, str]] = set()  # each directory and name
+
+    def find(self, directory: str) -> list[FoundFile]:
+        """Return the entries of a directory, including new ones."""
+        found = super().find(directory)
+        new = {name for uri, name in self._noted if uri == self.uri} - {each.name for each in found}
+        return [*found, *(FoundFile(name, None, False) for name in new)]
 
     def write_once(self, path: str, data: bytes, before_rename: Callable[[], None] | None = None) -> None:
-        """Do nothing."""
+        """Keep the name of a file in memory."""
+        self._noted.add((self.uri, path))
 
 
 class _UnchangedCheckpoint(Checkpoint):
