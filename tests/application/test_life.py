@@ -199,7 +199,14 @@ def test_statistics_are_those_of_the_host_and_the_state(host: TestHost) -> None:
     assert streams.statistics() == {"state": "CREATED"}
     streams.start()
     figures = {name: value for name, value in streams.statistics().items() if value != {} and value != ()}
-    assert figures == {"state": "REBALANCING", "records_in": 7, "bytes_in": 0, "records_out": 0, "lag": 2}
+    assert figures == {
+        "state": "REBALANCING",
+        "records_in": 7,
+        "bytes_in": 0,
+        "records_out": 0,
+        "answers_in": 0,
+        "lag": 2,
+    }
     streams.close()
 
 
