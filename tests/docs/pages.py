@@ -146,9 +146,15 @@ def parsed(line: str) -> Any:
     name, *arguments = shlex.split(line.partition("penstock ")[2], comments=True)
     found = command(name)
     while isinstance(found, TyperGroup):
-        name, *arguments = arguments
-        found = found.commands[name]
+        found, arguments = subcommand(found, arguments)
     return found.make_context(name, arguments)
+
+
+def subcommand(group: TyperGroup, arguments: list[str]) -> tuple[Any, list[str]]:
+    """Return the command of a group that runs for `arguments`, its default one if they name none, and the rest."""
+    context = group.make_context(None, list(arguments))
+    name, *rest = [*context._protected_args, *context.args]
+    return group.commands[name], rest
 
 
 def sections(page: str) -> dict[str, list[int]]:

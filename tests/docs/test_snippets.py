@@ -20,7 +20,7 @@ from typer.core import TyperGroup
 
 from penstock.testing import EmbeddedBroker
 from penstock.tools.cli.main import COMMANDS, command
-from tests.docs.pages import PAGES, ROOT, command_lines, fences, parsed
+from tests.docs.pages import PAGES, ROOT, command_lines, fences, parsed, subcommand
 from tests.support.commands import Command, Run
 from tests.support.waiting import until
 
@@ -69,9 +69,7 @@ def test_a_sentence_names_commands_and_options_that_exist(text: str) -> None:
     assert name in COMMANDS, f"there is no command {name}"
     found = command(name)
     if isinstance(found, TyperGroup) and arguments:
-        name, *arguments = arguments
-        assert name in found.commands
-        found = found.commands[name]
+        found, arguments = subcommand(found, arguments)
     options = {option for parameter in found.params for option in parameter.opts} | {"--help"}
     assert {argument.partition("=")[0] for argument in arguments if argument.startswith("-")} <= options
 

@@ -305,7 +305,7 @@ def test_a_call_that_takes_too_long_fails(drive: Drive) -> None:
     driven = drive(lambda stream: stream.map_values(forever, "call", calls=Calls(timeout=100, then="letters")))
     driven.pipe("a1")
     (letter,) = driven.read("letters")
-    assert b"TimeoutError: No answer of the call within 100 ms" in (
+    assert b"TimeoutError: The call of call for in-0, offset 0, did not end within 100 ms." in (
         dict(letter.headers)["__streams.errors.message"] or b""
     )
 

@@ -101,7 +101,7 @@ def test_an_application_that_no_comparison_has_made_is_not_reset(
     before = left(runner, config)
     assert name in before
     with pytest.raises(StreamsError, match=rf"delete the application {name}, which exists already: .*group {name}"):
-        VersionComparing(program, program, ShadowOptions(), runner.run).compare()
+        VersionComparing(ShadowPair(program, program, ShadowOptions(), runner.run)).compare()
     assert left(runner, config) == before
     assert runner.admin.committed_offsets(name, [TopicPartition(topics[0], 0)])
 
