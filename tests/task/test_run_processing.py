@@ -54,12 +54,14 @@ class Recording:
     def __init__(self) -> None:
         self.events: list[Any] = []
         self.metadata: Any = "of the last record"
+        self.sizes = [FIRST_ROWS]
+        """The sizes of the pieces; the last one counts for all further ones."""
 
     def take(self, run: RecordRun) -> Any:
         return run.batch.offsets
 
     def rows_at_once(self, source: Any, serialized: bool) -> int:
-        return FIRST_ROWS
+        return self.sizes.pop(0) if len(self.sizes) > 1 else self.sizes[0]
 
     def run(self, source: Any, partition: TopicPartition, batch: RecordBatch, stream_times: Any) -> None:
         self.events.append(len(batch))
@@ -79,3 +81,27 @@ def test_caches_are_evicted_between_pieces() -> None:
     assert processing.process([run]) == FIRST_ROWS + 1
     assert noted.events == [FIRST_ROWS, "evict", 1, "evict"]
     assert noted.metadata is None
+
+
+def test_each_record_runs_once_though_pieces_grow() -> None:
+    builder = StreamsBuilder()
+    lines = builder.stream("in", Consumed.with_(STRING, STRING))
+    lines.flat_map_values(lambda line: line.split()).to("out", Produced.with_(STRING, STRING))
+    task = task_of(builder.build())
+    task.add_records("in", 0, batch_of(*(("a", str(n), n) for n in range(3 * FIRST_ROWS))))
+    assert task.process() == 3 * FIRST_ROWS
+    (sent,) = task.prepare_commit().output
+    assert sent.batch.timestamps.tolist() == list(range(3 * FIRST_ROWS))
+
+
+def test_a_piece_ends_where_the_run_ends() -> None:
+    noted = Recording()
+    noted.sizes = [2, 100]
+    batch = batch_of(*(("a", "1", 5) for _ in range(7)))
+    source: Any = only_subtopology(merging()).nodes[0]
+    run = RecordRun(source, TopicPartition("left", 0), batch.offsets, batch, False, None)
+    processing = RunProcessing(
+        cast(Any, noted), cast(Intake, noted), cast(Execution, noted), noted.evict, cast(Any, noted.evict), None
+    )
+    assert processing.process([run]) == 7
+    assert noted.events == [2, "evict", 5, "evict"]

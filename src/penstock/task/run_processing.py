@@ -69,7 +69,7 @@ class RunProcessing:
         start = 0
         while start < rows:
             stop = start + self._execution.rows_at_once((run.source,), run.serialized)
-            part = batch if stop - start >= rows else batch.slice(start, stop)
+            part = batch if start == 0 and stop >= rows else batch.slice(start, stop)
             execute(run.source, run.partition, part, stream_times[start:stop])
             self._evict()
             start = stop
